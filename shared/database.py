@@ -1,0 +1,120 @@
+"""The door to Postgres: short, explicit transactions, and the only `commit` in the code.
+
+A function whose first parameter is `session` works in its caller's transaction; one whose first parameter is
+`database` is a flow that opens its own, short ones, and holds no connection while bytes move. Jobs enqueued in a
+transaction are published after its commit, when the connection is back in the pool: a broker that is down can
+neither fail nor delay a committed request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from shared.errors import Unavailable
+
+STATEMENT_TIMEOUT_MS = 30_000
+LOCK_TIMEOUT_MS = 10_000
+POOL_WAIT_SECONDS = 5
+
+type_Publish = Callable[[Sequence[Any]], None]
+
+
+class Session:
+    """One transaction: statements to run in it, and the jobs to publish once it has committed."""
+
+    __slots__ = ("connection", "jobs")
+
+    def __init__(self, connection: Connection) -> None:
+        """Wrap a connection on which a transaction has begun."""
+        self.connection = connection
+        self.jobs: list[Any] = []
+
+    def execute(
+        self, statement: Executable, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> CursorResult[Any]:
+        """Run one statement."""
+        return self.connection.execute(statement, parameters)  # type: ignore[return-value, call-overload]
+
+    def enqueue(self, job: Any) -> None:
+        """Publish this job after the commit; nothing is published if the transaction rolls back."""
+        self.jobs.append(job)
+
+
+class Database:
+    """A pool of connections to one Postgres database."""
+
+    def __init__(self, url: str, *, pool_size: int = 16, publish: type_Publish | None = None) -> None:
+        """Prepare the pool; nothing connects until the first transaction. `publish` receives committed jobs."""
+        self._engine = _create_engine(url, pool_size)
+        self._publish = publish
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for migrations."""
+        return self._engine
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Run a block in one transaction: commit at its end, roll back on any exception, then publish its jobs.
+
+        Raises `Unavailable` when Postgres cannot be reached, gives up a lock, or goes away in the middle. The
+        outcome is then unknown only if the connection broke during the commit itself; every flow is safe to repeat.
+        """
+        with _translated_errors(), self._engine.begin() as connection:
+            session = Session(connection)
+            yield session
+        if session.jobs and self._publish is not None:
+            self._publish(session.jobs)
+
+    def check(self) -> None:
+        """Raise `Unavailable` unless Postgres answers."""
+        with self.transaction() as session:
+            session.connection.exec_driver_sql("SELECT 1")
+
+    def dispose(self) -> None:
+        """Close the pooled connections."""
+        self._engine.dispose()
+
+
+@contextlib.contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except PoolTimeout as error:
+        raise Unavailable("The database is busy; try again.") from error
+    except OperationalError as error:
+        raise Unavailable("The database does not answer at the moment; try again.") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unavailable("The database does not answer at the moment; try again.") from error
+        raise
+
+
+def _create_engine(url: str, pool_size: int) -> Engine:
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_SECONDS,
+        pool_use_lifo=True,
+        connect_args={
+            "connect_timeout": 5,
+            "application_name": "quartermaster",
+            "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC"
+            f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}",
+        },
+    )
+
+    @event.listens_for(engine, "handle_error")
+    def _drop_broken_pool(context: Any) -> None:
+        """Let one lost connection empty the pool: after a restart of Postgres all of them are stale."""
+        if context.is_disconnect:
+            context.invalidate_pool_on_disconnect = True
+
+    return engine

@@ -1,0 +1,137 @@
+"""Background work: what a job is, the queues, and how its message reaches a worker.
+
+The row in Postgres is the truth and the message only a hint that there is work: a job carries ids at most, its
+handler looks for work under a lock or lease and does nothing when there is none, and a sweep on the schedule
+looks without any message. So a message may be lost, late or doubled, and publishing never fails a request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from celery import Celery
+from kombu import Queue
+
+from shared.broker import register_transport
+from shared.telemetry import PUBLISH_FAILURES, get_logger
+
+log = get_logger(__name__)
+
+UPLOADS = "uploads"
+RETENTION = "retention"
+QUEUES = (UPLOADS, RETENTION)
+
+COALESCING_SECONDS = 0.01
+PENDING_LIMIT = 10_000
+VISIBILITY_TIMEOUT_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A piece of background work; its fields are ids and plain values, never bytes."""
+
+    kind: ClassVar[str]
+    queue: ClassVar[str]
+
+
+def create_celery(redis_url: str) -> Celery:
+    """Configure Celery for messages that are hints: late acknowledgement, no results, no events, bounded waits."""
+    register_transport()
+    app = Celery("quartermaster", set_as_current=False)
+    app.conf.update(
+        broker_url=redis_url,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_pool_limit=32,
+        broker_transport_options={
+            "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
+            "unacked_restore_interval": 5,
+            "unacked_restore_throttle": 1,
+            # Without these a broker that accepts and does not answer would block a publisher for ever.
+            "socket_timeout": 5,
+            "socket_connect_timeout": 1,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+            "priority_steps": [0],
+            "global_keyprefix": "quartermaster:",
+        },
+        result_backend=None,
+        task_ignore_result=True,
+        task_serializer="json",
+        accept_content=["json"],
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        worker_prefetch_multiplier=1,
+        task_default_queue=RETENTION,
+        task_queues=[Queue(name) for name in QUEUES],
+        task_create_missing_queues=False,
+        task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1},
+        task_send_sent_event=False,
+        worker_send_task_events=False,
+        worker_disable_rate_limits=True,
+        worker_soft_shutdown_timeout=20,
+        worker_enable_soft_shutdown_on_idle=True,
+        worker_eta_task_limit=1000,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        beat_max_loop_interval=1,
+    )
+    return app
+
+
+class Publisher:
+    """Sends job messages from a thread of its own, so that no request waits for the broker.
+
+    The first job goes out at once; equal jobs that arrive within the next ten milliseconds go out as one, because a
+    hint twice says no more than once. A job the broker does not take is dropped and counted: its row will be found.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        """Prepare to publish through this Celery application; the thread starts with the first job."""
+        self._app = app
+        self._pending: dict[Job, None] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def publish(self, jobs: Sequence[Job]) -> None:
+        """Hand over jobs; returns at once."""
+        with self._changed:
+            if len(self._pending) < PENDING_LIMIT:
+                self._pending.update(dict.fromkeys(jobs))
+            else:
+                PUBLISH_FAILURES.inc(len(jobs))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="job-publisher", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending)
+                jobs, self._pending = list(self._pending), {}
+            for job in jobs:
+                self._send(job)
+            pause.wait(COALESCING_SECONDS)
+
+    def _send(self, job: Job) -> None:
+        try:
+            send(self._app, job)
+        except Exception as error:
+            PUBLISH_FAILURES.inc()
+            log.warning("job.not_published", kind=job.kind, error=str(error))
+
+
+def send(app: Celery, job: Job) -> None:
+    """Send one job's message now; raises kombu's OperationalError when the broker does not take it."""
+    app.send_task(job.kind, kwargs=message(job), queue=job.queue, argsrepr="", kwargsrepr="", ignore_result=True)
+
+
+def message(job: Job) -> dict[str, Any]:
+    """Give the job's fields as JSON values."""
+    return {name: str(value) for name, value in dataclasses.asdict(job).items()}

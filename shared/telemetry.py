@@ -1,0 +1,111 @@
+"""Logs and metrics: JSON lines with static event names, and Prometheus counters.
+
+Protects one rule above all: no token, grant, key or webhook secret reaches a log line, however it got into the
+fields. What is counted is declared here, so that names and labels are found in one place.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECRETS = re.compile(
+    r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
+)
+_context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("log_context", default={})
+
+HTTP_REQUESTS = Counter("quartermaster_http_requests_total", "Requests answered.", ["method", "route", "status"])
+HTTP_SECONDS = Histogram(
+    "quartermaster_http_request_seconds",
+    "Time to the first byte of an answer.",
+    ["method", "route"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30, 120),
+)
+UPLOADED_BYTES = Counter("quartermaster_uploaded_bytes_total", "Content received and committed.")
+JOBS = Counter("quartermaster_jobs_total", "Jobs handled.", ["kind", "outcome"])
+JOB_SECONDS = Histogram("quartermaster_job_seconds", "Time to handle a job.", ["kind"])
+PUBLISH_FAILURES = Counter("quartermaster_publish_failures_total", "Job messages the broker did not take; sweeps find their rows.")
+SWEPT = Counter("quartermaster_swept_total", "Rows or bytes a sweep dealt with.", ["sweep"])
+REFUSED_CREDENTIALS = Counter("quartermaster_refused_credentials_total", "Credentials refused.", ["reason"])
+BACKLOG = Gauge(
+    "quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], multiprocess_mode="mostrecent"
+)
+OLDEST_BACKLOG_SECONDS = Gauge(
+    "quartermaster_backlog_oldest_seconds", "Age of the oldest waiting row.", ["state"], multiprocess_mode="mostrecent"
+)
+
+
+class Logger:
+    """A logger of events: `log.info("file.stored", file_id=…)`."""
+
+    def __init__(self, name: str) -> None:
+        """Wrap the standard logger of that name."""
+        self._logger = logging.getLogger(name)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Record that something expected happened."""
+        self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Record something an operator may want to know."""
+        self._log(logging.WARNING, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """Record a failure of ours, with the traceback of the exception being handled."""
+        self._log(logging.ERROR, event, fields, exc_info=True)
+
+    def _log(self, level: int, event: str, fields: Mapping[str, Any], exc_info: bool = False) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, event, extra={"fields": {**_context.get(), **fields}}, exc_info=exc_info)
+
+
+def get_logger(name: str) -> Logger:
+    """Give the logger of a module."""
+    return Logger(name)
+
+
+def bind_log_context(**fields: Any) -> contextvars.Token[Mapping[str, Any]]:
+    """Add fields to every line of this request or job; hand the token to `reset_log_context`."""
+    return _context.set({**_context.get(), **fields})
+
+
+def reset_log_context(token: contextvars.Token[Mapping[str, Any]]) -> None:
+    """Drop what `bind_log_context` added."""
+    _context.reset(token)
+
+
+def configure_logging(level: str) -> None:
+    """Send every log line of the process to standard output as JSON; call once at start."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def redact(text: str) -> str:
+    """Mask everything that looks like one of our secrets, a JWT, or a password in a URL."""
+    return _SECRETS.sub("[redacted]", text)
+
+
+class JsonFormatter(logging.Formatter):
+    """Render a record as one redacted JSON line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give `ts`, `level`, `event`, `logger`, then the event's own fields."""
+        line: MutableMapping[str, Any] = {
+            "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            "logger": record.name,
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return redact(json.dumps(line, default=str, ensure_ascii=False))
