@@ -1,0 +1,11 @@
+"""Alembic's entry: run the migrations on the connection that `runner.py` opened."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from shared.schema import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,33 @@
+"""What every domain's `tables.py` builds on: one metadata, one naming rule for constraints, the column kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Column, DateTime, MetaData, Uuid, func
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def id_column(name: str = "id", **options: Any) -> Column[UUID]:
+    """Make a primary-key column of UUIDs."""
+    return Column(name, Uuid, primary_key=True, **options)
+
+
+def instant(name: str, **options: Any) -> Column[Any]:
+    """Make a column of points in time, UTC."""
+    return Column(name, DateTime(timezone=True), **options)
+
+
+def created_at() -> Column[Any]:
+    """Make the column that says when the row was written, by the database's clock."""
+    return instant("created_at", nullable=False, server_default=func.now())
