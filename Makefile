@@ -1,0 +1,77 @@
+# Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
+.DEFAULT_GOAL := help
+.PHONY: help up test lint format chaos bench fuzz requirements wheel clean
+SHELL := /bin/bash
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.ready-to-run
+TEST_READY := $(VENV)/.ready-to-test
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SECONDS_OF_CHAOS ?= 1800
+
+help: ## Say what can be made
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey under ./var
+	@exec $(BIN)/python -m deploy.up
+
+test: $(TEST_READY) ## Run the tests
+	$(BIN)/python -m pytest
+
+lint: $(TEST_READY) ## Check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(TEST_READY) ## Format the code and mend what can be mended mechanically
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+chaos: $(TEST_READY) ## Kill processes at random under load and count what was lost (SECONDS_OF_CHAOS=1800)
+	$(BIN)/python -m tests.chaos --seconds $(SECONDS_OF_CHAOS)
+
+bench: $(TEST_READY) ## Measure against the yardsticks (ARGUMENTS=--quick for a short form)
+	$(BIN)/python -m tests.benchmarks $(ARGUMENTS)
+
+fuzz: $(TEST_READY) ## Send hostile input to every parser and route (ARGUMENTS=--quick for a short form)
+	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
+
+wheel: $(TEST_READY) ## Build the distribution into dist/
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+clean: ## Remove the virtual environment and what builds leave; ./var, which holds data, stays
+	rm -rf $(VENV) build dist ./*.egg-info
+
+# Whoever owns the pins runs this: uv resolves once for every supported Python, hashes included. The marker of the
+# platform, the same on every line, is dropped so that the files read, and install elsewhere as far as wheels exist.
+PLATFORM := platform_machine == 'x86_64' and platform_python_implementation == 'CPython' and sys_platform == 'linux'
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile pyproject.toml --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(ARGUMENTS)
+
+requirements: $(TEST_READY) ## Resolve the pinned requirements anew (ARGUMENTS=--upgrade for the newest)
+	$(PIP) install uv
+	$(COMPILE) --group build -o deploy/requirements.txt
+	$(COMPILE) --group build --extra embedded -c deploy/requirements.txt -o deploy/requirements-embedded.txt
+	$(COMPILE) --group dev --extra embedded -c deploy/requirements-embedded.txt -o deploy/requirements-dev.txt
+	sed -i -E "s/ ; python_full_version < '3.15' and (implementation_name != 'PyPy' and )?$(PLATFORM)//; s/ and $(PLATFORM)//" \
+		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Quartermaster needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment here; on Debian and Ubuntu install python3-venv." >&2; exit 1; }
+
+$(RUN_READY): deploy/requirements-embedded.txt pyproject.toml | $(BIN)/python
+	@echo "Installing the pinned requirements into $(VENV)"
+	@$(PIP) install --require-hashes -r deploy/requirements-embedded.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(TEST_READY): deploy/requirements-dev.txt $(RUN_READY)
+	@echo "Installing what tests and checks need into $(VENV)"
+	@$(PIP) install --require-hashes -r deploy/requirements-dev.txt
+	@touch $@
