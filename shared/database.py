@@ -22,7 +22,12 @@ STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 10_000
 POOL_WAIT_SECONDS = 5
 
-type_Publish = Callable[[Sequence[Any]], None]
+Publish = Callable[[Sequence[Any]], None]
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+class LockTimeout(Unavailable):
+    """Another request holds what this one needs; try again."""
 
 
 class Session:
@@ -49,9 +54,10 @@ class Session:
 class Database:
     """A pool of connections to one Postgres database."""
 
-    def __init__(self, url: str, *, pool_size: int = 16, publish: type_Publish | None = None) -> None:
+    def __init__(self, url: str, *, pool_size: int = 16, publish: Publish | None = None) -> None:
         """Prepare the pool; nothing connects until the first transaction. `publish` receives committed jobs."""
         self._engine = _create_engine(url, pool_size)
+        self._autocommit_engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._publish = publish
 
     @property
@@ -69,17 +75,31 @@ class Database:
         with _translated_errors(), self._engine.begin() as connection:
             session = Session(connection)
             yield session
-        if session.jobs and self._publish is not None:
-            self._publish(session.jobs)
+        self._publish_jobs(session)
+
+    @contextlib.contextmanager
+    def autocommit(self) -> Iterator[Session]:
+        """Run a block in which each statement is a transaction of its own: one round trip, nothing held between.
+
+        Raises `Unavailable` as `transaction` does.
+        """
+        with _translated_errors(), self._autocommit_engine.connect() as connection:
+            session = Session(connection)
+            yield session
+        self._publish_jobs(session)
 
     def check(self) -> None:
         """Raise `Unavailable` unless Postgres answers."""
-        with self.transaction() as session:
+        with self.autocommit() as session:
             session.connection.exec_driver_sql("SELECT 1")
 
     def dispose(self) -> None:
         """Close the pooled connections."""
         self._engine.dispose()
+
+    def _publish_jobs(self, session: Session) -> None:
+        if session.jobs and self._publish is not None:
+            self._publish(session.jobs)
 
 
 @contextlib.contextmanager
@@ -89,6 +109,8 @@ def _translated_errors() -> Iterator[None]:
     except PoolTimeout as error:
         raise Unavailable("The database is busy; try again.") from error
     except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
+            raise LockTimeout from error
         raise Unavailable("The database does not answer at the moment; try again.") from error
     except DBAPIError as error:
         if error.connection_invalidated:

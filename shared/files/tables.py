@@ -1,0 +1,124 @@
+"""The rows of the file domain.
+
+A file's identity, a version's description and the bytes' whereabouts are three rows, because they live differently
+long: a blob row goes with its bytes, a version and its file stay to answer what they were.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from shared.schema import created_at, id_column, instant, metadata
+
+files = Table(
+    "files",
+    metadata,
+    id_column(),
+    Column("organization_id", Uuid, nullable=False),
+    Column("payer_id", Uuid, nullable=False),
+    Column("purpose", String, nullable=False),
+    Column("owner_kind", String, nullable=False),
+    Column("owner_id", Uuid, nullable=False),
+    Column("state", String, nullable=False),
+    Column("current_version_id", Uuid, nullable=False),
+    Column("revision", Integer, nullable=False),
+    instant("retention_expires_at"),
+    instant("ended_at"),
+    created_at(),
+    CheckConstraint("state IN ('Available', 'Expired', 'Deleted')", name="state"),
+    CheckConstraint("purpose IN ('AgentArtifact', 'MessagingMedia')", name="purpose"),
+    CheckConstraint("(state = 'Available') = (ended_at IS NULL)", name="ended"),
+    CheckConstraint("revision >= 1", name="revision"),
+    Index("ix_files_owner_id_id", "owner_id", "id"),
+    Index("ix_files_organization_id_id", "organization_id", "id"),
+    Index(
+        "ix_files_due",
+        "retention_expires_at",
+        postgresql_where=text("state = 'Available' AND retention_expires_at IS NOT NULL"),
+    ),
+)
+
+versions = Table(
+    "file_versions",
+    metadata,
+    id_column(),
+    Column("file_id", Uuid, ForeignKey("files.id"), nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("file_name", String, nullable=False),
+    Column("media_type", String, nullable=False),
+    Column("byte_size", BigInteger, nullable=False),
+    Column("content_sha256", LargeBinary(32), nullable=False),
+    created_at(),
+    UniqueConstraint("file_id", "revision"),
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    id_column("version_id"),
+    Column("state", String, nullable=False),
+    Column("byte_size", BigInteger, nullable=False),
+    Column("upload_id", String),
+    instant("lease_until"),
+    created_at(),
+    CheckConstraint("state IN ('receiving', 'staged', 'live', 'doomed')", name="state"),
+    Index("ix_blobs_staged", "created_at", postgresql_where=text("state = 'staged'")),
+    Index("ix_blobs_doomed", "created_at", postgresql_where=text("state = 'doomed'")),
+    Index("ix_blobs_receiving", "created_at", postgresql_where=text("state = 'receiving'")),
+)
+
+operations = Table(
+    "file_operations",
+    metadata,
+    Column("executor_id", Uuid, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("operation_id", Uuid, nullable=False),
+    Column("request_hash", LargeBinary(32), nullable=False),
+    Column("content_hash", LargeBinary(32)),
+    Column("file_id", Uuid, nullable=False),
+    Column("version_id", Uuid, nullable=False),
+    instant("retention_expires_at"),
+    created_at(),
+    PrimaryKeyConstraint("executor_id", "kind", "operation_id"),
+    CheckConstraint("kind IN ('upload', 'replace', 'delete')", name="kind"),
+    Index("ix_file_operations_created_at", "created_at"),
+)
+
+references = Table(
+    "file_references",
+    metadata,
+    Column("file_id", Uuid, ForeignKey("files.id"), nullable=False),
+    Column("kind", String, nullable=False),
+    Column("reference_id", String, nullable=False),
+    created_at(),
+    PrimaryKeyConstraint("file_id", "kind", "reference_id"),
+)
+
+read_grants = Table(
+    "read_grants",
+    metadata,
+    id_column(),
+    Column("token_hash", LargeBinary(32), nullable=False),
+    Column("file_id", Uuid, nullable=False),
+    Column("version_id", Uuid, nullable=False),
+    Column("created_by", Uuid, nullable=False),
+    instant("access_expires_at", nullable=False),
+    instant("revoked_at"),
+    created_at(),
+    UniqueConstraint("token_hash"),
+    Index("ix_read_grants_access_expires_at", "access_expires_at"),
+)

@@ -1,0 +1,81 @@
+"""Who asks: the credential in the header, the header rules, the principals of the call.
+
+Order matters and leaks nothing: a bad credential is refused before any header or parameter is looked at; the
+attribution is verified only after the parameters are known to be sound (see `web/routing.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum
+
+from flask import Request, g
+
+from shared.errors import DomainError
+from shared.identity.authentication import Credential
+from shared.identity.errors import AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed
+from shared.telemetry import REFUSED_CREDENTIALS
+from web.edge import GRANTS
+from web.rate_limits import refuse_excess
+from web.services import Services
+
+ATTRIBUTION_HEADER = "Service-Usage-Attribution"
+
+
+class Authentication(Enum):
+    """How an operation knows its caller; every operation states one."""
+
+    PUBLIC = "public"
+    CALLER = "caller"
+    GRANT_OR_CALLER = "grant or caller"
+    CLIENT = "client"
+
+
+def authenticate(how: Authentication, http: Request, services: Services) -> Credential | None:
+    """Verify the request's credential, or find that none is needed."""
+    if how in (Authentication.PUBLIC, Authentication.CLIENT):
+        return None
+    if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
+        return None
+    authorization = http.headers.get("Authorization")
+    try:
+        credential = services.authenticator.authenticate(authorization)
+    except DomainError as error:
+        _count_refusal(error, http, services)
+        raise
+    _limit(authorization or "", services)
+    return credential
+
+
+def check_header_rules(http: Request) -> str | None:
+    """Give the attribution header as sent; refuse an empty or repeated one, and a principal selector."""
+    if "Service-Principal-Selector" in http.headers:
+        raise PrincipalSelectorNotAllowed
+    attribution: str | None = http.headers.get(ATTRIBUTION_HEADER)
+    if attribution is None:
+        return None
+    if not attribution.strip():
+        raise AttributionEmpty
+    if "," in attribution:
+        raise AttributionRepeated
+    return attribution.strip()
+
+
+def _limit(authorization: str, services: Services) -> None:
+    allowance = services.rate_limiter.take(
+        hashlib.sha256(authorization.encode()).hexdigest()[:32], services.settings.rate_limit_per_minute
+    )
+    if allowance is not None:
+        g.rate_limit = allowance
+        refuse_excess(allowance)
+
+
+def _count_refusal(error: DomainError, http: Request, services: Services) -> None:
+    """Slow down whoever guesses: refused credentials are limited by address."""
+    REFUSED_CREDENTIALS.labels(error.code).inc()
+    if http.headers.get("Authorization"):
+        allowance = services.rate_limiter.take(
+            f"refused:{http.remote_addr}", services.settings.failed_logins_per_minute
+        )
+        if allowance is not None:
+            refuse_excess(allowance)

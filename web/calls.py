@@ -1,0 +1,69 @@
+"""One request, read and checked, as a handler receives it; and the answer it gives back."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from flask import Request, g
+from pydantic import BaseModel
+
+from shared.identity.callers import Caller
+from web.requests import read_json
+from web.services import Services
+
+BODY_READ = "quartermaster.body_read"
+
+_SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request whose credentials and parameters have passed; `query` has the operation's shape."""
+
+    http: Request
+    services: Services
+    body_shape: type[BaseModel] | None = None
+    _caller: Caller | None = None
+    _query: BaseModel | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks; an operation that is public has no caller to ask for."""
+        assert self._caller is not None, "a public operation has no caller"
+        return self._caller
+
+    @property
+    def query(self) -> Any:
+        """The query parameters, an instance of the operation's query shape."""
+        return self._query
+
+    def read_body(self) -> Any:
+        """Read the JSON body as an instance of the operation's body shape; the last check of all, so the handler asks."""
+        assert self.body_shape is not None, "this operation declares no JSON body"
+        self.http.environ[BODY_READ] = True
+        return read_json(self.http, self.body_shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A status, a body of a declared shape, and headers."""
+
+    body: BaseModel | None = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def assign_request_id(http: Request) -> str:
+    """Take the caller's `X-Request-Id` if it is a sane one, else make one."""
+    sent = http.headers.get("X-Request-Id", "")
+    g.request_id = sent if _SANE_REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
+    return cast(str, g.request_id)
+
+
+def request_id() -> str:
+    """Give the id of the request being answered."""
+    return cast(str, g.get("request_id", ""))

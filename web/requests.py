@@ -1,0 +1,190 @@
+"""Read what a request says, strictly: its query, its JSON body.
+
+Nothing here decides; a wrong spelling is refused before any rule of the domain is asked. Malformed input is 400,
+well-formed input with a wrong value 422, and every wrong field is named (RFC 9457 `errors`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from flask import Request
+from pydantic import BaseModel, ValidationError
+
+from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from web.values import MALFORMED_ID
+
+MAXIMUM_JSON_BYTES = 1 << 20
+MAXIMUM_JSON_DEPTH = 64
+Shape = TypeVar("Shape", bound=BaseModel)
+_NOT_JSON = (ValueError, RecursionError, UnicodeDecodeError)
+
+
+class MalformedRequest(DomainError):
+    """The request is malformed."""
+
+    code = "malformed_request"
+    kind = Kind.MALFORMED
+
+
+class MalformedJson(DomainError):
+    """The body is not the JSON object this operation takes."""
+
+    code = "malformed_json"
+    kind = Kind.MALFORMED
+
+
+class DuplicateParameter(DomainError):
+    """A query parameter was sent more than once."""
+
+    code = "duplicate_parameter"
+    kind = Kind.MALFORMED
+
+
+class UnknownParameter(DomainError):
+    """The request holds a parameter that this operation does not take."""
+
+    code = "unknown_parameter"
+    kind = Kind.MALFORMED
+
+
+class FieldRequired(DomainError):
+    """A required field is missing."""
+
+    code = "field_required"
+    kind = Kind.INVALID
+
+
+class UnsupportedMediaType(DomainError):
+    """The body's media type is not one that this operation takes."""
+
+    code = "unsupported_media_type"
+    kind = Kind.UNSUPPORTED_MEDIA_TYPE
+
+
+class BodyTooLarge(DomainError):
+    """The body is larger than this operation takes."""
+
+    code = "content_too_large"
+    kind = Kind.TOO_LARGE
+
+
+def read_query(query_string: str, shape: type[Shape]) -> Shape:
+    """Read the query parameters of one shape; each at most once, none besides."""
+    values: dict[str, str] = {}
+    for name, value in _pairs(query_string):
+        if name not in _aliases(shape):
+            raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
+        if name in values:
+            raise DuplicateParameter(errors=[_error("query", name, "was sent more than once")])
+        values[name] = value
+    try:
+        return shape.model_validate(values)
+    except ValidationError as error:
+        refuse("query", error)
+
+
+def refuse_query(query_string: str) -> None:
+    """Refuse any query parameter, for operations that take none."""
+    for name, _ in _pairs(query_string):
+        raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
+
+
+def read_json(request: Request, shape: type[Shape]) -> Shape:
+    """Read the JSON body of one shape: UTF-8, no key twice, no NaN, no unknown field, at most 1 MiB."""
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType("Send the body as application/json.")
+    if (request.content_length or 0) > MAXIMUM_JSON_BYTES:
+        raise BodyTooLarge(maximumBytes=MAXIMUM_JSON_BYTES)
+    raw = request.stream.read(MAXIMUM_JSON_BYTES + 1)
+    if len(raw) > MAXIMUM_JSON_BYTES:
+        raise BodyTooLarge(maximumBytes=MAXIMUM_JSON_BYTES)
+    try:
+        return shape.model_validate(_parse(raw))
+    except ValidationError as error:
+        refuse("body", error)
+
+
+def refuse(location: str, error: ValidationError) -> NoReturn:
+    """Turn pydantic's findings into the error with the right code, naming every wrong field."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    fields = [_error(location, ".".join(map(str, item["loc"])), item["msg"]) for item in found]
+    kinds = {item["type"] for item in found}
+    if "extra_forbidden" in kinds:
+        raise UnknownParameter(errors=fields)
+    if "model_type" in kinds:
+        raise MalformedJson(errors=fields)
+    if MALFORMED_ID in kinds:
+        raise MalformedRequest("An identifier in the request is malformed.", errors=fields)
+    if "missing" in kinds:
+        raise FieldRequired(errors=fields)
+    raise ValidationFailed(errors=fields)
+
+
+def _parse(raw: bytes) -> Any:
+    try:
+        text = raw.decode("utf-8")
+        if text.startswith("\ufeff") or _depth(text) > MAXIMUM_JSON_DEPTH:
+            raise MalformedJson
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except _NOT_JSON:
+        raise MalformedJson from None
+
+
+def _depth(text: str) -> int:
+    """Bound the nesting from above by counting openers, before a parser recurses into them."""
+    if text.count("[") + text.count("{") <= MAXIMUM_JSON_DEPTH:
+        return 0
+    depth = deepest = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            escaped, in_string = (character == "\\" and not escaped), not (character == '"' and not escaped)
+        elif character == '"':
+            in_string = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        raise ValueError("a key stands twice")
+    return read
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _pairs(query_string: str) -> Iterable[tuple[str, str]]:
+    """Split a query as HTML forms write it; `;` is no separator, and bytes that are not UTF-8 are refused."""
+    if not query_string:
+        return
+    for part in query_string.split("&"):
+        name, _, value = part.partition("=")
+        try:
+            yield _decode(name), _decode(value)
+        except UnicodeDecodeError:
+            raise MalformedRequest("The query is not UTF-8.") from None
+
+
+def _decode(part: str) -> str:
+    return unquote_to_bytes(part.replace("+", " ")).decode("utf-8")
+
+
+@cache
+def _aliases(shape: type[BaseModel]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in shape.model_fields.items())
+
+
+def _error(location: str, name: str, message: str) -> FieldError:
+    return FieldError(location=location, name=name, message=message)

@@ -1,0 +1,149 @@
+"""Declare operations: each route states its method, path, authentication, shapes, answers and errors once.
+
+The declaration is what validates the request and what the OpenAPI document is generated from, so neither can
+drift from the other. The order of checks is fixed here: route, authentication, header rules, parameters,
+principals; then the handler, which finds the file, asks for the permission, and only then looks at state and body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from flask import Flask, Response, current_app, request
+from pydantic import BaseModel
+from werkzeug.routing import BaseConverter
+
+from shared.errors import DomainError
+from web.authentication import Authentication, authenticate, check_header_rules
+from web.calls import Answer, Call
+from web.requests import read_query, refuse_query
+from web.services import Services
+
+Handler = Callable[..., "Answer | Response"]
+
+
+class IdConverter(BaseConverter):
+    """A UUID in a path; anything else is no address of ours (404)."""
+
+    regex = "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+
+    def to_python(self, value: str) -> UUID:
+        """Read the id."""
+        return UUID(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """The multipart body of an upload: one part named `file`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormBody:
+    """An `application/x-www-form-urlencoded` body with these fields, read by the handler (OAuth)."""
+
+    fields: Mapping[str, str]
+    required: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method on one path."""
+
+    handler: Handler
+    method: str
+    path: str
+    summary: str
+    tag: str
+    authentication: Authentication
+    answers: Mapping[int, type[BaseModel] | str | None]
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | FilePart | FormBody | None = None
+    errors: Sequence[type[DomainError]] = ()
+    hidden: bool = False
+
+
+class Routes:
+    """The operations of one part of the service."""
+
+    def __init__(self, tag: str) -> None:
+        """Group operations under a tag of the OpenAPI document."""
+        self.tag = tag
+        self.operations: list[Operation] = []
+
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        authentication: Authentication,
+        answers: Mapping[int, type[BaseModel] | str | None],
+        **options: Any,
+    ) -> Callable[[Handler], Handler]:
+        """Declare the decorated function as the handler of `method path`; its docstring is the summary."""
+
+        def declare(handler: Handler) -> Handler:
+            summary = (handler.__doc__ or "").strip().split("\n")[0].rstrip(".")
+            self.operations.append(
+                Operation(
+                    handler=handler,
+                    method=method,
+                    path=path,
+                    summary=summary,
+                    tag=self.tag,
+                    authentication=authentication,
+                    answers=answers,
+                    **options,
+                )
+            )
+            return handler
+
+        return declare
+
+    def register(self, app: Flask) -> None:
+        """Mount the operations on the application."""
+        for operation in self.operations:
+            app.add_url_rule(
+                operation.path,
+                endpoint=f"{self.tag}.{operation.handler.__name__}",
+                view_func=_view(operation),
+                methods=[operation.method],
+                provide_automatic_options=False,
+            )
+            app.extensions.setdefault("operations", []).append(operation)
+
+
+def _view(operation: Operation) -> Callable[..., Response]:
+    def view(**path: Any) -> Response:
+        services: Services = current_app.extensions["services"]
+        credential = authenticate(operation.authentication, request, services)
+        attribution = check_header_rules(request) if credential is not None else None
+        query = _query(operation)
+        caller = services.authenticator.resolve(credential, attribution) if credential is not None else None
+        call = Call(http=request, services=services, body_shape=_json_shape(operation), _caller=caller, _query=query)
+        return _render(operation.handler(call, **path))
+
+    return view
+
+
+def _query(operation: Operation) -> BaseModel | None:
+    query_string = request.environ.get("QUERY_STRING", "")
+    if operation.query is None:
+        refuse_query(query_string)
+        return None
+    return read_query(query_string, operation.query)
+
+
+def _json_shape(operation: Operation) -> type[BaseModel] | None:
+    return operation.body if isinstance(operation.body, type) else None
+
+
+def _render(answer: Answer | Response) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    body = answer.body.model_dump_json(by_alias=True) if answer.body is not None else b""
+    response = Response(body, answer.status, content_type="application/json")
+    response.headers.update(answer.headers)
+    return response

@@ -1,0 +1,49 @@
+"""What the front is made of at run time: built once per process from the settings, handed to every call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import redis
+
+from shared.database import Database
+from shared.files.blobs.base import BlobStore
+from shared.files.blobs.factory import open_blob_store
+from shared.identity.authentication import Authenticator
+from shared.jobs import Publisher, create_celery
+from shared.settings import Settings
+from web.rate_limits import RateLimiter
+
+VALKEY_TIMEOUT_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything a handler may use."""
+
+    settings: Settings
+    database: Database
+    blobs: BlobStore
+    authenticator: Authenticator
+    valkey: redis.Redis
+    rate_limiter: RateLimiter
+
+
+def build_services(settings: Settings) -> Services:
+    """Connect the parts; nothing is opened until it is used, so that web processes may fork first."""
+    database = Database(
+        settings.database_url,
+        pool_size=settings.database_pool_size,
+        publish=Publisher(create_celery(settings.redis_url)).publish,
+    )
+    valkey = redis.Redis.from_url(
+        settings.redis_url, socket_timeout=VALKEY_TIMEOUT_SECONDS, socket_connect_timeout=VALKEY_TIMEOUT_SECONDS
+    )
+    return Services(
+        settings=settings,
+        database=database,
+        blobs=open_blob_store(settings),
+        authenticator=Authenticator(database, settings),
+        valkey=valkey,
+        rate_limiter=RateLimiter(valkey),
+    )

@@ -1,0 +1,118 @@
+"""The value types of the wire, each with exactly one spelling.
+
+Pydantic alone reads `0` as 1970, `1_20` as 120, cuts a seventh fraction digit without a word and takes braces around
+a UUID; every such leniency is an ambiguity some client comes to depend on. These types take what they say and refuse
+the rest, and describe themselves in the OpenAPI document.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+_ID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", re.ASCII)
+_COUNT = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|\+00:00)", re.ASCII)
+MAXIMUM_COUNT = (1 << 63) - 1
+MALFORMED_ID = "malformed_id"
+
+
+def parse_id(value: object) -> UUID:
+    """Read a UUID in its hyphenated form."""
+    if isinstance(value, UUID):
+        return value
+    if isinstance(value, str) and _ID.fullmatch(value):
+        return UUID(value)
+    raise PydanticCustomError(MALFORMED_ID, "must be a UUID of the form 8-4-4-4-12 hexadecimal digits")
+
+
+def parse_count(value: object) -> int:
+    """Read a whole number from 0 to 2^63 - 1, as JSON writes one or as its plain decimal digits in a query."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAXIMUM_COUNT:
+        return value
+    if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) <= MAXIMUM_COUNT:
+        return int(value)
+    raise PydanticCustomError("count", "must be a whole number from 0 to 9223372036854775807, in plain digits")
+
+
+def parse_json_count(value: object) -> int:
+    """Read a whole number from JSON, where digits in a string are not one."""
+    if isinstance(value, str):
+        raise PydanticCustomError("count", "must be a number, not a string")
+    return parse_count(value)
+
+
+def parse_instant(value: object) -> datetime:
+    """Read an RFC 3339 time in UTC with at most six fractional digits."""
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str) and _INSTANT.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    raise PydanticCustomError(
+        "instant", "must be a UTC time such as 2030-01-31T12:00:00Z, with at most six fractional digits"
+    )
+
+
+def render_instant(value: datetime) -> str:
+    """Write a time as RFC 3339 UTC with `Z`, with its fraction only where it has one."""
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def parse_text(value: object) -> str:
+    """Read text without control characters or lone surrogates."""
+    if not isinstance(value, str):
+        raise PydanticCustomError("text", "must be a string")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
+        raise PydanticCustomError("text", "must not hold control characters")
+    return value
+
+
+def text(minimum: int, maximum: int) -> Any:
+    """Make the type of a text of so many characters."""
+
+    def parse(value: object) -> str:
+        read = parse_text(value)
+        if not minimum <= len(read) <= maximum:
+            raise PydanticCustomError("text_length", f"must have {minimum} to {maximum} characters")
+        return read
+
+    schema = {"type": "string", "minLength": minimum, "maxLength": maximum, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
+    return Annotated[str, BeforeValidator(parse), WithJsonSchema(schema)]
+
+
+Id = Annotated[UUID, BeforeValidator(parse_id), WithJsonSchema({"type": "string", "format": "uuid"})]
+Count = Annotated[
+    int,
+    BeforeValidator(parse_count),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAXIMUM_COUNT, "format": "int64"}),
+]
+JsonCount = Annotated[
+    int,
+    BeforeValidator(parse_json_count),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAXIMUM_COUNT, "format": "int64"}),
+]
+UtcTime = Annotated[
+    datetime,
+    BeforeValidator(parse_instant),
+    PlainSerializer(render_instant, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)$"}),
+]
+Name = text(1, 200)
+
+
+class Wire(BaseModel):
+    """A JSON object of the wire: camelCase keys, nothing unknown."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, strict=True
+    )
