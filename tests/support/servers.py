@@ -1,0 +1,32 @@
+"""One real Postgres and one real Valkey for a whole run of the tests, in a directory that goes with it.
+
+They are the servers of `make up`, except that Postgres does not wait for the disk: no ordinary test pulls the plug.
+A test that does starts its own `EmbeddedPostgres(directory, durable=True)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.valkey import EmbeddedValkey
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """Run Postgres for the session."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedValkey]:
+    """Run Valkey for the session; a test that stops or kills it starts it again before it ends."""
+    server = EmbeddedValkey(tmp_path_factory.mktemp("valkey"))
+    server.start()
+    yield server
+    server.stop()
