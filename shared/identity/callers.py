@@ -1,0 +1,85 @@
+"""Who asks: the four principals of one call, resolved from live rows.
+
+- executor: whose permissions count (the deployment's current daemon, or the user);
+- owner: whose files these are (the attributed principal, else the daemon; nobody for a user);
+- payer: the organization that is charged;
+- reported caller: who a third party says spoke. It is displayed, and decides nothing.
+
+`authentication.py` makes callers; the domains only read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from shared.identity.permissions import Permission
+
+_NOTHING: frozenset[Permission] = frozenset()
+
+
+class OwnerKind(StrEnum):
+    """The two kinds of identity, both of which can own files."""
+
+    PRINCIPAL_IDENTITY = "PrincipalIdentity"
+    DAEMON_IDENTITY = "DaemonIdentity"
+
+
+class ExecutorKind(StrEnum):
+    """Whose permissions a call runs with."""
+
+    DAEMON_IDENTITY = "DaemonIdentity"
+    USER = "User"
+    OPERATOR = "Operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The identity that files of this call belong to, and its organization."""
+
+    kind: OwnerKind
+    id: UUID
+    organization_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """The daemon or user whose permissions count."""
+
+    kind: ExecutorKind
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """One authenticated call.
+
+    `organization_id` is the deployment's organization, or the one a user acts in (None when none is selected);
+    `payer_id` is the organization charged. `grants` holds the executor's permissions by scope id (an organization's or
+    an owner identity's), already narrowed to the token's scope; ask through `permissions_on`. `credential_id` names
+    the credential presented, for rate limits. `bound_organization_id` is set for a key that may act in one
+    organization only.
+    """
+
+    executor: Executor
+    credential_id: UUID
+    organization_id: UUID | None
+    owner: Owner | None
+    payer_id: UUID | None
+    deployment_id: UUID | None = None
+    version_id: UUID | None = None
+    distribution_id: UUID | None = None
+    transaction_id: str | None = None
+    reported_caller: Mapping[str, Any] | None = None
+    bound_organization_id: UUID | None = None
+    is_operator: bool = False
+    grants: Mapping[UUID, frozenset[Permission]] = field(default_factory=dict, hash=False, repr=False)
+
+    def permissions_on(self, *, organization_id: UUID, owner_id: UUID | None = None) -> frozenset[Permission]:
+        """Give what the executor may do to an owner of an organization, or, without an owner, in the organization."""
+        over_organization = self.grants.get(organization_id, _NOTHING)
+        over_owner = self.grants.get(owner_id, _NOTHING) if owner_id is not None else _NOTHING
+        return over_organization | over_owner if over_owner else over_organization

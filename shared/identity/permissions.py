@@ -1,0 +1,41 @@
+"""The permissions, spelt exactly as the specification spells them: they are wire names.
+
+What a permission allows is decided where the act is; here is only the list, and the three families it falls into.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Permission(StrEnum):
+    """One thing a caller may be allowed to do, within an organization or over one owner identity."""
+
+    FILE_CREATE = "FileCreate"
+    FILE_READ = "FileRead"
+    FILE_UPDATE = "FileUpdate"
+    FILE_DELETE = "FileDelete"
+    MODEL_EXECUTE = "model.execute"
+
+    ORGANIZATION_READ = "organization.read"
+    ORGANIZATION_MANAGE = "organization.manage"
+    OWNER_MANAGE = "owner.manage"
+    MEMBER_MANAGE = "member.manage"
+    ROLE_MANAGE = "role.manage"
+    IDENTITY_MANAGE = "identity.manage"
+    DEPLOYMENT_MANAGE = "deployment.manage"
+    DISTRIBUTION_MANAGE = "distribution.manage"
+    CREDENTIAL_MANAGE = "credential.manage"
+    USAGE_READ = "usage.read"
+    CREDIT_READ = "credit.read"
+    CREDIT_MANAGE = "credit.manage"
+    AUDIT_READ = "audit.read"
+
+
+FILE_PERMISSIONS = frozenset(
+    {Permission.FILE_CREATE, Permission.FILE_READ, Permission.FILE_UPDATE, Permission.FILE_DELETE}
+)
+TOKEN_PERMISSIONS = FILE_PERMISSIONS | {Permission.MODEL_EXECUTE}
+"""What an access token can carry at all: a deployment never administers."""
+
+ADMINISTRATION_PERMISSIONS = frozenset(Permission) - TOKEN_PERMISSIONS

@@ -1,0 +1,39 @@
+"""The roles: fixed sets of permissions in code, bound to users and identities by rows.
+
+Protects two rules: a `ProjectAgent` never deletes files (specification 5.1), and only an owner changes owners and
+credit policy. A user's role in an organization is the membership; an identity's roles are its bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from shared.identity.permissions import FILE_PERMISSIONS, Permission
+
+
+class Role(StrEnum):
+    """A named set of permissions."""
+
+    PROJECT_AGENT = "ProjectAgent"
+    MEMBER = "Member"
+    WORKSPACE_ADMIN = "WorkspaceAdmin"
+    WORKSPACE_OWNER = "WorkspaceOwner"
+
+
+class ScopeKind(StrEnum):
+    """Over what a role is granted: every owner of an organization, or one owner identity."""
+
+    ORGANIZATION = "Organization"
+    IDENTITY = "Identity"
+
+
+MEMBERSHIP_ROLES = frozenset({Role.MEMBER, Role.WORKSPACE_ADMIN, Role.WORKSPACE_OWNER})
+_OWNER_ONLY = frozenset({Permission.OWNER_MANAGE, Permission.CREDIT_MANAGE})
+
+ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    Role.PROJECT_AGENT: (FILE_PERMISSIONS - {Permission.FILE_DELETE}) | {Permission.MODEL_EXECUTE},
+    Role.MEMBER: frozenset({Permission.FILE_READ, Permission.MODEL_EXECUTE, Permission.ORGANIZATION_READ}),
+    Role.WORKSPACE_ADMIN: frozenset(Permission) - _OWNER_ONLY,
+    Role.WORKSPACE_OWNER: frozenset(Permission),
+}

@@ -1,0 +1,83 @@
+"""The form of our secrets: a prefix that says what it opens, 256 random bits in base62, and a checksum.
+
+`svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token; `whsec_` webhook secret, which is
+base64 as Standard Webhooks wants it and has no checksum. The checksum (CRC32 of all before it) drops typing errors and
+fakes before any query; it is no protection, the 256 bits are. Because they are, a plain SHA-256 is stored and looked
+up: a slow hash would only let strangers burn our processor.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import zlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RANDOM_BYTES = 32
+_BODY_CHARACTERS = 43
+_CHECKSUM_CHARACTERS = 6
+_FORM = re.compile(r"(sv[a-z]_)[0-9A-Za-z]{43}[0-9A-Za-z]{6}", re.ASCII)
+
+
+class Prefix(StrEnum):
+    """What a secret opens."""
+
+    API_KEY = "svk_"
+    CLIENT_SECRET = "svs_"  # noqa: S105 (a prefix, not a secret)
+    GRANT = "svg_"
+    DISTRIBUTION_TOKEN = "svd_"  # noqa: S105 (a prefix, not a secret)
+
+
+_LENGTH = len(Prefix.API_KEY) + _BODY_CHARACTERS + _CHECKSUM_CHARACTERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A new secret: `value` is shown once, `hash` is stored, `last4` may be displayed."""
+
+    value: str = field(repr=False)
+    hash: bytes = field(repr=False)
+    last4: str
+
+
+def issue(prefix: Prefix) -> Secret:
+    """Make a new random secret."""
+    body = _base62(int.from_bytes(os.urandom(_RANDOM_BYTES)), _BODY_CHARACTERS)
+    return _secret(prefix + body + _checksum(prefix + body))
+
+
+def issue_webhook_secret() -> Secret:
+    """Make a webhook secret: `whsec_` and the base64 of 32 random bytes (Standard Webhooks)."""
+    return _secret("whsec_" + base64.b64encode(os.urandom(_RANDOM_BYTES)).decode())
+
+
+def is_well_formed(value: str, prefix: Prefix) -> bool:
+    """Tell whether this can be a secret of that kind at all, without asking the database."""
+    if len(value) != _LENGTH or not value.startswith(prefix) or _FORM.fullmatch(value) is None:
+        return False
+    return _checksum(value[:-_CHECKSUM_CHARACTERS]) == value[-_CHECKSUM_CHARACTERS:]
+
+
+def hash_secret(value: str) -> bytes:
+    """Give the SHA-256 under which a secret is stored and found."""
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
+
+
+def _secret(value: str) -> Secret:
+    return Secret(value=value, hash=hash_secret(value), last4=value[-4:])
+
+
+def _checksum(text: str) -> str:
+    return _base62(zlib.crc32(text.encode("ascii")), _CHECKSUM_CHARACTERS)
+
+
+def _base62(number: int, length: int) -> str:
+    digits = []
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits.append(_ALPHABET[digit])
+    return "".join(reversed(digits))
