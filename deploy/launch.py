@@ -1,6 +1,6 @@
 """Become another program, bound to the life of the process that asked for it.
 
-Run as a script (`python -I -S launch.py …`), never imported: it stands between a supervisor and the program so that
+Run as a script (`python -I -S launch.py …`): it stands between a supervisor and the program so that
 the program dies with the supervisor even when that is killed with SIGKILL, and so that Postgres, which refuses to
 run as root, runs as an unprivileged account where everything else is root. It owns nothing else.
 """
@@ -34,16 +34,19 @@ def main() -> None:
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if options.account:
         _change_account(options.account, reach_all_paths=options.reach_all_paths)
-    if sys.platform == "linux":
-        _bind_to_parent(options.parent, options.death_signal)
-    os.execvp(command[0], command)  # noqa: S606
-
-
-def _bind_to_parent(parent: int, death_signal: int) -> None:
-    # After the change of account, which clears it.
-    _check(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0), "prctl")
-    if os.getppid() != parent:
+    bind_to_parent(options.death_signal)  # after the change of account, which clears it
+    if os.getppid() != options.parent:
         sys.exit("The process that started this one is gone.")
+    try:
+        os.execvp(command[0], command)  # noqa: S606
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
+
+
+def bind_to_parent(death_signal: int) -> None:
+    """Have the kernel send this process a signal when its parent (precisely: the parent's thread) ends."""
+    if sys.platform == "linux":
+        _check(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0), "prctl")
 
 
 def _change_account(name: str, *, reach_all_paths: bool) -> None:

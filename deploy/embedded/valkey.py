@@ -77,6 +77,7 @@ class EmbeddedValkey:
             log=self.directory / "valkey.log",
             prepare=self._prepare,
             death_signal=signal.SIGTERM,
+            stage=1,
         )
 
     def start(self, *, lose_memory: bool = False) -> None:

@@ -1,0 +1,65 @@
+"""How gunicorn runs the HTTP front: threads for streams and uploads, sendfile for downloads, limits on everything.
+
+Each setting can be changed by the environment variable beside it. Access logs are off because the application logs
+requests itself, without the query strings in which read grants travel.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+from deploy.launch import bind_to_parent
+
+bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
+worker_class = "gthread"
+workers = int(os.environ.get("WEB_PROCESSES") or 2)
+threads = int(os.environ.get("WEB_THREADS") or 32)
+worker_connections = int(os.environ.get("WEB_CONNECTIONS") or 1000)
+backlog = 1024
+preload_app = False  # pools and threads are made in the process that uses them
+
+timeout = 60  # of a worker that no longer answers its parent; requests may last longer
+graceful_timeout = int(os.environ.get("WEB_DRAIN_SECONDS") or 30)
+keepalive = int(os.environ.get("WEB_KEEPALIVE_SECONDS") or 15)
+
+limit_request_line = 8190
+limit_request_fields = 100
+limit_request_field_size = 8190
+forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS") or "127.0.0.1,::1"
+
+control_socket_disable = True
+accesslog = None
+errorlog = "-"
+loglevel = (os.environ.get("LOG_LEVEL") or "info").lower()
+worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
+proc_name = "quartermaster-web"
+
+# The client library decides for shared metrics when it is imported, which the application does in each worker. A
+# directory that was given is shared with the host's other processes and theirs to empty.
+_own_metrics = (
+    None if os.environ.get("PROMETHEUS_MULTIPROC_DIR") else tempfile.mkdtemp(prefix="quartermaster-metrics-")
+)
+if _own_metrics:
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = _own_metrics
+
+
+def post_fork(server, worker):
+    """Let no worker outlive a master that was killed."""
+    bind_to_parent(signal.SIGKILL)
+
+
+def child_exit(server, worker):
+    """Take the live gauges of a worker that ended out of the sum."""
+    from prometheus_client import multiprocess
+
+    with contextlib.suppress(OSError):
+        multiprocess.mark_process_dead(worker.pid)
+
+
+def on_exit(server):
+    """Leave nothing behind."""
+    if _own_metrics:
+        shutil.rmtree(_own_metrics, ignore_errors=True)

@@ -1,0 +1,67 @@
+"""The directory that holds everything an embedded Quartermaster keeps: databases, content, secrets.
+
+One running copy owns it, by a lock that dies with its process, so a home is never locked by a crash. Two copies with
+homes and ports of their own do not meet.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+
+class HomeInUse(Exception):
+    """Another Quartermaster runs over this directory."""
+
+
+class Home:
+    """The layout of `$QM_HOME`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self.postgres = self.directory / "postgres"
+        self.valkey = self.directory / "valkey"
+        self.blobs = self.directory / "blobs"
+        self.metrics = self.directory / "run" / "metrics"
+        self.credentials = self.directory / "credentials.json"
+        self._lock: int | None = None
+
+    def claim(self) -> None:
+        """Take the directory for this process and its life; raises `HomeInUse`."""
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise HomeInUse(
+                f"Another Quartermaster runs in {self.directory}; choose another with QM_HOME."
+            ) from error
+        self._lock = lock
+
+    def empty_metrics(self) -> None:
+        """Begin with no metrics of an earlier run."""
+        shutil.rmtree(self.metrics, ignore_errors=True)
+        self.metrics.mkdir(parents=True)
+
+    def encryption_keys(self) -> str:
+        """Give the keys that encrypt secrets in the database, made once and kept; losing them loses those secrets."""
+        path = self.directory / "secrets"
+        if not path.exists():
+            _write_privately(path, f"ENCRYPTION_KEYS={base64.urlsafe_b64encode(os.urandom(32)).decode()}\n")
+        lines = (line.partition("=") for line in path.read_text().splitlines())
+        return {name: value for name, _, value in lines}["ENCRYPTION_KEYS"]
+
+
+def _write_privately(path: Path, text: str) -> None:
+    """Write a file whole or not at all, for our eyes only."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)

@@ -1,0 +1,74 @@
+"""The service's processes and the exact command of each: what `quartermaster web`, `worker` and `beat` become.
+
+One place, so that the Procfile, the image and the tests start the same things. All are stateless: kill any, run many.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+GUNICORN_SETTINGS = Path(__file__).with_name("gunicorn.conf.py")
+
+# Large buffers freed at the top of the heap make glibc give pages back and fault them in again for every chunk of an
+# upload; with these the front receives twice as fast, for 5 MiB more of memory.
+ALLOCATOR = {
+    "MALLOC_TRIM_THRESHOLD_": "268435456",
+    "MALLOC_MMAP_THRESHOLD_": "33554432",
+    "MALLOC_TOP_PAD_": "16777216",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A kind of worker process: the queues it serves, and with how many threads unless the environment says."""
+
+    queues: tuple[str, ...]
+    threads: int
+    threads_variable: str
+
+
+WORKERS = {
+    "files": Worker(queues=("uploads",), threads=8, threads_variable="FILES_THREADS"),
+    "background": Worker(queues=("retention",), threads=4, threads_variable="BACKGROUND_THREADS"),
+}
+
+
+def web_command() -> list[str]:
+    """Give the command of the HTTP front."""
+    return [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "web.wsgi:application"]
+
+
+def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Give the command of the worker of this name."""
+    worker = WORKERS[name]
+    threads = environment.get(worker.threads_variable) or str(worker.threads)
+    return [
+        *_celery("worker", environment),
+        *("--queues", ",".join(worker.queues), "--hostname", f"{name}@%h"),
+        *("--pool", "threads", "--concurrency", threads),
+        *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+    ]
+
+
+def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Give the command of the process that sends out sweeps on schedule; two at once do no harm."""
+    home = Path(environment.get("QM_HOME") or tempfile.gettempdir())
+    # No pid file: a killed beat would leave it behind and keep the next from starting.
+    return [*_celery("beat", environment), "--schedule", str(home / "beat-schedule"), "--pidfile", ""]
+
+
+def become(command: list[str]) -> NoReturn:
+    """Turn this process into the command, with the allocator tuned unless the environment says otherwise."""
+    sys.stdout.flush()
+    os.execve(command[0], command, ALLOCATOR | dict(os.environ))  # noqa: S606
+
+
+def _celery(verb: str, environment: Mapping[str, str]) -> list[str]:
+    level = environment.get("LOG_LEVEL") or "INFO"
+    return [sys.executable, "-m", "celery", "--app", "workers.app:app", verb, "--loglevel", level]
