@@ -1,0 +1,191 @@
+"""The port through which the files domain keeps bytes: what a blob store promises, and how it may fail.
+
+A blob is the content of one version and lies under a key made from that version's id, which is never shared and never
+used again; so a removal is exact and needs no reference counts. The truth about a blob is its row in the database;
+the store only obeys, and every verb may be repeated after a crash at any point:
+
+    begin → (record the upload id) → receive → write … → seal → (commit the row) → release → place → open … → remove
+                                         └── discard, on any failure before the commit
+
+The rule it protects: what was committed is never lost, what was not committed is always found again. It holds as long
+as the caller keeps this order, and above all:
+
+- `discard` only while no commit was attempted. After a commit whose outcome is unknown, `release`: if the row is
+  there, the bytes are promised; if it is not, a sweep finds them.
+- A blob's row is deleted only after `remove` returned without naming that blob.
+- `BlobMissing` is an alarm to raise and a job to retry, never a reason to delete a row.
+
+Left to others: rows, leases and retries (the files domain); the digest of the content (whoever feeds the receiver).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from typing import Protocol, Self, TypeVar
+from uuid import UUID
+
+from shared.errors import DomainError, Kind, Unavailable
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class BlobStoreUnavailable(Unavailable):
+    """The store of file content does not answer at the moment; try again."""
+
+    code = "blob_store_unavailable"
+
+
+class StorageFull(DomainError):
+    """There is no room left in the store of file content."""
+
+    code = "storage_full"
+    kind = Kind.STORAGE_FULL
+
+
+class BlobMissing(DomainError):
+    """The store does not hold this content at the moment."""
+
+    code = "blob_missing"
+    kind = Kind.UNAVAILABLE
+
+
+class BlobDamaged(DomainError):
+    """The store holds other bytes than those recorded for this content."""
+
+    code = "blob_damaged"
+    kind = Kind.UNAVAILABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """What a store must know of a blob to place or remove it; the blob's row keeps it.
+
+    `upload_id` and `checksum` are the store's own words, opaque to the domain, None where it needs none. `upload_id`
+    matters until the blob is live; later, leaving it out of a removal saves the store the attempt to abort it.
+    """
+
+    version_id: UUID
+    size_bytes: int
+    upload_id: str | None = None
+    checksum: str | None = None
+
+
+class Receiver(Protocol):
+    """One upload on its way into the store, in constant memory; used by one thread."""
+
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Append a chunk; the bytes may be reused afterwards. Raises BlobStoreUnavailable, StorageFull.
+
+        The caller counts: more than the announced size is a ValueError.
+        """
+
+    def seal(self) -> Blob:
+        """Make every byte survive a crash and say what to record. Raises BlobStoreUnavailable, StorageFull.
+
+        A seal that failed is final (the kernel reports a lost write once, then forgets it): discard and answer with
+        the error. Fewer bytes than announced are a ValueError.
+        """
+
+    def release(self) -> None:
+        """Let go of the bytes after the commit (or an attempt at one): sweeps may look at them now."""
+
+    def discard(self) -> None:
+        """Take back whatever was stored; after `release` or another discard do nothing. Never raises."""
+
+
+class BlobReader(Protocol):
+    """An open blob. A removal meanwhile does not cut off a local reader."""
+
+    @property
+    def file(self) -> FileIO | None:
+        """The file itself, at offset 0, for sendfile; None where the bytes come over the network."""
+
+    @property
+    def fixed_path(self) -> str | None:
+        """The path below the store's root if a front proxy may send it: it exists and will not move. Else None."""
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        """Stream bytes start..stop (exclusive). The request is made, and refused, before this returns.
+
+        Raises BlobMissing, BlobDamaged (fewer bytes than asked for), BlobStoreUnavailable; the latter two also from
+        the iterator, when the store breaks off and does not come back.
+        """
+
+    def close(self) -> None:
+        """Let go of the file or connection; idempotent."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+class Unattended(Protocol):
+    """Staged bytes that no living process is receiving; locked against everyone else while one holds this."""
+
+    @property
+    def version_id(self) -> UUID:
+        """The version the bytes were meant for."""
+
+    def discard(self) -> None:
+        """Delete the bytes. Only when the database, asked while this is held, has no row for them. Never raises."""
+
+
+class BlobStore(Protocol):
+    """Where content lies. All verbs are safe to repeat and to run from many threads and processes at once."""
+
+    @property
+    def staged_is_readable(self) -> bool:
+        """Whether `open` finds a blob that is sealed but not placed."""
+
+    @property
+    def records_before_receiving(self) -> bool:
+        """Whether the upload id from `begin` must be committed before the first byte is received."""
+
+    def begin(self, version_id: UUID) -> str | None:
+        """Announce an upload; return the upload id to record, or None. Raises BlobStoreUnavailable."""
+
+    def receive(self, version_id: UUID, *, size_bytes: int, upload_id: str | None = None) -> Receiver:
+        """Start to receive exactly `size_bytes` bytes. Raises BlobStoreUnavailable, StorageFull."""
+
+    def place(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
+        """Bring sealed blobs to their final place, durably; return the failures by version id.
+
+        A blob already placed is a success. A failure (BlobMissing, BlobDamaged, BlobStoreUnavailable, StorageFull)
+        holds up no other blob.
+        """
+
+    def open(self, version_id: UUID, *, placed: bool) -> BlobReader:
+        """Open a blob; `placed` says where to look first and may be out of date.
+
+        Raises BlobMissing, BlobStoreUnavailable; a store across the network asks for nothing yet, so that there they
+        come from `chunks`.
+        """
+
+    def remove(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
+        """Delete blobs in whatever state, durably and for good; return the failures by version id.
+
+        A blob of which nothing is left is a success. After a success no placement, however late, brings it back.
+        """
+
+    def unattended(self, *, batch_size: int = 200) -> Iterator[Sequence[Unattended]]:
+        """Go through the staged bytes nobody is receiving; asking for the next batch lets go of the last.
+
+        Among them are blobs whose row waits for placement: ask the database about a batch while it is held, then
+        discard those without a row. Exhaust or close the iterator. Raises BlobStoreUnavailable.
+        """
+
+    def check(self) -> None:
+        """Raise BlobStoreUnavailable unless the store can be used right now."""
+
+
+def attempt_each(items: Iterable[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
+    """Do something to each item, whatever becomes of the others; return what failed."""
+    failures: dict[Item, DomainError] = {}
+    for item in items:
+        try:
+            act(item)
+        except DomainError as error:
+            failures[item] = error
+    return failures

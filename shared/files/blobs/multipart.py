@@ -1,0 +1,270 @@
+"""The blob store on an S3 server: one object per blob, at <prefix>/<last two hex digits>/<version id>.
+
+Every blob, of whatever size, is one multipart upload: the front creates it, its id is recorded, the front sends the
+parts, and only a worker completes it. A single PUT would save two requests on a small blob, but a PUT on its way when
+its sender dies may land at any later time, after the removal too, and nobody would ever find that object. A multipart
+upload can be ended: after the abort neither a late part nor a late completion has any effect.
+
+What may go wrong, and why nothing is lost or left behind:
+
+- *Reply to create lost.* The client tries again; the first upload has no parts and costs nothing. The same when the
+  front dies before it records the id. A bucket rule (AbortIncompleteMultipartUpload) tidies these away.
+- *Front dies while receiving.* The row with the upload id is there; the sweep over such rows removes it: abort.
+- *Reply to a part lost.* The same part number is sent again with the same bytes; the server keeps one.
+- *Reply to the completion lost, or two workers complete.* The upload is over when its parts are asked for (or the
+  completion is refused), and the HEAD decides: right size and checksum is success.
+- *Completion races with removal.* The abort comes first, then the deletion of the key. A completion before the abort
+  leaves an object, which is deleted; after it, it is refused. An abort may miss parts that were being sent just then:
+  the removal looks, aborts again, and reports a failure rather than leave them.
+- *If-None-Match* on the completion is only a fence (keys are never used twice); servers that answer 501 do without.
+
+The content's CRC-32 is computed while receiving; each part is sent with its own, which the server checks, and the HEAD
+after the completion is compared with the whole where the server keeps a checksum of the whole object. (It is *not* sent
+with the completion: some servers compare it with a checksum of checksums.) Everywhere else the size must do.
+
+Memory is one part per upload: the thread that receives also sends, for a second buffer would double it.
+The bucket must not be versioned: there a deletion keeps the bytes.
+
+Left to others: the requests themselves (`s3`), rows (the files domain), the digest of the content.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Self
+from uuid import UUID
+
+from shared.errors import DomainError
+from shared.files.blobs.base import Blob, BlobDamaged, BlobStoreUnavailable, Unattended, attempt_each
+from shared.files.blobs.s3 import Part, S3Bucket, Stream, encode_crc32, reading_errors
+
+SMALLEST_PART_BYTES = 8 << 20
+MOST_PARTS = 10_000
+CHUNK_BYTES = 256 * 1024
+DELETIONS_PER_REQUEST = 1_000
+ABORT_ATTEMPTS = 3
+RESUME_ATTEMPTS = 3
+
+
+class S3BlobStore:
+    """Keeps blobs as objects, one each, in a bucket that exists."""
+
+    staged_is_readable = False
+    records_before_receiving = True
+
+    def __init__(self, bucket: S3Bucket) -> None:
+        """Use a bucket."""
+        self._bucket = bucket
+
+    def begin(self, version_id: UUID) -> str | None:
+        """Create the multipart upload, whose id must be recorded before anything is sent."""
+        return self._bucket.create_upload(version_id)
+
+    def receive(self, version_id: UUID, *, size_bytes: int, upload_id: str | None = None) -> S3Receiver:
+        """Prepare the buffer for one part."""
+        return S3Receiver(self._bucket, version_id, size_bytes=size_bytes, upload_id=_require(upload_id))
+
+    def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
+        """Complete each upload unless somebody did, and look at the object that came of it."""
+        return {blob.version_id: error for blob, error in attempt_each(blobs, self._place).items()}
+
+    def open(self, version_id: UUID, *, placed: bool) -> S3Reader:  # noqa: ARG002 - the port's parameter
+        """Ask for nothing yet: each range is a request of its own."""
+        return S3Reader(self._bucket, version_id)
+
+    def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
+        """Abort the uploads first, then delete the keys of those whose upload is over."""
+        failures = {blob.version_id: error for blob, error in attempt_each(blobs, self._abort).items()}
+        version_ids = [blob.version_id for blob in blobs if blob.version_id not in failures]
+        for start in range(0, len(version_ids), DELETIONS_PER_REQUEST):
+            failures |= self._delete(version_ids[start : start + DELETIONS_PER_REQUEST])
+        return failures
+
+    def unattended(
+        self,
+        *,
+        batch_size: int = 200,  # noqa: ARG002 - the port's parameter
+    ) -> Iterator[Sequence[Unattended]]:
+        """Nothing: every upload has a row with its id before its first byte."""
+        return iter(())
+
+    def check(self) -> None:
+        """Ask for the bucket."""
+        self._bucket.check()
+
+    def _place(self, blob: Blob) -> None:
+        if blob.upload_id is not None:
+            parts = self._bucket.find_parts(blob.version_id, blob.upload_id)
+            if parts is not None:
+                self._complete(blob, blob.upload_id, parts)
+        self._require_placed(blob)
+
+    def _complete(self, blob: Blob, upload_id: str, parts: Sequence[Part]) -> None:
+        if sum(part.size_bytes for part in parts) != blob.size_bytes:
+            raise BlobDamaged
+        if not self._bucket.complete_upload(blob.version_id, upload_id, parts):
+            # The object is there already; should this upload not be the one it came from, its parts go.
+            self._bucket.abort_upload(blob.version_id, upload_id)
+
+    def _require_placed(self, blob: Blob) -> None:
+        stored = self._bucket.head(blob.version_id)
+        if stored.size_bytes != blob.size_bytes:
+            raise BlobDamaged
+        if blob.checksum is not None and stored.checksum not in (None, blob.checksum):
+            raise BlobDamaged
+
+    def _abort(self, blob: Blob) -> None:
+        if blob.upload_id is None:
+            return
+        for _ in range(ABORT_ATTEMPTS):
+            self._bucket.abort_upload(blob.version_id, blob.upload_id)
+            if not self._bucket.find_parts(blob.version_id, blob.upload_id):
+                return
+        raise BlobStoreUnavailable("An aborted upload still holds parts.")
+
+    def _delete(self, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
+        # Servers that refuse checksums refuse the batch too, which cannot be sent without one.
+        if not self._bucket.checksums:
+            return attempt_each(version_ids, self._bucket.delete)
+        try:
+            refused = self._bucket.delete_many(version_ids)
+        except DomainError as error:
+            return dict.fromkeys(version_ids, error)
+        return {version_id: BlobStoreUnavailable() for version_id in refused}
+
+
+class S3Receiver:
+    """Sends one upload part by part."""
+
+    def __init__(self, bucket: S3Bucket, version_id: UUID, *, size_bytes: int, upload_id: str) -> None:
+        """Make room for one part."""
+        self._bucket = bucket
+        self._version_id = version_id
+        self._size_bytes = size_bytes
+        self._upload_id = upload_id
+        self._part = bytearray(max(1, min(part_size(size_bytes), size_bytes)))
+        self._filled = 0
+        self._sent_parts = 0
+        self._written = 0
+        self._crc32 = 0
+        self._over = False  # nothing more may be written
+        self._released = False  # nothing may be taken back any more
+
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Fill the part's buffer, and send it whenever it is full."""
+        self._require_open()
+        with memoryview(chunk).cast("B") as view:
+            if self._written + len(view) > self._size_bytes:
+                raise ValueError("more bytes than announced")
+            self._crc32 = zlib.crc32(view, self._crc32)
+            self._written += len(view)
+            done = 0
+            while done < len(view):
+                done += self._fill(view[done:])
+
+    def seal(self) -> Blob:
+        """Send the last part (an empty one for an empty blob: an upload without parts cannot be completed)."""
+        self._require_open()
+        if self._written != self._size_bytes:
+            raise ValueError("fewer bytes than announced")
+        if self._filled or not self._sent_parts:
+            del self._part[self._filled :]
+            self._send()
+        self._over = True
+        return Blob(
+            version_id=self._version_id,
+            size_bytes=self._size_bytes,
+            upload_id=self._upload_id,
+            checksum=encode_crc32(self._crc32) if self._bucket.checksums else None,
+        )
+
+    def release(self) -> None:
+        """Free the buffer; from now on the row alone speaks for the upload."""
+        self._over = True
+        self._released = True
+        self._part = bytearray()
+
+    def discard(self) -> None:
+        """Abort the upload; should that fail, the sweep over recorded uploads does it."""
+        if not self._released:
+            with suppress(DomainError):
+                self._bucket.abort_upload(self._version_id, self._upload_id)
+            self.release()
+
+    def _fill(self, view: memoryview) -> int:
+        count = min(len(view), len(self._part) - self._filled)
+        self._part[self._filled : self._filled + count] = view[:count]
+        self._filled += count
+        if self._filled == len(self._part):
+            self._send()
+        return count
+
+    def _send(self) -> None:
+        self._bucket.send_part(self._version_id, self._upload_id, self._sent_parts + 1, self._part)
+        self._sent_parts += 1
+        self._filled = 0
+
+    def _require_open(self) -> None:
+        if self._over:
+            raise ValueError("this upload is over")
+
+
+class S3Reader:
+    """One object, read by ranges."""
+
+    file = None
+    fixed_path = None
+
+    def __init__(self, bucket: S3Bucket, version_id: UUID) -> None:
+        """Remember what to ask for."""
+        self._bucket = bucket
+        self._version_id = version_id
+        self._body: Stream | None = None
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        """Ask for the range now, so that a refusal comes before anything is promised to the client."""
+        self.close()
+        if start >= stop:
+            return iter(())
+        self._body = self._bucket.get(self._version_id, start, stop)
+        return self._read(self._body, start, stop)
+
+    def close(self) -> None:
+        """Close the connection of a range not read to its end."""
+        if self._body is not None:
+            body, self._body = self._body, None
+            body.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _read(self, body: Stream, start: int, stop: int) -> Iterator[bytes]:
+        resumed = 0
+        while start < stop:
+            try:
+                with reading_errors():
+                    chunk = body.read(min(CHUNK_BYTES, stop - start))
+            except BlobStoreUnavailable:
+                resumed += 1
+                if resumed > RESUME_ATTEMPTS:
+                    raise
+                body = self._body = self._bucket.get(self._version_id, start, stop)
+                continue
+            start += len(chunk)
+            yield chunk
+
+
+def part_size(size_bytes: int) -> int:
+    """Choose the smallest size of parts that needs at most 10,000 of them, and no less than 8 MiB."""
+    return max(SMALLEST_PART_BYTES, -(-size_bytes // MOST_PARTS))
+
+
+def _require(upload_id: str | None) -> str:
+    if upload_id is None:
+        raise ValueError("an upload to S3 needs the id that begin returned")
+    return upload_id

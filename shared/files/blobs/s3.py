@@ -1,0 +1,251 @@
+"""The requests a blob store makes of an S3 bucket, and what their errors mean in the domain's words.
+
+Owns the AWS client: nothing else in the product imports it. Each method is one request (or one listing), repeated by
+the client after network errors; all of them are safe to repeat. Left to others: the order of requests (`multipart`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from boto3.session import Session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable, StorageFull
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_ABSENT = frozenset({"NoSuchKey", "NoSuchUpload", "NotFound", "404"})
+_UNSUPPORTED = frozenset({"NotImplemented", "501"})
+_EXISTS = frozenset({"PreconditionFailed", "412"})
+_OUTSIDE = frozenset({"InvalidRange", "416"})
+_FULL = frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull", "507"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One stored part of an upload."""
+
+    number: int
+    etag: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the server says of a whole object; `checksum` is its CRC-32 if the server keeps that of the whole."""
+
+    size_bytes: int
+    checksum: str | None
+
+
+class Stream(Protocol):
+    """The body of an answer, on its way; reading it fails as `reading_errors` says."""
+
+    def read(self, size_bytes: int, /) -> bytes:
+        """Take up to so many bytes."""
+
+    def close(self) -> None:
+        """Drop the connection unless all was read."""
+
+
+class S3Bucket:
+    """A bucket, the prefix in it that is ours, and the requests made of it."""
+
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        prefix: str = "",
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        access_key_id: str | None = None,
+        secret_access_key: str | None = None,
+        checksums: bool = True,
+    ) -> None:
+        """Make a client, safe to share between threads; what is None comes from the ambient AWS configuration."""
+        self.client: S3Client = Session().client(
+            "s3",
+            endpoint_url=endpoint_url,
+            region_name=region,
+            aws_access_key_id=access_key_id,
+            aws_secret_access_key=secret_access_key,
+            config=_configuration(path_style=endpoint_url is not None, checksums=checksums),
+        )
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self.checksums = checksums
+
+    def key(self, version_id: UUID) -> str:
+        """Make the object's key; it begins with what is random, to spread load over the server's partitions."""
+        return f"{self._prefix}{version_id.int & 0xFF:02x}/{version_id}"
+
+    def check(self) -> None:
+        """See that the bucket answers."""
+        with _translated_errors():
+            self.client.head_bucket(Bucket=self._bucket)
+
+    def create_upload(self, version_id: UUID) -> str:
+        """Create a multipart upload and return its id."""
+        where = {"Bucket": self._bucket, "Key": self.key(version_id)}
+        checksum = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"} if self.checksums else {}
+        with _translated_errors():
+            return self.client.create_multipart_upload(**where, **checksum)["UploadId"]  # type: ignore[arg-type]
+
+    def send_part(self, version_id: UUID, upload_id: str, number: int, body: bytearray) -> None:
+        """Store one part, together with its CRC-32 for the server to check."""
+        checksum = {"ChecksumCRC32": encode_crc32(zlib.crc32(body))} if self.checksums else {}
+        with _translated_errors():
+            self.client.upload_part(
+                Bucket=self._bucket,
+                Key=self.key(version_id),
+                UploadId=upload_id,
+                PartNumber=number,
+                Body=body,  # type: ignore[arg-type]  # the stubs know bytes only
+                **checksum,  # type: ignore[arg-type]
+            )
+
+    def find_parts(self, version_id: UUID, upload_id: str) -> list[Part] | None:
+        """List an upload's parts; None if the upload is over: completed, or aborted."""
+        pages = self.client.get_paginator("list_parts")
+        try:
+            with _translated_errors():
+                return [
+                    Part(number=part["PartNumber"], etag=part["ETag"], size_bytes=part["Size"])
+                    for page in pages.paginate(
+                        Bucket=self._bucket, Key=self.key(version_id), UploadId=upload_id
+                    )
+                    for part in page.get("Parts", ())
+                ]
+        except BlobMissing:
+            return None
+
+    def complete_upload(self, version_id: UUID, upload_id: str, parts: Sequence[Part]) -> bool:
+        """Make the parts one object; False if the upload is over or the object is there already."""
+        # The fence is tried each time: a server that does not know it says so before it does anything.
+        for fence in ({"IfNoneMatch": "*"}, {}):
+            try:
+                with _translated_errors(passing=_UNSUPPORTED | _EXISTS):
+                    self.client.complete_multipart_upload(
+                        Bucket=self._bucket,
+                        Key=self.key(version_id),
+                        UploadId=upload_id,
+                        MultipartUpload={
+                            "Parts": [{"PartNumber": part.number, "ETag": part.etag} for part in parts]
+                        },
+                        **fence,  # type: ignore[arg-type]
+                    )
+                    return True
+            except BlobMissing:
+                return False
+            except ClientError as error:
+                if _code(error) in _EXISTS:
+                    return False
+        raise BlobStoreUnavailable("The S3 server does not support completing a multipart upload.")
+
+    def abort_upload(self, version_id: UUID, upload_id: str) -> None:
+        """End an upload and drop its parts; nothing happens if it is over."""
+        try:
+            with _translated_errors():
+                self.client.abort_multipart_upload(
+                    Bucket=self._bucket, Key=self.key(version_id), UploadId=upload_id
+                )
+        except BlobMissing:
+            return
+
+    def head(self, version_id: UUID) -> Stored:
+        """Ask what is stored. Raises BlobMissing, BlobStoreUnavailable."""
+        mode = {"ChecksumMode": "ENABLED"} if self.checksums else {}
+        with _translated_errors():
+            found = self.client.head_object(Bucket=self._bucket, Key=self.key(version_id), **mode)  # type: ignore[arg-type]
+        of_the_whole = found.get("ChecksumType") == "FULL_OBJECT"
+        return Stored(
+            size_bytes=found["ContentLength"], checksum=found.get("ChecksumCRC32") if of_the_whole else None
+        )
+
+    def get(self, version_id: UUID, start: int, stop: int) -> Stream:
+        """Ask for bytes start..stop (exclusive). Raises BlobMissing, BlobDamaged, BlobStoreUnavailable."""
+        with _translated_errors():
+            found = self.client.get_object(
+                Bucket=self._bucket, Key=self.key(version_id), Range=f"bytes={start}-{stop - 1}"
+            )
+        if found["ContentLength"] != stop - start:  # cut short, or a server that ignores ranges
+            found["Body"].close()
+            raise BlobDamaged
+        return found["Body"]
+
+    def delete(self, version_id: UUID) -> None:
+        """Delete one object; nothing happens if there is none."""
+        try:
+            with _translated_errors():
+                self.client.delete_object(Bucket=self._bucket, Key=self.key(version_id))
+        except BlobMissing:
+            return
+
+    def delete_many(self, version_ids: Sequence[UUID]) -> list[UUID]:
+        """Delete up to a thousand objects with one request; return those that the server refused to delete."""
+        by_key = {self.key(version_id): version_id for version_id in version_ids}
+        with _translated_errors():
+            answer = self.client.delete_objects(
+                Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in by_key], "Quiet": True}
+            )
+        return [by_key[e["Key"]] for e in answer.get("Errors", ()) if e.get("Code") not in _ABSENT]
+
+
+@contextmanager
+def reading_errors() -> Iterator[None]:
+    """Turn a stream that breaks off into the domain's words."""
+    try:
+        yield
+    except BotoCoreError as error:
+        raise BlobStoreUnavailable from error
+
+
+def encode_crc32(crc32: int) -> str:
+    """Write a CRC-32 as S3 does: big-endian, base64."""
+    return b64encode(crc32.to_bytes(4)).decode("ascii")
+
+
+def _configuration(*, path_style: bool, checksums: bool) -> Config:
+    return Config(
+        connect_timeout=5,
+        read_timeout=60,
+        max_pool_connections=32,
+        retries={"mode": "standard", "total_max_attempts": 4},
+        s3={"addressing_style": "path" if path_style else "auto"},
+        request_checksum_calculation="when_supported" if checksums else "when_required",
+        # Some servers answer a range with the checksum of the whole object, which the client would hold against it.
+        response_checksum_validation="when_required",
+    )
+
+
+@contextmanager
+def _translated_errors(passing: frozenset[str] = frozenset()) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        if _code(error) in passing:
+            raise
+        raise _translate(_code(error)) from error
+    except BotoCoreError as error:
+        raise BlobStoreUnavailable from error
+
+
+def _translate(code: str) -> BlobMissing | BlobDamaged | StorageFull | BlobStoreUnavailable:
+    if code in _ABSENT:
+        return BlobMissing()
+    if code in _OUTSIDE:
+        return BlobDamaged()
+    return StorageFull() if code in _FULL else BlobStoreUnavailable()
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

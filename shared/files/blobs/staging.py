@@ -1,0 +1,233 @@
+"""The staging directory of the local store: uploads being received, and the ones nobody receives any more.
+
+The rule it protects: a staged file is locked from before its first byte until its row is committed, so "I got the
+lock" means "its process is gone or done"; no age has to be guessed. The lock is `flock`, which the kernel drops with
+the process. The directory may be shared by several hosts only if the file system carries flock between them (NFSv4
+does; a mount with `local_lock` does not).
+
+A file just created is not locked yet, and a sweep may get in between and delete it: the receiver therefore looks,
+once it has the lock, whether its file still has a name, and starts over if not.
+
+Left to others: placing, reading and removing (`local`); whether a row exists (the files domain).
+"""
+# Plain strings and calls of `os`, as in `local`.
+# ruff: noqa: PTH108, PTH208
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from uuid import UUID
+
+from shared.files.blobs.base import Blob, BlobStoreUnavailable, StorageFull
+
+FILE_MODE = 0o600
+WRITEBACK_BYTES = 8 << 20
+LOCK_ATTEMPTS = 100
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SYNC_FILE_RANGE_WRITE = 2
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn what the file system says into the domain's words."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageFull() if error.errno in _FULL else BlobStoreUnavailable() from error
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable. Raises OSError."""
+    # Opened afresh each time: a lost write is reported once per open file, and another thread might take the report.
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class LocalReceiver:
+    """Writes one upload to its locked staging file."""
+
+    def __init__(self, directory: str, version_id: UUID, *, size_bytes: int) -> None:
+        """Create and lock the file. Raises StorageFull if the announced size cannot fit, BlobStoreUnavailable."""
+        self._directory = directory
+        self._path = f"{directory}/{version_id}"
+        self._blob = Blob(version_id=version_id, size_bytes=size_bytes)
+        self._written = 0
+        self._sent_to_disk = 0
+        self._sealed = False
+        with translated_errors():
+            _require_room(directory, size_bytes)
+            self._descriptor: int | None = _create_locked(self._path)
+
+    def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        """Append a chunk, and have the disk start on every 8 MiB, so that the final flush is short."""
+        descriptor = self._open_descriptor()
+        with memoryview(chunk).cast("B") as view:
+            if self._written + len(view) > self._blob.size_bytes:
+                raise ValueError("more bytes than announced")
+            with translated_errors():
+                done = 0
+                while done < len(view):
+                    done += os.write(descriptor, view[done:])
+        self._written += done
+        if self._written - self._sent_to_disk >= WRITEBACK_BYTES:
+            _start_writeback(descriptor, self._sent_to_disk, self._written - self._sent_to_disk)
+            self._sent_to_disk = self._written
+
+    def seal(self) -> Blob:
+        """Flush the bytes, then the name; on an error the file is given up, for a second flush would lie."""
+        descriptor = self._open_descriptor()
+        if self._written != self._blob.size_bytes:
+            raise ValueError("fewer bytes than announced")
+        try:
+            with translated_errors():
+                os.fdatasync(descriptor)
+                sync_directory(self._directory)
+        except BaseException:
+            self.discard()
+            raise
+        self._sealed = True
+        return self._blob
+
+    def release(self) -> None:
+        """Close the file, which drops the lock."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def discard(self) -> None:
+        """Unlink the file while it is still locked, then close it."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.unlink(self._path)
+            self.release()
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None or self._sealed:
+            raise ValueError("this upload is over")
+        return self._descriptor
+
+
+class LocalUnattended:
+    """A staging file whose lock nobody else holds."""
+
+    __slots__ = ("_descriptor", "_path", "version_id")
+
+    def __init__(self, path: str, version_id: UUID, descriptor: int) -> None:
+        """Take over the locked descriptor."""
+        self._path = path
+        self._descriptor = descriptor
+        self.version_id = version_id
+
+    def discard(self) -> None:
+        """Unlink the file; should that fail, the next sweep meets it again."""
+        with suppress(OSError):
+            os.unlink(self._path)
+
+    def release(self) -> None:
+        """Drop the lock."""
+        os.close(self._descriptor)
+
+
+def list_unattended(directory: str, batch_size: int) -> Iterator[Sequence[LocalUnattended]]:
+    """Lock and yield what nobody else has locked, at most `batch_size` files at a time."""
+    batch: list[LocalUnattended] = []
+    with translated_errors():
+        names = os.listdir(directory)
+    try:
+        for name in names:
+            with translated_errors():
+                found = _find_unattended(directory, name)
+            if found is not None:
+                batch.append(found)
+            if len(batch) >= batch_size:
+                yield tuple(batch)
+                _release_all(batch)
+        if batch:
+            yield tuple(batch)
+    finally:
+        _release_all(batch)
+
+
+def _release_all(batch: list[LocalUnattended]) -> None:
+    while batch:
+        batch.pop().release()
+
+
+def _find_unattended(directory: str, name: str) -> LocalUnattended | None:
+    version_id = _parse_name(name)
+    if version_id is None:
+        return None
+    path = f"{directory}/{name}"
+    try:
+        # For writing: where NFS carries flock, an exclusive lock needs a file open for writing.
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None  # placed or discarded since the directory was read
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None  # being received
+        raise
+    return LocalUnattended(path, version_id, descriptor)
+
+
+def _parse_name(name: str) -> UUID | None:
+    try:
+        version_id = UUID(name)
+    except ValueError:
+        return None
+    return version_id if str(version_id) == name else None
+
+
+def _create_locked(path: str) -> int:
+    """Create a file that nobody had and that, once locked, still has its name."""
+    for _ in range(LOCK_ATTEMPTS):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink > 0:
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise OSError(errno.EAGAIN, "every new staging file was swept away before it could be locked")
+
+
+def _require_room(directory: str, size_bytes: int) -> None:
+    """Refuse early what cannot fit; room for others may still run out while we write."""
+    # Not fallocate: with early writeback it measured no faster, and it would let a caller that never sends a byte
+    # hold any amount of disk.
+    space = os.statvfs(directory)
+    if size_bytes > space.f_bavail * space.f_frsize:
+        raise OSError(errno.ENOSPC, "no room for the announced size")
+
+
+def _start_writeback(descriptor: int, offset: int, size_bytes: int) -> None:
+    """Have the kernel write a range to disk in the background; advice only, errors surface at the flush."""
+    if (call := _sync_file_range()) is not None:
+        call(descriptor, offset, size_bytes, _SYNC_FILE_RANGE_WRITE)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Find Linux's sync_file_range(2), which Python does not offer."""
+    try:
+        function = ctypes.CDLL(None).sync_file_range
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    function.restype = ctypes.c_int
+    return function
