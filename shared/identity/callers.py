@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 from shared.identity.permissions import Permission
@@ -54,12 +53,20 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedCaller:
+    """Whom a messaging network says spoke."""
+
+    id: str
+    display: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """One authenticated call.
 
     `organization_id` is the deployment's organization, or the one a user acts in (None when none is selected);
-    `payer_id` is the organization charged. `grants` holds the executor's permissions by scope id (an organization's or
-    an owner identity's), already narrowed to the token's scope; ask through `permissions_on`. `credential_id` names
+    `payer_id` is the organization charged. `permissions_by_scope` has the executor's permissions by the id of an
+    organization or an owner identity, already narrowed to the token's scope; ask through `permissions_on`. `credential_id` names
     the credential presented, for rate limits. `bound_organization_id` is set for a key that may act in one
     organization only.
     """
@@ -73,13 +80,15 @@ class Caller:
     version_id: UUID | None = None
     distribution_id: UUID | None = None
     transaction_id: str | None = None
-    reported_caller: Mapping[str, Any] | None = None
+    reported_caller: ReportedCaller | None = None
     bound_organization_id: UUID | None = None
     is_operator: bool = False
-    grants: Mapping[UUID, frozenset[Permission]] = field(default_factory=dict, hash=False, repr=False)
+    permissions_by_scope: Mapping[UUID, frozenset[Permission]] = field(
+        default_factory=dict, hash=False, repr=False
+    )
 
     def permissions_on(self, *, organization_id: UUID, owner_id: UUID | None = None) -> frozenset[Permission]:
         """Give what the executor may do to an owner of an organization, or, without an owner, in the organization."""
-        over_organization = self.grants.get(organization_id, _NOTHING)
-        over_owner = self.grants.get(owner_id, _NOTHING) if owner_id is not None else _NOTHING
+        over_organization = self.permissions_by_scope.get(organization_id, _NOTHING)
+        over_owner = self.permissions_by_scope.get(owner_id, _NOTHING) if owner_id is not None else _NOTHING
         return over_organization | over_owner if over_owner else over_organization

@@ -1,0 +1,145 @@
+"""The Version access token: an RFC 9068 JWT that a deployment exchanges its client secret for.
+
+It is bound to a deployment, its active version at issue, and the very secret that was shown, and lives for minutes.
+Its claims only name things: whether they are still enabled is read from the rows at every use (`live_rows.py`). Its
+scope narrows what the daemon's roles allow and never widens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, func
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.database import Session
+from shared.identity.key_rotation import Purpose
+from shared.identity.permissions import TOKEN_PERMISSIONS, Permission
+from shared.identity.signed_tokens import (
+    TokenRefused,
+    identifier,
+    require_issued_for,
+    seconds,
+    sign,
+    text,
+    verify,
+)
+from shared.identity.signing_keys import SigningKeys
+from shared.identity.tables import revoked_tokens
+from shared.settings import Settings
+
+TYPE = "at+jwt"
+SWEEP_LIMIT = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessToken:
+    """A new token, as the token endpoint answers it."""
+
+    value: str = field(repr=False)
+    expires_in_seconds: int
+    scope: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessClaims:
+    """What a verified token says; times are seconds since 1970."""
+
+    token_id: str
+    kid: str
+    client_id: UUID
+    credential_id: UUID
+    deployment_id: UUID
+    version_id: UUID
+    scope: frozenset[Permission]
+    issued_at_seconds: int
+    expires_at_seconds: int
+
+
+def mint_access_token(
+    keys: SigningKeys,
+    settings: Settings,
+    *,
+    client_id: UUID,
+    credential_id: UUID,
+    deployment_id: UUID,
+    version_id: UUID,
+    organization_id: UUID,
+    daemon_id: UUID,
+    scope: frozenset[Permission],
+) -> AccessToken:
+    """Sign a token for a client that has just been authenticated."""
+    issued_at = int(keys.now())
+    scope_text = write_scope(scope)
+    claims = {
+        "iss": settings.base_url,
+        "aud": settings.base_url,
+        "sub": str(client_id),
+        "client_id": str(client_id),
+        "iat": issued_at,
+        "exp": issued_at + settings.access_token_seconds,
+        "jti": str(uuid4()),
+        "scope": scope_text,
+        "deployment_id": str(deployment_id),
+        "version_id": str(version_id),
+        "credential_id": str(credential_id),
+        "organization_id": str(organization_id),
+        "daemon_id": str(daemon_id),
+    }
+    signer = keys.signing_key(Purpose.ACCESS)
+    value = sign(claims, typ=TYPE, kid=signer.kid, key=signer.key)
+    return AccessToken(value=value, expires_in_seconds=settings.access_token_seconds, scope=scope_text)
+
+
+def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> AccessClaims:
+    """Check signature, type, issuer, audience and times; raise TokenRefused."""
+    verified = verify(token, typ=TYPE, find_key=partial(keys.find_verification_key, Purpose.ACCESS))
+    claims = verified.claims
+    require_issued_for(claims, issuer=settings.base_url, audience=settings.base_url, now=keys.now())
+    if claims.get("sub") != claims.get("client_id"):
+        raise TokenRefused("sub")
+    return AccessClaims(
+        token_id=text(claims, "jti"),
+        kid=verified.kid,
+        client_id=identifier(claims, "client_id"),
+        credential_id=identifier(claims, "credential_id"),
+        deployment_id=identifier(claims, "deployment_id"),
+        version_id=identifier(claims, "version_id"),
+        scope=_read_scope(claims.get("scope")),
+        issued_at_seconds=seconds(claims, "iat"),
+        expires_at_seconds=seconds(claims, "exp"),
+    )
+
+
+def revoke_token(session: Session, claims: AccessClaims) -> None:
+    """Put a token on the list of the revoked, where it stays until it would have expired."""
+    expires_at = datetime.fromtimestamp(claims.expires_at_seconds, tz=UTC)
+    session.execute(
+        insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
+    )
+
+
+def sweep_revoked_tokens(session: Session) -> int:
+    """Forget revocations of tokens that have expired anyway; give how many, at most `SWEEP_LIMIT`."""
+    due = (
+        revoked_tokens.select()
+        .with_only_columns(revoked_tokens.c.jti)
+        .where(revoked_tokens.c.expires_at <= func.now())
+        .limit(SWEEP_LIMIT)
+    )
+    return session.execute(delete(revoked_tokens).where(revoked_tokens.c.jti.in_(due))).rowcount
+
+
+def write_scope(permissions: frozenset[Permission]) -> str:
+    """Spell a scope as OAuth does: names in order, single spaces."""
+    return " ".join(sorted(permissions))
+
+
+def _read_scope(value: object) -> frozenset[Permission]:
+    if not isinstance(value, str):
+        raise TokenRefused("scope")
+    names = set(value.split())
+    return frozenset(permission for permission in TOKEN_PERMISSIONS if permission in names)

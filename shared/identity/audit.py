@@ -1,0 +1,82 @@
+"""What was done to identity, by whom: written in the transaction of the change itself, and never altered.
+
+Details hold names and ids, never a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, insert, select
+
+from shared.database import Session
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
+from shared.identity.permissions import Permission
+from shared.identity.tables import audit_events
+from shared.ids import new_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvent:
+    """One act: who did what to which resource."""
+
+    id: UUID
+    organization_id: UUID | None
+    actor_kind: str
+    actor_id: UUID
+    action: str
+    resource_kind: str
+    resource_id: str
+    details: Mapping[str, Any]
+    request_id: str | None
+    at: datetime
+
+
+def record(
+    session: Session,
+    *,
+    by: Actor,
+    action: str,
+    resource_kind: str,
+    resource_id: UUID | str,
+    organization_id: UUID | None = None,
+    **details: Any,
+) -> None:
+    """Write down an act, to be committed together with it."""
+    executor = by.caller.executor
+    session.execute(
+        insert(audit_events).values(
+            id=new_id(),
+            organization_id=organization_id,
+            actor_kind=executor.kind,
+            actor_id=executor.id,
+            action=action,
+            resource_kind=resource_kind,
+            resource_id=str(resource_id),
+            details={name: value if value is None else str(value) for name, value in details.items()},
+            request_id=by.request_id,
+        )
+    )
+
+
+def list_audit_events(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[AuditEvent]:
+    """List what happened in an organization, newest first."""
+    authorize_administration(by, Permission.AUDIT_READ, organization_id)
+    statement = select(audit_events).where(audit_events.c.organization_id == organization_id)
+    return newest_first(session, statement, audit_events.c.id, _event, cursor=cursor, limit=limit)
+
+
+def _event(row: Row[Any]) -> AuditEvent:
+    return AuditEvent(**row._asdict())

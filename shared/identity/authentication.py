@@ -1,0 +1,275 @@
+"""Turn a bearer credential, and an attribution, into a caller: the four principals of the call.
+
+Signatures are verified once per token and process; rows are read again at least every `live_row_cache_seconds`, so
+that disabling anything bites within it. Both are kept in bounded caches under the SHA-256 of what was sent. Neither
+the network's word (reported caller) nor the token's (claims) decides anything that a row can decide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from uuid import UUID
+
+from shared.database import Database
+from shared.errors import PermissionDenied
+from shared.identity import access_tokens, usage_attribution
+from shared.identity.access_tokens import AccessClaims
+from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
+from shared.identity.errors import (
+    AttributionEmpty,
+    AttributionInvalid,
+    AttributionMismatch,
+    AttributionRepeated,
+    AuthenticationRequired,
+    InvalidToken,
+    OrganizationSuspended,
+)
+from shared.identity.expiring_cache import ExpiringCache
+from shared.identity.key_rotation import Purpose
+from shared.identity.last_use import LastUse
+from shared.identity.live_rows import (
+    LiveApiKey,
+    LiveDistribution,
+    LiveRuntime,
+    find_live_api_key,
+    find_live_attribution,
+    find_live_distribution,
+    find_live_runtime,
+)
+from shared.identity.secrets import Prefix, is_well_formed
+from shared.identity.signed_tokens import MAX_TOKEN_CHARACTERS, TokenRefused
+from shared.identity.signing_keys import SigningKeys
+from shared.identity.tables import api_keys, distributions
+from shared.identity.usage_attribution import AttributionClaims
+from shared.settings import Settings
+from shared.telemetry import REFUSED_CREDENTIALS
+
+CACHE_LIMIT = 4096
+
+
+class CredentialKind(StrEnum):
+    """What was presented."""
+
+    ACCESS_TOKEN = "access_token"  # noqa: S105 (a kind, not a secret)
+    API_KEY = "api_key"
+    DISTRIBUTION_TOKEN = "distribution_token"  # noqa: S105 (a kind, not a secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Credential:
+    """A credential that is good at this moment.
+
+    `id` names it for rate limits and logs. `caller` is who calls when no attribution is sent; a distribution's token
+    has none, because it only serves the distribution's own routes.
+    """
+
+    kind: CredentialKind
+    id: UUID
+    caller: Caller | None
+    distribution: LiveDistribution | None = None
+    is_suspended: bool = False
+
+
+class Authenticator:
+    """Recognizes credentials and resolves callers; one per process, safe to share between threads."""
+
+    def __init__(self, database: Database, settings: Settings, keys: SigningKeys | None = None) -> None:
+        """Prepare the caches; `keys` is shared with whoever issues tokens in this process."""
+        self._database = database
+        self._settings = settings
+        self._keys = keys or SigningKeys(database, settings)
+        self._last_use = LastUse(database)
+        self._access_claims = ExpiringCache[AccessClaims](CACHE_LIMIT)
+        self._attribution_claims = ExpiringCache[AttributionClaims](CACHE_LIMIT)
+        self._credentials = ExpiringCache[Credential](CACHE_LIMIT)
+        self._callers = ExpiringCache[tuple[Credential, Caller]](CACHE_LIMIT)
+
+    def authenticate(self, authorization: str | None) -> Credential:
+        """Recognize the value of an `Authorization` header.
+
+        Raises AuthenticationRequired when there is no bearer credential, InvalidToken when it is not good.
+        """
+        token = _bearer(authorization)
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        return self._credentials.find(digest) or self._recognize(token, digest)
+
+    def resolve(self, credential: Credential, attribution: str | None) -> Caller:
+        """Say who calls, with the value of `Service-Usage-Attribution` if that header was sent.
+
+        Raises AttributionInvalid, AttributionMismatch, AttributionEmpty or AttributionRepeated for a header that is
+        not good here, OrganizationSuspended, and PermissionDenied for a distribution's token.
+        """
+        if attribution is not None:
+            return self._resolve_attributed(credential, attribution)
+        return _direct_caller(credential)
+
+    def _recognize(self, token: str, digest: bytes) -> Credential:
+        try:
+            credential, life_seconds = self._read_credential(token, digest)
+        except InvalidToken:
+            REFUSED_CREDENTIALS.labels(InvalidToken.code).inc()
+            raise
+        ttl = min(self._settings.live_row_cache_seconds, life_seconds)
+        self._credentials.put(digest, credential, ttl_seconds=ttl)
+        return credential
+
+    def _read_credential(self, token: str, digest: bytes) -> tuple[Credential, float]:
+        if is_well_formed(token, Prefix.API_KEY):
+            return self._read_api_key(digest), self._settings.live_row_cache_seconds
+        if is_well_formed(token, Prefix.DISTRIBUTION_TOKEN):
+            return self._read_distribution(digest), self._settings.live_row_cache_seconds
+        claims = self._verified_access_claims(token, digest)
+        with self._database.transaction() as session:
+            runtime = find_live_runtime(session, claims)
+        if runtime is None:
+            raise InvalidToken
+        return _runtime_credential(claims, runtime), claims.expires_at_seconds - self._keys.now()
+
+    def _read_api_key(self, digest: bytes) -> Credential:
+        with self._database.transaction() as session:
+            key = find_live_api_key(session, digest)
+        if key is None:
+            raise InvalidToken
+        if not key.used_recently:
+            self._last_use.note(api_keys, key.id)
+        return _user_credential(key)
+
+    def _read_distribution(self, digest: bytes) -> Credential:
+        with self._database.transaction() as session:
+            distribution = find_live_distribution(session, digest)
+        if distribution is None:
+            raise InvalidToken
+        if not distribution.used_recently:
+            self._last_use.note(distributions, distribution.id)
+        return Credential(
+            kind=CredentialKind.DISTRIBUTION_TOKEN,
+            id=distribution.id,
+            caller=None,
+            distribution=distribution,
+            is_suspended=distribution.is_suspended,
+        )
+
+    def _verified_access_claims(self, token: str, digest: bytes) -> AccessClaims:
+        claims = self._access_claims.find(digest)
+        if claims is not None and self._keys.find_verification_key(Purpose.ACCESS, claims.kid) is not None:
+            return claims
+        try:
+            claims = access_tokens.verify_access_token(self._keys, self._settings, token)
+        except TokenRefused as refusal:
+            raise InvalidToken from refusal
+        self._access_claims.put(digest, claims, ttl_seconds=claims.expires_at_seconds - self._keys.now())
+        return claims
+
+    def _resolve_attributed(self, credential: Credential, attribution: str) -> Caller:
+        digest = hashlib.sha256(attribution.encode("utf-8", "surrogatepass")).digest()
+        known = self._callers.find(digest)
+        if known is not None and known[0] is credential:
+            return known[1]
+        try:
+            claims = self._verified_attribution_claims(attribution, digest)
+            caller = self._attributed_caller(credential, claims)
+        except (AttributionInvalid, AttributionMismatch) as refusal:
+            REFUSED_CREDENTIALS.labels(refusal.code).inc()
+            raise
+        ttl = min(self._settings.live_row_cache_seconds, claims.expires_at_seconds - self._keys.now())
+        self._callers.put(digest, (credential, caller), ttl_seconds=ttl)
+        return caller
+
+    def _verified_attribution_claims(self, attribution: str, digest: bytes) -> AttributionClaims:
+        if not attribution.strip():
+            raise AttributionEmpty
+        if "," in attribution:
+            raise AttributionRepeated
+        claims = self._attribution_claims.find(digest)
+        if claims and self._keys.find_verification_key(Purpose.ATTRIBUTION, claims.kid) is not None:
+            return claims
+        try:
+            claims = usage_attribution.verify_usage_attribution(self._keys, self._settings, attribution)
+        except TokenRefused as refusal:
+            raise AttributionInvalid from refusal
+        ttl = claims.expires_at_seconds - self._keys.now()
+        self._attribution_claims.put(digest, claims, ttl_seconds=ttl)
+        return claims
+
+    def _attributed_caller(self, credential: Credential, claims: AttributionClaims) -> Caller:
+        direct = _direct_caller(credential)
+        if claims.deployment_id != direct.deployment_id:
+            raise AttributionMismatch
+        with self._database.transaction() as session:
+            live = find_live_attribution(session, claims)
+        if live is None:
+            raise AttributionInvalid
+        if live.is_suspended:
+            raise OrganizationSuspended
+        return replace(
+            direct,
+            owner=Owner(kind=live.owner_kind, id=claims.principal_id, organization_id=live.organization_id),
+            payer_id=claims.payer_id,
+            distribution_id=claims.distribution_id,
+            transaction_id=claims.transaction_id,
+            reported_caller=claims.reported_caller,
+        )
+
+
+def _bearer(authorization: str | None) -> str:
+    scheme, _, token = (authorization or "").partition(" ")
+    token = token.strip(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise AuthenticationRequired
+    if len(token) > MAX_TOKEN_CHARACTERS:
+        raise InvalidToken
+    return token
+
+
+def _direct_caller(credential: Credential) -> Caller:
+    if credential.is_suspended:
+        raise OrganizationSuspended
+    if credential.caller is None:
+        raise PermissionDenied("A distribution's token serves only the distribution's own routes.")
+    return credential.caller
+
+
+def _runtime_credential(claims: AccessClaims, runtime: LiveRuntime) -> Credential:
+    daemon_id, organization_id = runtime.daemon_id, runtime.organization_id
+    caller = Caller(
+        executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=daemon_id),
+        credential_id=claims.credential_id,
+        organization_id=organization_id,
+        owner=Owner(kind=OwnerKind.DAEMON_IDENTITY, id=daemon_id, organization_id=organization_id),
+        payer_id=organization_id,
+        deployment_id=claims.deployment_id,
+        version_id=claims.version_id,
+        permissions_by_scope={
+            scope: held & claims.scope for scope, held in runtime.permissions_by_scope.items()
+        },
+    )
+    return Credential(
+        kind=CredentialKind.ACCESS_TOKEN,
+        id=claims.credential_id,
+        caller=caller,
+        is_suspended=runtime.is_suspended,
+    )
+
+
+def _user_credential(key: LiveApiKey) -> Credential:
+    """Make a user's credential; an operator stays able to act on a suspended organization, from outside it."""
+    outside = key.is_suspended and key.is_operator
+    organization_id = None if outside else key.organization_id
+    caller = Caller(
+        executor=Executor(kind=ExecutorKind.USER, id=key.user_id),
+        credential_id=key.id,
+        organization_id=organization_id,
+        owner=None,
+        payer_id=organization_id,
+        bound_organization_id=key.bound_organization_id,
+        is_operator=key.is_operator,
+        permissions_by_scope={} if outside else key.permissions_by_scope,
+    )
+    return Credential(
+        kind=CredentialKind.API_KEY,
+        id=key.id,
+        caller=caller,
+        is_suspended=key.is_suspended and not outside,
+    )

@@ -1,0 +1,73 @@
+"""Who may administer what: the one check in front of every operation of this domain.
+
+An organization that a caller has no right in at all does not exist for them; one in which they hold some right but not
+this one answers that it is denied. Operators run the installation: they administer every organization, and still read
+nobody's files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared.errors import PermissionDenied
+from shared.identity.callers import Caller, Executor, ExecutorKind
+from shared.identity.errors import GrantExceedsGranter, ResourceNotFound
+from shared.identity.permissions import ADMINISTRATION_PERMISSIONS, Permission
+from shared.identity.roles import ROLE_PERMISSIONS, Role
+
+_NOBODY = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """The caller of one administrative request, and the request's id for the audit."""
+
+    caller: Caller
+    request_id: str | None = None
+
+    @property
+    def user_id(self) -> UUID | None:
+        """The user who acts, if one does."""
+        executor = self.caller.executor
+        return executor.id if executor.kind is ExecutorKind.USER else None
+
+
+OPERATOR = Actor(
+    caller=Caller(
+        executor=Executor(kind=ExecutorKind.OPERATOR, id=_NOBODY),
+        credential_id=_NOBODY,
+        organization_id=None,
+        owner=None,
+        payer_id=None,
+        is_operator=True,
+    )
+)
+"""Whoever holds the database's own credentials: the command line and the schedule."""
+
+
+def authorize_administration(by: Actor, permission: Permission, organization_id: UUID) -> None:
+    """Raise unless the actor holds an administrative permission in an organization."""
+    caller = by.caller
+    if caller.is_operator and permission in ADMINISTRATION_PERMISSIONS:
+        return
+    held = caller.permissions_on(organization_id=organization_id)
+    if permission in held:
+        return
+    if not held:
+        raise ResourceNotFound
+    raise PermissionDenied(permission=permission)
+
+
+def authorize_operation(by: Actor) -> None:
+    """Raise unless the actor is an operator of the installation."""
+    if not by.caller.is_operator:
+        raise PermissionDenied("Only an operator of this installation may do that.")
+
+
+def authorize_grant(by: Actor, role: Role, organization_id: UUID) -> None:
+    """Raise unless the actor itself holds all that a role would give: nobody grants what they lack."""
+    if by.caller.is_operator:
+        return
+    if not ROLE_PERMISSIONS[role] <= by.caller.permissions_on(organization_id=organization_id):
+        raise GrantExceedsGranter

@@ -1,0 +1,182 @@
+"""Move signing keys from `next` to `current` to `previous` to gone, without a failed call on the way.
+
+The next key is published long before it signs, so that whoever caches the key set has it; the previous one verifies
+until its last token has expired. One lock per database makes two processes that rotate at once rotate once.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from joserfc.jwk import ECKey
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from shared.database import Database, Session
+from shared.identity.audit import record
+from shared.identity.authorization import OPERATOR, Actor, authorize_operation
+from shared.identity.encryption import Encryption
+from shared.identity.errors import KeyNotPublished, ResourceNotFound
+from shared.identity.tables import signing_keys
+from shared.settings import Settings
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+PUBLICATION_SECONDS = 300
+STALE_SIGNER_SECONDS = 60
+_ADVISORY_LOCK = 7_140_331_002
+
+
+class Purpose(StrEnum):
+    """What a key signs."""
+
+    ACCESS = "access"
+    ATTRIBUTION = "attribution"
+
+
+class KeyState(StrEnum):
+    """Where a key is in its life; one that is gone has no row."""
+
+    NEXT = "next"
+    CURRENT = "current"
+    PREVIOUS = "previous"
+
+
+def lifetime_seconds(settings: Settings, purpose: Purpose) -> int:
+    """Give how long a retired key must still verify: a token's life, and the moment others sign with it unknowing."""
+    life = settings.access_token_seconds if purpose is Purpose.ACCESS else settings.attribution_seconds
+    return life + STALE_SIGNER_SECONDS
+
+
+def ensure_keys(database: Database, settings: Settings) -> None:
+    """Make the current and next keys that are missing; does nothing when all are there."""
+    with database.transaction() as session:
+        _lock(session)
+        for purpose in Purpose:
+            _ensure(session, settings, purpose)
+
+
+def rotate_due_keys(database: Database, settings: Settings) -> int:
+    """Rotate the keys that have signed for `signing_key_days` and drop spent ones; give how many were rotated."""
+    with database.transaction() as session:
+        _lock(session)
+        due = [purpose for purpose in Purpose if _is_due(session, settings, purpose)]
+        for purpose in due:
+            _rotate(session, settings, purpose, by=OPERATOR)
+        for purpose in Purpose:
+            _drop_spent(session, settings, purpose)
+    return len(due)
+
+
+def rotate_keys(database: Database, settings: Settings, *, by: Actor) -> None:
+    """Rotate both keys now; raise KeyNotPublished when the next ones are too young for everybody to know them."""
+    authorize_operation(by)
+    with database.transaction() as session:
+        _lock(session)
+        for purpose in Purpose:
+            _ensure(session, settings, purpose)
+            _rotate(session, settings, purpose, by=by)
+
+
+def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -> None:
+    """Drop a key at once, with every token it signed; a new one signs in its place. For a key that leaked.
+
+    A current key is replaced by the next one whether or not that has been published long enough.
+    """
+    authorize_operation(by)
+    with database.transaction() as session:
+        _lock(session)
+        purpose = session.execute(
+            delete(signing_keys).where(signing_keys.c.kid == kid).returning(signing_keys.c.purpose)
+        ).scalar()
+        if purpose is None:
+            raise ResourceNotFound
+        _promote_next(session, Purpose(purpose))
+        _ensure(session, settings, Purpose(purpose))
+        record(session, by=by, action="signing_key.revoked", resource_kind="signing_key", resource_id=kid)
+
+
+def _lock(session: Session) -> None:
+    session.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+
+
+def _ensure(session: Session, settings: Settings, purpose: Purpose) -> None:
+    states = set(
+        session.execute(select(signing_keys.c.state).where(signing_keys.c.purpose == purpose)).scalars()
+    )
+    for state in (KeyState.CURRENT, KeyState.NEXT):
+        if state not in states:
+            _create(session, settings, purpose, state)
+
+
+def _is_due(session: Session, settings: Settings, purpose: Purpose) -> bool:
+    _ensure(session, settings, purpose)
+    age = timedelta(days=settings.signing_key_days)
+    old = _find(session, purpose, KeyState.CURRENT, signing_keys.c.activated_at <= func.now() - age)
+    return old is not None and _published(session, purpose) is not None
+
+
+def _published(session: Session, purpose: Purpose) -> Row[Any] | None:
+    old_enough = signing_keys.c.created_at <= func.now() - timedelta(seconds=PUBLICATION_SECONDS)
+    return _find(session, purpose, KeyState.NEXT, old_enough)
+
+
+def _rotate(session: Session, settings: Settings, purpose: Purpose, *, by: Actor) -> None:
+    upcoming = _published(session, purpose)
+    if upcoming is None:
+        raise KeyNotPublished
+    session.execute(
+        update(signing_keys)
+        .where(signing_keys.c.purpose == purpose, signing_keys.c.state == KeyState.CURRENT)
+        .values(state=KeyState.PREVIOUS, retired_at=func.now())
+    )
+    _promote_next(session, purpose)
+    _create(session, settings, purpose, KeyState.NEXT)
+    record(
+        session, by=by, action="signing_key.rotated", resource_kind="signing_key", resource_id=upcoming.kid
+    )
+    log.info("signing_key.rotated", purpose=purpose, kid=upcoming.kid)
+
+
+def _promote_next(session: Session, purpose: Purpose) -> None:
+    if _find(session, purpose, KeyState.CURRENT) is None:
+        session.execute(
+            update(signing_keys)
+            .where(signing_keys.c.purpose == purpose, signing_keys.c.state == KeyState.NEXT)
+            .values(state=KeyState.CURRENT, activated_at=func.now())
+        )
+
+
+def _drop_spent(session: Session, settings: Settings, purpose: Purpose) -> None:
+    life = timedelta(seconds=lifetime_seconds(settings, purpose))
+    session.execute(
+        delete(signing_keys).where(
+            signing_keys.c.purpose == purpose,
+            signing_keys.c.state == KeyState.PREVIOUS,
+            signing_keys.c.retired_at <= func.now() - life,
+        )
+    )
+
+
+def _find(session: Session, purpose: Purpose, state: KeyState, *conditions: Any) -> Row[Any] | None:
+    return session.execute(
+        select(signing_keys.c.kid).where(
+            signing_keys.c.purpose == purpose, signing_keys.c.state == state, *conditions
+        )
+    ).one_or_none()
+
+
+def _create(session: Session, settings: Settings, purpose: Purpose, state: KeyState) -> None:
+    key = ECKey.generate_key("P-256")
+    session.execute(
+        insert(signing_keys).values(
+            kid=key.thumbprint(),
+            purpose=purpose,
+            state=state,
+            private_jwk_encrypted=Encryption(settings).encrypt(json.dumps(key.as_dict(private=True))),
+            activated_at=func.now() if state is KeyState.CURRENT else None,
+        )
+    )

@@ -1,0 +1,68 @@
+"""Note when a credential was last used: at most once a minute each, from a thread of its own, never failing a request.
+
+What is noted is for people who wonder whether a key is still needed, so a lost note costs nothing: it is dropped
+when the database does not answer, and when the process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from uuid import UUID
+
+from sqlalchemy import Table, func, or_, update
+
+from shared.database import Database
+from shared.errors import Unavailable
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+PENDING_LIMIT = 10_000
+
+
+class LastUse:
+    """Collects uses and writes them in batches."""
+
+    def __init__(self, database: Database) -> None:
+        """Prepare to write; the thread starts with the first use."""
+        self._database = database
+        self._pending: dict[tuple[str, UUID], Table] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def note(self, table: Table, credential_id: UUID) -> None:
+        """Take down a use; returns at once."""
+        with self._changed:
+            if len(self._pending) < PENDING_LIMIT:
+                self._pending[table.name, credential_id] = table
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="last-use", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def flush(self) -> None:
+        """Write what is pending now."""
+        with self._changed:
+            pending, self._pending = self._pending, {}
+        for table in {table.name: table for table in pending.values()}.values():
+            self._write(table, [credential for name, credential in pending if name == table.name])
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending)
+            self.flush()
+
+    def _write(self, table: Table, credential_ids: list[UUID]) -> None:
+        a_minute_ago = func.now() - func.make_interval(0, 0, 0, 0, 0, 1)
+        statement = (
+            update(table)
+            .where(table.c.id.in_(credential_ids))
+            .where(or_(table.c.last_used_at.is_(None), table.c.last_used_at < a_minute_ago))
+            .values(last_used_at=func.now())
+        )
+        try:
+            with self._database.transaction() as session:
+                session.execute(statement)
+        except Unavailable as error:
+            log.warning("last_use.not_written", table=table.name, error=str(error))

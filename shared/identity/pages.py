@@ -1,0 +1,80 @@
+"""Cut lists into pages by the id of the last item seen, so that the cost of a page does not grow with its number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from sqlalchemy import Column, Row, Select
+
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+
+T = TypeVar("T")
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """Some items, and where to go on; `next_cursor` is None on the last page."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None
+
+
+def oldest_first(
+    session: Session,
+    statement: Select[Any],
+    key: Column[UUID],
+    make: Callable[[Row[Any]], T],
+    *,
+    cursor: str | None,
+    limit: int,
+) -> Page[T]:
+    """Run a select in the order of its ids; `key` is the id column and must be selected."""
+    statement = statement if cursor is None else statement.where(key > _position(cursor))
+    return _page(session, statement.order_by(key), key, make, limit)
+
+
+def newest_first(
+    session: Session,
+    statement: Select[Any],
+    key: Column[UUID],
+    make: Callable[[Row[Any]], T],
+    *,
+    cursor: str | None,
+    limit: int,
+) -> Page[T]:
+    """Run a select in the reverse order of its ids."""
+    statement = statement if cursor is None else statement.where(key < _position(cursor))
+    return _page(session, statement.order_by(key.desc()), key, make, limit)
+
+
+def _page(
+    session: Session,
+    statement: Select[Any],
+    key: Column[UUID],
+    make: Callable[[Row[Any]], T],
+    limit: int,
+) -> Page[T]:
+    if not 1 <= limit <= MAX_LIMIT:
+        message = f"must be from 1 to {MAX_LIMIT}"
+        raise ValidationFailed(errors=[FieldError(location="query", name="limit", message=message)])
+    rows = session.execute(statement.limit(limit + 1)).all()
+    more = len(rows) > limit
+    items = tuple(make(row) for row in rows[:limit])
+    return Page(items=items, next_cursor=str(rows[limit - 1]._asdict()[key.key]) if more else None)
+
+
+def _position(cursor: str) -> UUID:
+    try:
+        return UUID(cursor)
+    except ValueError as error:
+        message = "is not a cursor that this list gave"
+        raise ValidationFailed(
+            errors=[FieldError(location="query", name="cursor", message=message)]
+        ) from error

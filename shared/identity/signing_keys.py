@@ -1,0 +1,140 @@
+"""The keys that sign our tokens, as one process sees them: read from the database, trusted for a moment.
+
+Access tokens and attributions have separate keys, so that neither can be forged with the other's. A key is published
+as `next` before it signs as `current`, and verifies as `previous` until the last token it signed has expired; one
+that was revoked is gone from every process within `live_row_cache_seconds`. Reading the keys also reads the database's
+clock, so that tokens are issued and judged by one clock however wrong that of a host may be.
+`key_rotation.py` moves keys from state to state.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from joserfc.jwk import ECKey
+from sqlalchemy import Row, case, extract, func, or_, select
+
+from shared.database import Database
+from shared.identity.encryption import Encryption
+from shared.identity.key_rotation import KeyState, Purpose, ensure_keys, lifetime_seconds
+from shared.identity.tables import signing_keys
+from shared.settings import Settings
+
+UNKNOWN_KEY_RELOAD_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningKey:
+    """A key pair and its state."""
+
+    kid: str
+    purpose: Purpose
+    state: KeyState
+    key: ECKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    by_purpose: Mapping[Purpose, Mapping[str, SigningKey]]
+    current: Mapping[Purpose, SigningKey]
+    clock_offset_seconds: float
+    read_at_monotonic: float
+
+
+class SigningKeys:
+    """The live keys; safe to share between threads."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        """Read nothing yet; the first use does, and makes the first keys where there are none."""
+        self._database = database
+        self._settings = settings
+        self._encryption = Encryption(settings)
+        self._snapshot: _Snapshot | None = None
+        self._reading = threading.Lock()
+
+    def signing_key(self, purpose: Purpose) -> SigningKey:
+        """Give the key that signs now."""
+        return self._live().current[purpose]
+
+    def find_verification_key(self, purpose: Purpose, kid: str) -> ECKey | None:
+        """Give the key of that id if it may have signed a token that still lives.
+
+        A key that is not known here may be one that replaced a revoked key a moment ago: the set is read again, at
+        most once a second however many unknown ids strangers send.
+        """
+        found = self._live().by_purpose[purpose].get(kid)
+        if found is None:
+            found = self._live(UNKNOWN_KEY_RELOAD_SECONDS).by_purpose[purpose].get(kid)
+        return found.key if found else None
+
+    def jwks(self, purpose: Purpose = Purpose.ACCESS) -> dict[str, Any]:
+        """Give the public key set (RFC 7517), with the next key already in it."""
+        keys = self._live().by_purpose[purpose].values()
+        return {"keys": [_public(key) for key in sorted(keys, key=lambda key: key.kid)]}
+
+    def now(self) -> float:
+        """Give the database's time in seconds since 1970, extrapolated from the last reading."""
+        return self._live().clock_offset_seconds + time.monotonic()
+
+    def _live(self, max_age_seconds: float | None = None) -> _Snapshot:
+        limit = self._settings.live_row_cache_seconds
+        limit = limit if max_age_seconds is None else min(limit, max_age_seconds)
+        snapshot = self._snapshot
+        if snapshot is not None and time.monotonic() - snapshot.read_at_monotonic < limit:
+            return snapshot
+        with self._reading:
+            waited = self._snapshot
+            if waited is not None and waited is not snapshot:
+                return waited
+            self._snapshot = self._read()
+            return self._snapshot
+
+    def _read(self) -> _Snapshot:
+        rows = self._rows()
+        if len({row.purpose for row in rows if row.state == KeyState.CURRENT}) < len(Purpose):
+            ensure_keys(self._database, self._settings)
+            rows = self._rows()
+        read_at = time.monotonic()
+        keys = [self._key(row) for row in rows]
+        return _Snapshot(
+            by_purpose={
+                purpose: {key.kid: key for key in keys if key.purpose is purpose} for purpose in Purpose
+            },
+            current={key.purpose: key for key in keys if key.state is KeyState.CURRENT},
+            clock_offset_seconds=float(rows[0].now) - read_at,
+            read_at_monotonic=read_at,
+        )
+
+    def _rows(self) -> list[Row[Any]]:
+        lifetime = case(
+            *(
+                (signing_keys.c.purpose == purpose, lifetime_seconds(self._settings, purpose))
+                for purpose in Purpose
+            ),
+            else_=0,
+        )
+        statement = select(signing_keys, extract("epoch", func.clock_timestamp()).label("now")).where(
+            or_(
+                signing_keys.c.state != KeyState.PREVIOUS,
+                signing_keys.c.retired_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 0, lifetime),
+            )
+        )
+        with self._database.transaction() as session:
+            return list(session.execute(statement))
+
+    def _key(self, row: Row[Any]) -> SigningKey:
+        known = self._snapshot.by_purpose[Purpose(row.purpose)].get(row.kid) if self._snapshot else None
+        key = known.key if known else self._import(row.private_jwk_encrypted)
+        return SigningKey(kid=row.kid, purpose=Purpose(row.purpose), state=KeyState(row.state), key=key)
+
+    def _import(self, encrypted: bytes) -> ECKey:
+        return ECKey.import_key(json.loads(self._encryption.decrypt(bytes(encrypted))))
+
+
+def _public(key: SigningKey) -> dict[str, Any]:
+    return {**key.key.as_dict(private=False), "kid": key.kid, "use": "sig", "alg": "ES256"}

@@ -1,0 +1,218 @@
+"""The token endpoint's decisions: exchange a client secret for an access token, revoke one, look into one.
+
+OAuth 2.0 client credentials (RFC 6749 4.4), revocation (RFC 7009) and introspection (RFC 7662). There is no refresh
+token: a client asks again. A client may revoke and look into its own tokens only, and learns nothing about others.
+Reading the form, and how a client sends its secret, are the web's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, and_, bindparam, func, select, update
+
+from shared.database import Database, Session
+from shared.identity.access_tokens import (
+    AccessClaims,
+    AccessToken,
+    mint_access_token,
+    revoke_token,
+    verify_access_token,
+    write_scope,
+)
+from shared.identity.errors import InvalidClient, InvalidScope, UnauthorizedClient
+from shared.identity.held_permissions import bindings_of, identity_permissions
+from shared.identity.live_rows import find_live_runtime, is_live, used_recently
+from shared.identity.permissions import TOKEN_PERMISSIONS, Permission
+from shared.identity.secrets import Prefix, hash_secret, is_well_formed
+from shared.identity.signed_tokens import TokenRefused
+from shared.identity.signing_keys import SigningKeys
+from shared.identity.tables import (
+    client_credentials,
+    deployments,
+    identities,
+    organizations,
+    role_bindings,
+    versions,
+)
+from shared.settings import Settings
+
+MAX_SCOPE_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A deployment that has proved to know its secret. `version_id` is None while no version is active."""
+
+    client_id: UUID
+    credential_id: UUID
+    deployment_id: UUID
+    organization_id: UUID
+    daemon_id: UUID
+    version_id: UUID | None
+    permissions: frozenset[Permission]
+    is_suspended: bool
+
+
+def authenticate_client(database: Database, *, client_id: str, client_secret: str) -> Client:
+    """Recognize a deployment's client; raise InvalidClient, whatever it is that does not fit."""
+    if not is_well_formed(client_secret, Prefix.CLIENT_SECRET):
+        raise InvalidClient
+    with database.transaction() as session:
+        row = session.execute(_CLIENT, {"hash": hash_secret(client_secret)}).one_or_none()
+        if row is None or str(row.client_id) != client_id:
+            raise InvalidClient
+        if not row.used_recently:
+            _note_use(session, row.credential_id)
+    return _client(row)
+
+
+def exchange(
+    database: Database,
+    settings: Settings,
+    keys: SigningKeys,
+    *,
+    client_id: str,
+    client_secret: str,
+    scope: str | None = None,
+) -> AccessToken:
+    """Exchange a client id and secret for a short-lived access token, narrowed to `scope` if given.
+
+    Raises InvalidClient, UnauthorizedClient when the organization is suspended or no version is active, InvalidScope.
+    """
+    client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
+    if client.is_suspended:
+        raise UnauthorizedClient("The organization is suspended.")
+    if client.version_id is None:
+        raise UnauthorizedClient("The deployment has no active version.")
+    return mint_access_token(
+        keys,
+        settings,
+        client_id=client.client_id,
+        credential_id=client.credential_id,
+        deployment_id=client.deployment_id,
+        version_id=client.version_id,
+        organization_id=client.organization_id,
+        daemon_id=client.daemon_id,
+        scope=_narrow(client.permissions, scope),
+    )
+
+
+def revoke(
+    database: Database,
+    settings: Settings,
+    keys: SigningKeys,
+    *,
+    client_id: str,
+    client_secret: str,
+    token: str,
+) -> None:
+    """Revoke one of the client's own access tokens at once; any other token is none of its business and is ignored."""
+    client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
+    claims = _find_own_claims(settings, keys, client, token)
+    if claims is not None:
+        with database.transaction() as session:
+            revoke_token(session, claims)
+
+
+def introspect(
+    database: Database,
+    settings: Settings,
+    keys: SigningKeys,
+    *,
+    client_id: str,
+    client_secret: str,
+    token: str,
+) -> dict[str, Any]:
+    """Describe one of the client's own tokens (RFC 7662 2.2); `{"active": false}` for everything else."""
+    client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
+    claims = _find_own_claims(settings, keys, client, token)
+    if claims is None:
+        return {"active": False}
+    with database.transaction() as session:
+        runtime = find_live_runtime(session, claims)
+    if runtime is None or runtime.is_suspended:
+        return {"active": False}
+    return {
+        "active": True,
+        "token_type": "Bearer",
+        "scope": write_scope(claims.scope),
+        "client_id": str(claims.client_id),
+        "sub": str(claims.client_id),
+        "iss": settings.base_url,
+        "aud": settings.base_url,
+        "iat": claims.issued_at_seconds,
+        "exp": claims.expires_at_seconds,
+        "jti": claims.token_id,
+        "deployment_id": str(claims.deployment_id),
+        "version_id": str(claims.version_id),
+    }
+
+
+def _narrow(held: frozenset[Permission], scope: str | None) -> frozenset[Permission]:
+    """Take the asked-for part of what is held, all of it if nothing is asked for; raise InvalidScope beyond it."""
+    if scope is None:
+        return held
+    names = set(scope.split(" ")) if len(scope) <= MAX_SCOPE_CHARACTERS else set()
+    asked = {permission for permission in held if permission in names}
+    if not names or names != asked:
+        raise InvalidScope
+    return frozenset(asked)
+
+
+def _find_own_claims(
+    settings: Settings, keys: SigningKeys, client: Client, token: str
+) -> AccessClaims | None:
+    try:
+        claims = verify_access_token(keys, settings, token)
+    except TokenRefused:
+        return None
+    return claims if claims.client_id == client.client_id else None
+
+
+def _note_use(session: Session, credential_id: UUID) -> None:
+    statement = update(client_credentials).where(client_credentials.c.id == credential_id)
+    session.execute(statement.values(last_used_at=func.now()))
+
+
+def _client(row: Row[Any]) -> Client:
+    held = identity_permissions(row.bindings).values()
+    return Client(
+        client_id=row.client_id,
+        credential_id=row.credential_id,
+        deployment_id=row.deployment_id,
+        organization_id=row.organization_id,
+        daemon_id=row.daemon_identity_id,
+        version_id=row.version_id,
+        permissions=frozenset[Permission]().union(*held) & TOKEN_PERMISSIONS,
+        is_suspended=row.is_suspended,
+    )
+
+
+_CLIENT = (
+    select(
+        client_credentials.c.id.label("credential_id"),
+        deployments.c.client_id,
+        deployments.c.id.label("deployment_id"),
+        deployments.c.organization_id,
+        deployments.c.daemon_identity_id,
+        versions.c.id.label("version_id"),
+        organizations.c.suspended_at.is_not(None).label("is_suspended"),
+        used_recently(client_credentials.c.last_used_at),
+        bindings_of(role_bindings.c.subject_identity_id == deployments.c.daemon_identity_id),
+    )
+    .join(deployments, deployments.c.id == client_credentials.c.deployment_id)
+    .join(organizations, organizations.c.id == deployments.c.organization_id)
+    .join(identities, identities.c.id == deployments.c.daemon_identity_id)
+    .outerjoin(
+        versions, and_(versions.c.id == deployments.c.active_version_id, versions.c.revoked_at.is_(None))
+    )
+    .where(
+        client_credentials.c.secret_hash == bindparam("hash"),
+        is_live(client_credentials.c),
+        deployments.c.disabled_at.is_(None),
+        identities.c.disabled_at.is_(None),
+    )
+)

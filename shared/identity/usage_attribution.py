@@ -1,0 +1,160 @@
+"""`Service-Usage-Attribution`: the signed statement on whose behalf a deployment is working.
+
+Minted where the service routes a request to a deployment (distributions, the A2A front, the schedule), sent along with
+it, and handed back unchanged on every callback. It names the receiving identity, which will own what is written, and
+the organization that pays. It is bound to one deployment: with another's access token it is refused. It may be used
+again until it expires, by design; `README.md` says what risk remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from shared.errors import ValidationFailed
+from shared.identity.callers import ReportedCaller
+from shared.identity.key_rotation import Purpose
+from shared.identity.signed_tokens import (
+    MAX_TOKEN_CHARACTERS,
+    TokenRefused,
+    identifier,
+    require_issued_for,
+    seconds,
+    sign,
+    text,
+    verify,
+)
+from shared.identity.signing_keys import SigningKeys
+from shared.settings import Settings
+
+TYPE = "usage-attribution+jwt"
+SCOPE = "callback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """On whose behalf a routed request runs.
+
+    `principal_id` receives the request and owns the output, `daemon_id` is the executor when it was routed (the live
+    one decides), `transaction_id` names the routed request.
+    """
+
+    principal_id: UUID
+    daemon_id: UUID
+    deployment_id: UUID
+    version_id: UUID | None
+    payer_id: UUID
+    distribution_id: UUID | None
+    transaction_id: str
+    channel: str | None
+    message_id: str | None
+    reported_caller: ReportedCaller | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MintedAttribution:
+    """A header value to send along with a routed request."""
+
+    value: str = field(repr=False)
+    transaction_id: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributionClaims:
+    """What a verified header says."""
+
+    kid: str
+    principal_id: UUID
+    deployment_id: UUID
+    payer_id: UUID
+    distribution_id: UUID | None
+    transaction_id: str
+    reported_caller: ReportedCaller | None
+    expires_at_seconds: int
+
+
+def mint_usage_attribution(
+    keys: SigningKeys, settings: Settings, attribution: Attribution
+) -> MintedAttribution:
+    """Sign a header value; raise ValidationFailed when what it reports makes it too long to travel."""
+    issued_at = int(keys.now())
+    expires_at = issued_at + settings.attribution_seconds
+    claims = {
+        "iss": settings.base_url,
+        "aud": audience(settings),
+        "iat": issued_at,
+        "exp": expires_at,
+        "jti": str(uuid4()),
+        "txn": attribution.transaction_id,
+        "sub": str(attribution.principal_id),
+        "act": {"sub": str(attribution.daemon_id)},
+        "deployment_id": str(attribution.deployment_id),
+        "version_id": _optional(attribution.version_id),
+        "payer": str(attribution.payer_id),
+        "distribution_id": _optional(attribution.distribution_id),
+        "scope": SCOPE,
+        "rctx": _request_context(attribution),
+    }
+    signer = keys.signing_key(Purpose.ATTRIBUTION)
+    value = sign(_without_none(claims), typ=TYPE, kid=signer.kid, key=signer.key)
+    if len(value) > MAX_TOKEN_CHARACTERS:
+        raise ValidationFailed("The message's and the caller's names are too long to be attributed.")
+    return MintedAttribution(
+        value=value,
+        transaction_id=attribution.transaction_id,
+        expires_at=datetime.fromtimestamp(expires_at, tz=UTC),
+    )
+
+
+def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) -> AttributionClaims:
+    """Check signature, type, issuer, audience and times; raise TokenRefused. Which deployment is the caller's check."""
+    verified = verify(value, typ=TYPE, find_key=partial(keys.find_verification_key, Purpose.ATTRIBUTION))
+    claims = verified.claims
+    require_issued_for(claims, issuer=settings.base_url, audience=audience(settings), now=keys.now())
+    if claims.get("scope") != SCOPE:
+        raise TokenRefused("scope")
+    return AttributionClaims(
+        kid=verified.kid,
+        principal_id=identifier(claims, "sub"),
+        deployment_id=identifier(claims, "deployment_id"),
+        payer_id=identifier(claims, "payer"),
+        distribution_id=identifier(claims, "distribution_id") if "distribution_id" in claims else None,
+        transaction_id=text(claims, "txn"),
+        reported_caller=_read_reported_caller(claims.get("rctx")),
+        expires_at_seconds=seconds(claims, "exp"),
+    )
+
+
+def audience(settings: Settings) -> str:
+    """Give the audience of attributions, which differs from that of access tokens."""
+    return f"{settings.base_url}/usage-attribution"
+
+
+def _request_context(attribution: Attribution) -> dict[str, Any] | None:
+    caller = attribution.reported_caller
+    context = {
+        "channel": attribution.channel,
+        "message_id": attribution.message_id,
+        "reported_caller": _without_none({"id": caller.id, "display": caller.display}) if caller else None,
+    }
+    return _without_none(context) or None
+
+
+def _read_reported_caller(context: object) -> ReportedCaller | None:
+    reported = context.get("reported_caller") if isinstance(context, dict) else None
+    if not isinstance(reported, dict):
+        return None
+    return ReportedCaller(id=str(reported.get("id")), display=reported.get("display"))
+
+
+def _without_none(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _optional(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
