@@ -24,6 +24,10 @@ ALLOCATOR = {
 }
 
 
+# Said at every start in a container or a sandbox, where root is no more than a name.
+ROOT_WARNING = "You're running the worker with superuser privileges"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """A kind of worker process: the queues it serves, and with how many threads unless the environment says."""
@@ -71,4 +75,5 @@ def become(command: list[str]) -> NoReturn:
 
 def _celery(verb: str, environment: Mapping[str, str]) -> list[str]:
     level = environment.get("LOG_LEVEL") or "INFO"
-    return [sys.executable, "-m", "celery", "--app", "workers.app:app", verb, "--loglevel", level]
+    python = [sys.executable, "-W", f"ignore:{ROOT_WARNING}"]
+    return [*python, "-m", "celery", "--quiet", "--app", "workers.app:app", verb, "--loglevel", level]

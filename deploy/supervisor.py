@@ -23,6 +23,7 @@ TICK_SECONDS = 0.1
 FIRST_RESTART_SECONDS = 0.25
 SLOWEST_RESTART_SECONDS = 5.0
 SETTLED_SECONDS = 10.0  # a program that ran this long starts anew with the first delay
+STEADY_SECONDS = 1.0
 FAILURES_AT_START = 5
 LINE_LIMIT_BYTES = 64 * 1024
 NAME_WIDTH = 18
@@ -87,6 +88,13 @@ class Supervisor:
                 raise GaveUp(f"{', '.join(failing)} cannot start; see the lines above")
             if time.monotonic() > deadline:
                 raise GaveUp(f"{what}: not done after {timeout_seconds:.0f} seconds")
+
+    def is_steady(self) -> bool:
+        """Tell whether every program runs, and has for a moment."""
+        began_before = time.monotonic() - STEADY_SECONDS
+        return all(
+            child.process.poll() is None and child.started_at < began_before for child in self._children
+        )
 
     def run(self) -> NoReturn:
         """Supervise until somebody asks to stop; raises `Interrupted` then."""

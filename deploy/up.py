@@ -6,12 +6,13 @@ Then: migrate, create the first owner, run the Procfile's processes, wait until 
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import shlex
 import signal
 import socket
 import sys
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from deploy.processes import Program
 from deploy.supervisor import GaveUp, Interrupted, Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
+BOOTSTRAP = ("quartermaster", "bootstrap", "--credentials")
 START_SECONDS = 90.0
 RELEASE_SECONDS = 300.0
 WORKER_STAGE, BEAT_STAGE, WEB_STAGE = 2, 3, 4  # stopped in reverse; Postgres is 0, Valkey 1
@@ -48,44 +50,53 @@ class Address:
         return "127.0.0.1" if self.host in ("", "0.0.0.0", "[::]") else self.host  # noqa: S104
 
 
-def main() -> None:
-    """Run until asked to stop; the exit status is 0 then, and 1 if the service could not start."""
+def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP) -> None:
+    """Run the Procfile below `root` until asked to stop; exit with 0 then, and with 1 if it could not start.
+
+    `bootstrap` is the command that makes the first owner; the file for its credentials is appended. It runs at every
+    start and does nothing where there is an owner.
+    """
     if "MAKELEVEL" in os.environ:
         bind_to_parent(signal.SIGTERM)
     supervisor = Supervisor()
     supervisor.listen()
     try:
-        status = _run(supervisor, dict(os.environ))
-    finally:
-        supervisor.stop_all()
-    sys.exit(status)
-
-
-def _run(supervisor: Supervisor, environment: dict[str, str]) -> int:
-    try:
-        address = _listening_address(environment)
-        home = Home(Path(environment.get("QM_HOME") or ROOT / "var"))
-        home.claim()
-        home.empty_metrics()
-        _require_free(address)
-        environment |= _settings(supervisor, environment, home, address)
-        _release(supervisor, environment, home)
-        _start_processes(supervisor, environment)
-        _wait_until_ready(supervisor, address)
-        supervisor.announce(f"Quartermaster is ready at {environment['BASE_URL']}")
-        supervisor.run()
+        _run(supervisor, root, bootstrap)
     except Interrupted:
         supervisor.say("stopping")
-        return 0
     except (CannotStart, GaveUp, HomeInUse, StartFailed) as error:
         supervisor.say(str(error))
-        return 1
+        sys.exit(1)
+    finally:
+        supervisor.stop_all()
+
+
+def _run(supervisor: Supervisor, root: Path, bootstrap: tuple[str, ...]) -> None:
+    address = _listening_address(os.environ)
+    home = Home(Path(os.environ.get("QM_HOME") or root / "var"))
+    home.claim()
+    _require_free(address)
+    home.empty_metrics()
+    environment = dict(os.environ) | _settings(supervisor, os.environ, home, address)
+    programs = _programs(root, environment)
+    supervisor.run_to_end(programs.pop("release"), timeout_seconds=RELEASE_SECONDS)
+    first_owner = _program("bootstrap", (*bootstrap, str(home.credentials)), root, environment)
+    supervisor.run_to_end(first_owner, timeout_seconds=RELEASE_SECONDS)
+    for program in programs.values():
+        supervisor.start(program)
+    supervisor.run_until(
+        lambda: supervisor.is_steady() and _is_ready(address),
+        what="The service",
+        timeout_seconds=START_SECONDS,
+    )
+    supervisor.announce(f"Quartermaster is ready at {environment['BASE_URL']}")
+    supervisor.run()
 
 
 def _listening_address(environment: Mapping[str, str]) -> Address:
     bind = environment.get("WEB_BIND") or f"127.0.0.1:{environment.get('PORT') or 8080}"
     host, _, port = bind.rpartition(":")
-    if not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise CannotStart(f"PORT or WEB_BIND is not usable: {bind!r}; say for example PORT=8080")
     return Address(host=host, port=int(port))
 
@@ -96,15 +107,14 @@ def _require_free(address: Address) -> None:
         try:
             probe.bind((address.reachable_host, address.port))
         except OSError as error:
-            raise CannotStart(
-                f"Port {address.port} is not free ({error.strerror}); choose another: make up PORT={address.port + 1}"
-            ) from error
+            advice = f"choose another, for example: make up PORT={address.port + 1}"
+            raise CannotStart(f"Port {address.port} is not free ({error.strerror}); {advice}") from error
 
 
 def _settings(
     supervisor: Supervisor, environment: Mapping[str, str], home: Home, address: Address
 ) -> dict[str, str]:
-    """Start the servers that the environment does not name, and complete the environment with their addresses."""
+    """Complete the environment, starting the servers that it does not name."""
     makers: dict[str, Callable[[], str]] = {
         "PORT": lambda: str(address.port),
         "QM_HOME": lambda: str(home.directory),
@@ -116,9 +126,8 @@ def _settings(
         "PROMETHEUS_MULTIPROC_DIR": lambda: str(home.metrics),
         "PYTHONUNBUFFERED": lambda: "1",
     }
-    settings = {name: environment.get(name) or make() for name, make in makers.items()}
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
-    return settings | {"PATH": path}
+    return {name: environment.get(name) or make() for name, make in makers.items()} | {"PATH": path}
 
 
 def _start_postgres(supervisor: Supervisor, home: Home) -> str:
@@ -136,52 +145,32 @@ def _start_valkey(supervisor: Supervisor, home: Home) -> str:
     return server.url
 
 
-def _release(supervisor: Supervisor, environment: Mapping[str, str], home: Home) -> None:
-    release = Program(name="release", command=_procfile()["release"], environment=environment, directory=ROOT)
-    supervisor.run_to_end(release, timeout_seconds=RELEASE_SECONDS)
-    command = ("quartermaster", "bootstrap", "--credentials", str(home.credentials))
-    bootstrap = Program(name="bootstrap", command=command, environment=environment, directory=ROOT)
-    supervisor.run_to_end(bootstrap, timeout_seconds=RELEASE_SECONDS)
+def _programs(root: Path, environment: Mapping[str, str]) -> dict[str, Program]:
+    """Read the Procfile: one `name: command` a line, run without a shell."""
+    lines = (line.partition(":") for line in (root / "Procfile").read_text().splitlines() if line.strip())
+    return {
+        name: _program(name, tuple(shlex.split(command)), root, environment) for name, _, command in lines
+    }
 
 
-def _start_processes(supervisor: Supervisor, environment: Mapping[str, str]) -> None:
-    for name, command in _procfile().items():
-        if name != "release":
-            stage = _stage(name)
-            supervisor.start(
-                Program(
-                    name=name,
-                    command=command,
-                    environment=environment,
-                    directory=ROOT,
-                    stage=stage,
-                    stop_seconds=STOP_SECONDS[stage],
-                )
-            )
+def _program(name: str, command: tuple[str, ...], root: Path, environment: Mapping[str, str]) -> Program:
+    stage = {"web": WEB_STAGE, "beat": BEAT_STAGE}.get(name, WORKER_STAGE)
+    return Program(
+        name=name,
+        command=command,
+        environment=environment,
+        directory=root,
+        stage=stage,
+        stop_seconds=STOP_SECONDS[stage],
+    )
 
 
-def _stage(name: str) -> int:
-    if name == "web":
-        return WEB_STAGE
-    return BEAT_STAGE if name == "beat" else WORKER_STAGE
-
-
-def _procfile() -> dict[str, tuple[str, ...]]:
-    lines = (line.partition(":") for line in (ROOT / "Procfile").read_text().splitlines())
-    return {name.strip(): tuple(shlex.split(command)) for name, _, command in lines if command.strip()}
-
-
-def _wait_until_ready(supervisor: Supervisor, address: Address) -> None:
-    url = f"http://{address.reachable_host}:{address.port}/readyz"
-
-    def is_ready() -> bool:
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return True
-        except OSError:  # refused, cut off, or an answer other than 2xx
-            return False
-
-    supervisor.run_until(is_ready, what="The service", timeout_seconds=START_SECONDS)
+def _is_ready(address: Address) -> bool:
+    connection = http.client.HTTPConnection(address.reachable_host, address.port, timeout=2)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    return False
 
 
 if __name__ == "__main__":

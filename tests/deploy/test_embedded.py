@@ -1,0 +1,181 @@
+"""The embedded servers: data survives crashes, two copies never meet, leftovers never block a start."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import psutil
+import psycopg2
+import pytest
+import redis
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.valkey import EmbeddedValkey
+
+
+def run(url: str, statement: str) -> list[tuple[object, ...]]:
+    connection = psycopg2.connect(url)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+    finally:
+        connection.close()
+
+
+def processes_over(directory: Path) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(directory) in word for word in process.info["cmdline"] or ())
+    ]
+
+
+def test_postgres_keeps_what_was_committed_when_it_is_killed(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres")
+    server.start()
+    try:
+        url = server.create_database("kept")
+        run(url, "CREATE TABLE facts AS SELECT 42 AS fact")
+        server.kill()
+        server.start()
+        assert run(url, "SELECT fact FROM facts") == [(42,)]
+        assert run(url, "SHOW fsync") == [("on",)]
+    finally:
+        server.stop()
+    assert not processes_over(tmp_path)
+
+
+def test_postgres_starts_over_the_leftover_of_an_earlier_run(tmp_path: Path) -> None:
+    leftover, successor = EmbeddedPostgres(tmp_path / "postgres"), EmbeddedPostgres(tmp_path / "postgres")
+    leftover.start()
+    successor.start()
+    try:
+        assert len([process for process in processes_over(tmp_path) if process.ppid() == os.getpid()]) == 1
+    finally:
+        successor.stop()
+        leftover.stop()
+
+
+def test_a_process_number_that_was_given_to_another_does_not_keep_postgres_from_starting(
+    tmp_path: Path,
+) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", durable=False)
+    server.start()
+    server.stop()
+    stale = tmp_path / "postgres" / "data" / "postmaster.pid"
+    stale.write_text(f"{os.getppid()}\n{stale.parent}\n")
+    server.start()
+    server.stop()
+
+
+def test_an_interrupted_creation_of_the_data_is_begun_anew(tmp_path: Path) -> None:
+    half_made = tmp_path / "postgres" / "data.initializing"
+    half_made.mkdir(parents=True)
+    (half_made / "PG_VERSION").write_text("18\n")
+    server = EmbeddedPostgres(tmp_path / "postgres", durable=False)
+    server.start()
+    try:
+        assert run(server.url, "SELECT 1") == [(1,)]
+    finally:
+        server.stop()
+
+
+def test_postgres_copes_with_a_home_too_deep_for_a_socket(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / ("deep" * 20) / ("deeper" * 20), durable=False)
+    server.start()
+    try:
+        assert run(server.url, "SELECT 1") == [(1,)]
+    finally:
+        server.stop()
+
+
+def test_databases_are_copied_and_dropped(postgres_server: EmbeddedPostgres) -> None:
+    template = postgres_server.create_database("pattern")
+    run(template, "CREATE TABLE facts AS SELECT 42 AS fact")
+    copy = postgres_server.create_database("copy_of_pattern", template="pattern")
+    assert run(copy, "SELECT fact FROM facts") == [(42,)]
+    for name in ("copy_of_pattern", "pattern", "never_made"):
+        postgres_server.drop_database(name)
+    names = run(postgres_server.url, "SELECT datname FROM pg_database WHERE datname LIKE '%pattern'")
+    assert names == []
+
+
+def test_valkey_keeps_its_messages_and_its_port_when_it_is_stopped_and_loses_them_only_on_demand(
+    tmp_path: Path,
+) -> None:
+    server = EmbeddedValkey(tmp_path)
+    server.start()
+    try:
+        with redis.Redis.from_url(server.url) as client:
+            client.set("word", "kept")
+        url = server.url
+        server.stop()
+        server.start()
+        with redis.Redis.from_url(url) as client:
+            assert client.get("word") == b"kept"
+        server.kill()
+        server.start(lose_memory=True)
+        with redis.Redis.from_url(url) as client:
+            assert client.get("word") is None
+            assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+    finally:
+        server.stop()
+    assert not processes_over(tmp_path)
+
+
+def test_valkey_moves_to_another_port_when_its_own_was_taken(tmp_path: Path) -> None:
+    with socket.socket() as occupant:
+        occupant.bind(("127.0.0.1", 0))
+        occupant.listen()
+        (tmp_path / "port").write_text(str(occupant.getsockname()[1]))
+        server = EmbeddedValkey(tmp_path)
+        server.claim_port()
+        server.start()
+        server.stop()
+        assert int((tmp_path / "port").read_text()) != occupant.getsockname()[1]
+
+
+def test_a_leftover_valkey_is_ended_before_the_next(tmp_path: Path) -> None:
+    leftover, successor = EmbeddedValkey(tmp_path), EmbeddedValkey(tmp_path)
+    leftover.start()
+    successor.claim_port()
+    successor.start()
+    try:
+        assert successor.url == leftover.url
+        assert (
+            len([process for process in processes_over(tmp_path) if process.status() != psutil.STATUS_ZOMBIE])
+            == 1
+        )
+    finally:
+        successor.stop()
+        leftover.stop()
+
+
+def test_two_copies_side_by_side_do_not_meet(tmp_path: Path) -> None:
+    first, second = (EmbeddedValkey(tmp_path / name) for name in ("first", "second"))
+    first.start()
+    second.start()
+    try:
+        with redis.Redis.from_url(first.url) as one, redis.Redis.from_url(second.url) as other:
+            one.set("word", "mine")
+            assert other.get("word") is None
+    finally:
+        first.stop()
+        second.stop()
+
+
+def test_a_stranger_without_the_password_is_refused(valkey_server: EmbeddedValkey) -> None:
+    address = valkey_server.url.rpartition("@")[2]
+    with (
+        redis.Redis.from_url(f"redis://{address}") as client,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        client.ping()
+
+
+def test_signals_meant_for_the_terminal_do_not_reach_the_servers(postgres_server: EmbeddedPostgres) -> None:
+    postmaster = int((postgres_server.directory / "data" / "postmaster.pid").read_text().split()[0])
+    assert os.getsid(postmaster) != os.getsid(0)

@@ -1,0 +1,202 @@
+"""`make up`, with small stand-ins for the service's processes: one line when ready, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+PATIENCE_SECONDS = 60
+
+RELEASE = """
+    import os, psycopg2
+    connection = psycopg2.connect(os.environ["DATABASE_URL"])
+    with connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE IF NOT EXISTS releases (at timestamptz)")
+        cursor.execute("INSERT INTO releases VALUES (now())")
+"""
+WEB = """
+    import http.server, os, psycopg2
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            connection = psycopg2.connect(os.environ["DATABASE_URL"])
+            with connection, connection.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM releases")
+                body = str(cursor.fetchone()[0]).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+    http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler).serve_forever()
+"""
+IDLE = "import time; time.sleep(600)"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout of stand-ins."""
+    for name, code in (("release", RELEASE), ("web", WEB), ("worker-files", IDLE), ("beat", IDLE)):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(code))
+        with (tmp_path / "Procfile").open("a") as procfile:
+            procfile.write(f"{name}: python {name}.py\n")
+    return tmp_path
+
+
+class Copy:
+    """One run of the stack over a home."""
+
+    def __init__(self, root: Path, home: Path, port: int) -> None:
+        self.home, self.port = home, port
+        code = "from pathlib import Path; from deploy import up; "
+        code += f"up.main(root=Path({str(root)!r}), bootstrap=('true',))"
+        environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=environment | {"QM_HOME": str(home), "PORT": str(port)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def read_until_ready(self) -> str:
+        assert self.process.stdout is not None
+        seen = ""
+        for line in self.process.stdout:
+            seen += line
+            if line == f"Quartermaster is ready at http://127.0.0.1:{self.port}\n":
+                return seen
+        raise AssertionError(f"never ready:\n{seen}")
+
+    def get(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/") as answer:
+            return str(answer.read().decode())
+
+    def processes(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if _belongs_to(process, self.home)]
+
+    def end(self, number: signal.Signals) -> int:
+        assert self.process.stdout is not None
+        self.process.send_signal(number)
+        self.process.stdout.read()
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+FOREIGN = {"DATABASE_URL", "REDIS_URL", "BLOB_STORE", "ENCRYPTION_KEYS", "BASE_URL", "WEB_BIND", "MAKELEVEL"}
+
+
+def _belongs_to(process: psutil.Process, home: Path) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("QM_HOME") == str(home)
+    except psutil.Error:
+        return False
+
+
+@pytest.fixture
+def copies() -> Iterator[list[Copy]]:
+    """Runs to be ended with the test, whatever became of it."""
+    started: list[Copy] = []
+    yield started
+    for copy in started:
+        copy.process.kill()
+        if copy.process.stdout is not None:
+            copy.process.stdout.close()
+        copy.process.wait()
+
+
+def start(copies: list[Copy], root: Path, name: str) -> Copy:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    copies.append(Copy(root, root / name, port))
+    return copies[-1]
+
+
+def assert_nothing_left(copy: Copy) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while copy.processes() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert copy.processes() == []
+
+
+def test_it_announces_itself_and_stops_without_leaving_a_process(root: Path, copies: list[Copy]) -> None:
+    copy = start(copies, root, "home")
+    copy.read_until_ready()
+    assert copy.get() == "1"
+    assert len(copy.processes()) >= 5
+    assert copy.end(signal.SIGTERM) == 0
+    assert copy.processes() == []
+
+
+def test_after_a_kill_nothing_runs_on_and_the_next_start_has_its_data(root: Path, copies: list[Copy]) -> None:
+    copy = start(copies, root, "home")
+    copy.read_until_ready()
+    secrets = (copy.home / "secrets").read_text()
+    assert copy.end(signal.SIGKILL) == -signal.SIGKILL
+    assert_nothing_left(copy)
+    again = start(copies, root, "home")
+    again.read_until_ready()
+    assert again.get() == "2"
+    assert (again.home / "secrets").read_text() == secrets
+    assert (again.home / "secrets").stat().st_mode & 0o777 == 0o600
+
+
+def test_everything_killed_at_once_comes_back_too(root: Path, copies: list[Copy]) -> None:
+    copy = start(copies, root, "home")
+    copy.read_until_ready()
+    for process in [psutil.Process(copy.process.pid), *copy.processes()]:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    copy.process.wait()
+    again = start(copies, root, "home")
+    again.read_until_ready()
+    assert again.get() == "2"
+
+
+def test_two_copies_run_side_by_side(root: Path, copies: list[Copy]) -> None:
+    first, second = start(copies, root, "first"), start(copies, root, "second")
+    first.read_until_ready()
+    second.read_until_ready()
+    assert first.end(signal.SIGINT) == 0
+    assert second.get() == "1"
+
+
+def test_a_second_copy_over_the_same_home_is_refused(root: Path, copies: list[Copy]) -> None:
+    first = start(copies, root, "home")
+    first.read_until_ready()
+    second = start(copies, root, "home")
+    output, _ = second.process.communicate(timeout=PATIENCE_SECONDS)
+    assert second.process.returncode == 1
+    assert "Another Quartermaster runs in" in output
+    assert first.get() == "1"
+
+
+def test_a_port_that_is_taken_is_said_and_nothing_is_started(root: Path, copies: list[Copy]) -> None:
+    with socket.socket() as occupant:
+        occupant.bind(("127.0.0.1", 0))
+        occupant.listen()
+        port = occupant.getsockname()[1]
+        copies.append(Copy(root, root / "home", port))
+        output, _ = copies[-1].process.communicate(timeout=PATIENCE_SECONDS)
+    assert copies[-1].process.returncode == 1
+    assert f"Port {port} is not free" in output
+    assert copies[-1].processes() == []
+
+
+def test_a_process_that_cannot_start_ends_everything(root: Path, copies: list[Copy]) -> None:
+    (root / "beat.py").write_text("raise SystemExit('no schedule')")
+    copy = start(copies, root, "home")
+    output, _ = copy.process.communicate(timeout=PATIENCE_SECONDS)
+    assert copy.process.returncode == 1
+    assert "beat cannot start" in output
+    assert copy.processes() == []
