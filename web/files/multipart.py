@@ -1,0 +1,270 @@
+"""Receive the one part of an upload: from the bytes of a `multipart/form-data` body to its name, type, size and digest.
+
+`FilePartParser` knows the form (RFC 2046 5.1, RFC 7578) and no connection: bytes go in, events come out. It guards the
+rule that a body which is not whole is never stored: the closing boundary must have been seen, there is no second part,
+and everything around the content is bounded. `receive_file_part` drives it, counts, hashes and writes, in constant
+memory whatever the size.
+
+Left to others: reading from the connection and its deadlines (`slow_senders`), what becomes of a refused sink (the
+caller discards it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+
+from shared.files.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
+from web.files.hashing import OUTSTANDING_PIECES, ContentHash
+from web.files.part_headers import PartHeader, read_boundary, read_digests, read_part_header
+from web.requests import MalformedRequest
+
+PIECE_BYTES = 512 << 10
+MAXIMUM_HEADER_BYTES = 8 << 10
+MAXIMUM_PREAMBLE_BYTES = 1 << 10
+MAXIMUM_EPILOGUE_BYTES = 1 << 10
+FRAMING_BYTES = 16 << 10  # more than all of the above and two boundaries
+
+_AFTER_BOUNDARY = re.compile(rb"(--)|[ \t]{0,256}(?=\r\n)")
+_AFTER_BOUNDARY_SO_FAR = re.compile(rb"-?|[ \t]{0,256}\r?")
+_EPILOGUE = re.compile(rb"[ \t]*(?:\r\n.*)?", re.DOTALL)
+
+_State = Callable[[bytes | bytearray, int, int], "tuple[int, PartHeader | memoryview | None]"]
+
+
+class Body(Protocol):
+    """Where the bytes come from."""
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Put some bytes at the front of the buffer and tell how many; 0 at the end."""
+
+
+class Sink(Protocol):
+    """Where the content goes."""
+
+    def write(self, chunk: memoryview, /) -> object:
+        """Take a chunk, whose bytes are used again once this returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedPart:
+    """The content that was received, all of it."""
+
+    file_name: str
+    media_type: str
+    byte_size: int
+    sha256: bytes
+
+
+def receive_file_part(
+    body: Body,
+    content_type: str,
+    *,
+    byte_size: int | None,
+    maximum_bytes: int,
+    open_sink: Callable[[PartHeader], Sink] | None,
+    body_digests: tuple[str, ...] = (),
+) -> ReceivedPart:
+    """Receive the part `file` into the sink, which is opened once the part's header is known; None only hashes.
+
+    `byte_size` is the announced size, None if none was; `body_digests` are the request's `Content-Digest` and
+    `Repr-Digest`, which by RFC 9530 cover the whole body, while those of the part cover the content. After any error
+    the sink holds part of the content and is the caller's to discard.
+
+    Raises UnsupportedMediaType, ContentTooLarge, MalformedRequest, FilePartRequired, ByteSizeMismatch, DigestMismatch,
+    and whatever the body and the sink raise.
+    """
+    parser = FilePartParser(read_boundary(content_type))
+    if byte_size is not None and byte_size > maximum_bytes:
+        raise ContentTooLarge(maximumBytes=maximum_bytes)
+    expected_digests = read_digests(*body_digests)
+    whole = sha256() if expected_digests else None
+    with _Content(byte_size, maximum_bytes, open_sink) as content:
+        for piece, size in _pieces(body, (maximum_bytes if byte_size is None else byte_size) + FRAMING_BYTES):
+            if whole:
+                whole.update(memoryview(piece)[:size])
+            for event in parser.receive(piece, size):
+                content.take(event)
+        parser.finish()
+        if whole and any(whole.digest() != digest for digest in expected_digests):
+            raise DigestMismatch("The body does not have the digest sent in the request's header.")
+        return content.finish()
+
+
+class FilePartParser:
+    """Turns the bytes of a body into events: one PartHeader, then the content in memoryviews; `finish` at its end."""
+
+    def __init__(self, boundary: bytes) -> None:
+        """Parse a body with this boundary."""
+        self._delimiter = b"\r\n--" + boundary
+        # The first delimiter needs no line before it.
+        self._held = b"\r\n"
+        self._has_part = False
+        self._state: _State = self._read_preamble
+
+    def receive(self, piece: bytes | bytearray, size: int) -> Iterator[PartHeader | memoryview]:
+        """Parse the first `size` bytes of a piece. The views are of the piece itself: use them before it changes.
+
+        Raises MalformedRequest, FilePartRequired.
+        """
+        position, end = 0, size
+        if self._held:
+            piece, end = self._held + piece[:size], len(self._held) + size
+            self._held = b""
+        while position < end:
+            position, event = self._state(piece, position, end)
+            if event is not None:
+                yield event
+
+    def finish(self) -> None:
+        """Check that the body was whole. Raises MalformedRequest."""
+        if self._state != self._read_epilogue:
+            raise MalformedRequest("The body ends before its closing boundary.")
+        if not _EPILOGUE.fullmatch(self._held):
+            raise MalformedRequest("The closing boundary is followed by other bytes on its line.")
+
+    # Each state looks at data[position:end] and returns where the next one begins, perhaps with an event.
+
+    def _read_preamble(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
+        found = data.find(self._delimiter, position, end)
+        if (end if found < 0 else found) - position > MAXIMUM_PREAMBLE_BYTES + len(self._delimiter):
+            raise MalformedRequest("The body does not begin with its boundary.")
+        if found < 0:
+            return self._hold(data, position, end)
+        self._state = self._read_rest_of_boundary
+        return found + len(self._delimiter), None
+
+    def _read_rest_of_boundary(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
+        match = _AFTER_BOUNDARY.match(data, position, end)
+        if match is None:
+            # RFC 2046 takes any line that starts like a boundary for one; content may not contain such a line.
+            if not _AFTER_BOUNDARY_SO_FAR.fullmatch(data, position, end):
+                raise MalformedRequest("A boundary is followed by other bytes on its line.")
+            return self._hold(data, position, end)
+        if bool(match[1]) is not self._has_part:
+            raise FilePartRequired
+        self._state = self._read_epilogue if self._has_part else self._read_header
+        return match.end(), None
+
+    def _read_header(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, PartHeader | None]:
+        found = data.find(b"\r\n\r\n", position, end)
+        if (end if found < 0 else found) - position > MAXIMUM_HEADER_BYTES:
+            raise MalformedRequest("A part's header is too long.")
+        if found < 0:
+            return self._hold(data, position, end)
+        if found == position:
+            raise FilePartRequired
+        header = read_part_header(bytes(data[position + 2 : found]))
+        self._has_part = True
+        self._state = self._read_content
+        return found + 4, header
+
+    def _read_content(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, memoryview | None]:
+        found = data.find(self._delimiter, position, end)
+        if found >= 0:
+            self._state = self._read_rest_of_boundary
+            after = found + len(self._delimiter)
+        else:
+            found = self._possible_delimiter(data, position, end)
+            after, _ = self._hold(data, found, end)
+        return after, memoryview(data)[position:found] if found > position else None
+
+    def _read_epilogue(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
+        if end - position > MAXIMUM_EPILOGUE_BYTES:
+            raise MalformedRequest("Too much follows the closing boundary.")
+        return self._hold(data, position, end)
+
+    def _hold(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
+        """Keep what cannot be decided yet for the next piece."""
+        self._held = bytes(data[position:end])
+        return end, None
+
+    def _possible_delimiter(self, data: bytes | bytearray, position: int, end: int) -> int:
+        """Find where the data's end may be the beginning of a delimiter; its end if it cannot."""
+        found = data.find(b"\r", max(position, end - len(self._delimiter) + 1), end)
+        while found >= 0 and not self._delimiter.startswith(data[found:end]):
+            found = data.find(b"\r", found + 1, end)
+        return end if found < 0 else found
+
+
+class _Content:
+    """Counts, hashes and writes the content as it arrives."""
+
+    def __init__(
+        self, byte_size: int | None, maximum_bytes: int, open_sink: Callable[[PartHeader], Sink] | None
+    ) -> None:
+        self._byte_size = byte_size
+        self._maximum_bytes = maximum_bytes
+        self._open_sink = open_sink
+        self._header: PartHeader | None = None
+        self._sink: Sink | None = None
+        self._received_bytes = 0
+        self._hash = ContentHash()
+
+    def take(self, event: PartHeader | memoryview) -> None:
+        if isinstance(event, PartHeader):
+            self._header = event
+            self._sink = self._open_sink(event) if self._open_sink else None
+            return
+        self._received_bytes += len(event)
+        if self._byte_size is None and self._received_bytes > self._maximum_bytes:
+            raise ContentTooLarge(maximumBytes=self._maximum_bytes)
+        if self._byte_size is not None and self._received_bytes > self._byte_size:
+            raise ByteSizeMismatch(f"The content is longer than byteSize={self._byte_size}.")
+        self._hash.update(event)
+        if self._sink is not None:
+            self._sink.write(event)
+
+    def finish(self) -> ReceivedPart:
+        if self._header is None:
+            raise FilePartRequired
+        if self._byte_size not in (None, self._received_bytes):
+            raise ByteSizeMismatch(f"The content has {self._received_bytes} bytes, not byteSize={self._byte_size}.")
+        digest = self._hash.digest()
+        if any(digest != claimed for claimed in self._header.digests):
+            raise DigestMismatch("The content does not have the digest sent in its part's header.")
+        return ReceivedPart(
+            file_name=self._header.file_name,
+            media_type=self._header.media_type,
+            byte_size=self._received_bytes,
+            sha256=digest,
+        )
+
+    def __enter__(self) -> _Content:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hash.close()
+
+
+def _pieces(body: Body, expected_bytes: int) -> Iterator[tuple[bytearray, int]]:
+    """Read a body into a ring of buffers, each with how much of it is filled.
+
+    A piece stays untouched until OUTSTANDING_PIECES more have been hashed after it.
+    """
+    ring: list[bytearray] = []
+    count = 0
+    while True:
+        if len(ring) <= OUTSTANDING_PIECES:
+            ring.append(bytearray(min(PIECE_BYTES, expected_bytes)))
+        buffer = ring[count % (OUTSTANDING_PIECES + 1)]
+        size = _fill(body, buffer)
+        if size:
+            yield buffer, size
+        if size < len(buffer):
+            return
+        count += 1
+
+
+def _fill(body: Body, buffer: bytearray) -> int:
+    view = memoryview(buffer)
+    filled = 0
+    while filled < len(view):
+        read = body.readinto(view[filled:])
+        if not read:
+            break
+        filled += read
+    return filled
