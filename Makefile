@@ -11,6 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SECONDS_OF_CHAOS ?= 1800
+DIST ?= dist
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -41,7 +42,9 @@ fuzz: $(TEST_READY) ## Send hostile input to every parser and route (ARGUMENTS=-
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
 
 wheel: $(TEST_READY) ## Build the distribution into dist/
-	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(DIST) .
+	@rm -rf build
 
 clean: ## Remove the virtual environment and what builds leave; ./var, which holds data, stays
 	rm -rf $(VENV) build dist ./*.egg-info
