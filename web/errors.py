@@ -39,7 +39,12 @@ STATUSES = {
     Kind.UNAVAILABLE: 503,
     Kind.STORAGE_FULL: 507,
 }
-_HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 400: "malformed_request", 413: "content_too_large"}
+_HTTP_CODES = {
+    404: "not_found",
+    405: "method_not_allowed",
+    400: "malformed_request",
+    413: "content_too_large",
+}
 _INTERNAL = ("internal_error", "The service failed; the operators can find this request by its id.")
 
 
@@ -62,12 +67,16 @@ def answer_domain_error(error: DomainError) -> Response:
     )
     if error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
+    if error.kind is Kind.RANGE_NOT_SATISFIABLE:
+        response.headers["Content-Range"] = f"bytes */{error.data['byteSize']}"
     if error.kind is Kind.UNAUTHENTICATED:
         response.headers["WWW-Authenticate"] = _challenge(error.code)
     return response
 
 
-def problem(status: int, code: str, detail: str, *, errors: list[dict[str, str]] | None = None, **data: Any) -> Response:
+def problem(
+    status: int, code: str, detail: str, *, errors: list[dict[str, str]] | None = None, **data: Any
+) -> Response:
     """Make an `application/problem+json` answer (RFC 9457)."""
     body: dict[str, Any] = {
         "type": f"{current_app.config['BASE_URL']}/problems/{code}",
@@ -107,8 +116,6 @@ def problems() -> Iterator[tuple[str, int, str]]:
 
 def _answer_http_exception(error: HTTPException) -> Response:
     status = error.code or 500
-    if error.response is not None and status < 400:
-        return Response(status=status, headers=list(error.get_headers()))
     response = problem(status, _HTTP_CODES.get(status, "malformed_request"), error.description or "")
     for name, value in error.get_headers():
         if name in ("Allow", "Retry-After"):
@@ -116,8 +123,8 @@ def _answer_http_exception(error: HTTPException) -> Response:
     return response
 
 
-def _answer_unforeseen(error: Exception) -> Response:
-    log.exception("request.failed", method=request.method, route=str(request.url_rule or ""))
+def _answer_unforeseen(_: Exception) -> Response:
+    log.exception("request.failed", method=request.method, route=str(request.url_rule or ""))  # noqa: LOG004 (Flask handles one)
     return problem(500, *_INTERNAL)
 
 

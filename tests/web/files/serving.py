@@ -1,0 +1,67 @@
+"""Run the test application under a real gunicorn, and speak to it on raw sockets."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.web.files.bodies import CONTENT_TYPE
+
+
+@contextmanager
+def gunicorn(*, threads: int = 4, **environment: str) -> Iterator[int]:
+    """Serve the test application with one worker process; give its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.set_inheritable(True)
+        command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--threads", str(threads)]
+        command += ["--bind", f"fd://{listener.fileno()}", "--no-control-socket", "--log-level", "warning"]
+        process = subprocess.Popen(
+            [*command, "tests.web.files.application:application"],
+            pass_fds=[listener.fileno()],
+            env={**os.environ, **environment},
+        )
+        try:
+            port = listener.getsockname()[1]
+            wait_until_up(port)
+            yield port
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def wait_until_up(port: int) -> None:
+    for _ in range(600):
+        try:
+            if get(port, "/").status == 200:
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("gunicorn did not start")
+
+
+def get(port: int, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> http.client.HTTPResponse:
+    """Ask once, on a connection of its own; the body is read already."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request(method, path, headers=headers or {})
+    return connection.getresponse()
+
+
+def begin_upload(port: int, content_length: int | None, query: str = "") -> socket.socket:
+    """Open a connection and send the head of an upload; None announces chunks."""
+    length = "Transfer-Encoding: chunked" if content_length is None else f"Content-Length: {content_length}"
+    head = f"POST /upload{query} HTTP/1.1\r\nHost: x\r\nContent-Type: {CONTENT_TYPE}\r\n{length}\r\n\r\n"
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(head.encode())
+    return connection
+
+
+def read_response(connection: socket.socket) -> tuple[http.client.HTTPResponse, bytes]:
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response, response.read()

@@ -1,0 +1,118 @@
+"""Which bytes of a version a download asks for: preconditions and ranges as RFC 9110 (13 and 14) reads them.
+
+Pure: header values in, a decision out. Versions never change, so their entity tag is strong and no date is ever given
+out; conditions on dates are therefore ignored, and an `If-Range` with a date never holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from shared.errors import DomainError, Kind
+from shared.files.errors import VersionMismatch
+
+MAXIMUM_RANGES = 16
+
+_ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+_RANGE = re.compile(r"([0-9]{0,19})-([0-9]{0,19})", re.ASCII)
+
+
+class RangeNotSatisfiable(DomainError):
+    """The content has none of the bytes that were asked for."""
+
+    code = "range_not_satisfiable"
+    kind = Kind.RANGE_NOT_SATISFIABLE
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ByteRange:
+    """The bytes start..stop, `stop` excluded."""
+
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class Selection(Enum):
+    """Answers that are not ranges."""
+
+    WHOLE = "whole"
+    NOT_MODIFIED = "not modified"
+
+
+def select_bytes(
+    method: str, headers: Mapping[str, str], *, entity_tag: str, byte_size: int
+) -> Selection | Sequence[ByteRange]:
+    """Decide what to answer a GET or HEAD: everything, "not modified", or one or more ranges in the order asked for.
+
+    `headers` holds those that were sent of If-Match, If-None-Match, If-Range and Range. Raises VersionMismatch,
+    RangeNotSatisfiable.
+    """
+    if "If-Match" in headers and not _matches(headers["If-Match"], entity_tag, is_weak=False):
+        raise VersionMismatch("The content is not the one named in If-Match.")
+    if "If-None-Match" in headers and _matches(headers["If-None-Match"], entity_tag, is_weak=True):
+        return Selection.NOT_MODIFIED
+    if method != "GET" or "Range" not in headers or headers.get("If-Range", entity_tag).strip() != entity_tag:
+        return Selection.WHOLE
+    return _select_ranges(headers["Range"], byte_size)
+
+
+def _matches(condition: str, entity_tag: str, *, is_weak: bool) -> bool:
+    if condition.strip() == "*":
+        return True
+    return any(tag == entity_tag and (is_weak or not weak) for weak, tag in _ENTITY_TAG.findall(condition))
+
+
+def _select_ranges(value: str, byte_size: int) -> Selection | Sequence[ByteRange]:
+    requested = _read_ranges(value, byte_size)
+    # Many clients send a Range with every request; of an empty content everything is the kinder answer.
+    if requested is None or byte_size == 0:
+        return Selection.WHOLE
+    satisfiable = [at for at in requested if at.start < at.stop]
+    if not satisfiable:
+        raise RangeNotSatisfiable(byteSize=byte_size)
+    return _coalesced(satisfiable)
+
+
+def _read_ranges(value: str, byte_size: int) -> list[ByteRange] | None:
+    """Read a Range header; None if it is to be ignored: another unit, malformed, or more ranges than we send.
+
+    A range of which the content has nothing comes out empty.
+    """
+    unit, separator, listed = value.partition("=")
+    if not separator or unit.strip().lower() != "bytes":
+        return None
+    items = [item for part in listed.split(",") if (item := part.strip(" \t"))]
+    if not 0 < len(items) <= MAXIMUM_RANGES:
+        return None
+    ranges = [_read_range(item, byte_size) for item in items]
+    known = [at for at in ranges if at is not None]
+    return known if len(known) == len(ranges) else None
+
+
+def _read_range(item: str, byte_size: int) -> ByteRange | None:
+    match = _RANGE.fullmatch(item)
+    if match is None or item == "-":
+        return None
+    first, last = match[1], match[2]
+    if not first:
+        return ByteRange(max(0, byte_size - int(last)), byte_size)
+    if last and int(last) < int(first):
+        return None
+    return ByteRange(min(int(first), byte_size), min(int(last) + 1, byte_size) if last else byte_size)
+
+
+def _coalesced(ranges: list[ByteRange]) -> Sequence[ByteRange]:
+    """Join ranges that touch or overlap, so that no byte is sent twice; without any, keep the order asked for."""
+    joined: list[ByteRange] = []
+    for at in sorted(ranges):
+        if joined and at.start <= joined[-1].stop:
+            joined[-1] = ByteRange(joined[-1].start, max(joined[-1].stop, at.stop))
+        else:
+            joined.append(at)
+    return ranges if len(joined) == len(ranges) else joined
