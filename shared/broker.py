@@ -23,15 +23,15 @@ def register_transport() -> None:
     TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "shared.broker:Transport"
 
 
-class Channel(redis.Channel):  # type: ignore[misc]
+class Channel(redis.Channel):
     """kombu's channel with a closed transport reported as such, and its client kept."""
 
     _kept: tuple[Any, Any] | None = None
 
-    def _connparams(self, asynchronous: bool = False) -> Any:
+    def _connparams(self, asynchronous: bool = False) -> Any:  # noqa: FBT001, FBT002 (kombu's signature)
         if self.connection.client is None:
             raise RedisConnectionError("the broker connection is closed")
-        return super()._connparams(asynchronous=asynchronous)
+        return super()._connparams(asynchronous=asynchronous)  # type: ignore[misc]
 
     @contextlib.contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
@@ -39,12 +39,12 @@ class Channel(redis.Channel):  # type: ignore[misc]
         if client is None:
             pool = self.pool
             if self._kept is None or self._kept[0] is not pool:
-                self._kept = (pool, self._create_client())
+                self._kept = (pool, self._create_client())  # type: ignore[attr-defined]
             client = self._kept[1]
         yield client
 
 
-class Transport(redis.Transport):  # type: ignore[misc]
+class Transport(redis.Transport):
     """kombu's Redis transport with our channel."""
 
     Channel = Channel

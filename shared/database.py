@@ -44,7 +44,7 @@ class Session:
         self, statement: Executable, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     ) -> CursorResult[Any]:
         """Run one statement."""
-        return self.connection.execute(statement, parameters)  # type: ignore[return-value, call-overload]
+        return self.connection.execute(statement, parameters)
 
     def enqueue(self, job: Any) -> None:
         """Publish this job after the commit; nothing is published if the transaction rolls back."""

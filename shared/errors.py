@@ -85,7 +85,9 @@ class Unavailable(DomainError):
     code = "unavailable"
     kind = Kind.UNAVAILABLE
 
-    def __init__(self, detail: str | None = None, *, retry_after_seconds: int | None = 1, **data: Any) -> None:
+    def __init__(
+        self, detail: str | None = None, *, retry_after_seconds: int | None = 1, **data: Any
+    ) -> None:
         """Ask for a retry after a second unless told otherwise."""
         super().__init__(detail, retry_after_seconds=retry_after_seconds, **data)
 

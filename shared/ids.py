@@ -19,4 +19,6 @@ def new_id() -> UUID:
     """Make an id whose first 48 bits are the time in milliseconds and whose last 62 are random."""
     random = int.from_bytes(os.urandom(10))
     milliseconds = time.time_ns() // 1_000_000
-    return UUID(int=milliseconds << 80 | _VERSION | random & _RANDOM_A_MASK | _VARIANT | random & _RANDOM_B_MASK)
+    return UUID(
+        int=milliseconds << 80 | _VERSION | random & _RANDOM_A_MASK | _VARIANT | random & _RANDOM_B_MASK
+    )

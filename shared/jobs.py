@@ -69,7 +69,12 @@ def create_celery(redis_url: str) -> Celery:
         task_default_queue=RETENTION,
         task_queues=[Queue(name) for name in QUEUES],
         task_create_missing_queues=False,
-        task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1},
+        task_publish_retry_policy={
+            "max_retries": 1,
+            "interval_start": 0,
+            "interval_step": 0.1,
+            "interval_max": 0.1,
+        },
         task_send_sent_event=False,
         worker_send_task_events=False,
         worker_disable_rate_limits=True,
@@ -122,14 +127,16 @@ class Publisher:
     def _send(self, job: Job) -> None:
         try:
             send(self._app, job)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
             PUBLISH_FAILURES.inc()
             log.warning("job.not_published", kind=job.kind, error=str(error))
 
 
 def send(app: Celery, job: Job) -> None:
     """Send one job's message now; raises kombu's OperationalError when the broker does not take it."""
-    app.send_task(job.kind, kwargs=message(job), queue=job.queue, argsrepr="", kwargsrepr="", ignore_result=True)
+    app.send_task(
+        job.kind, kwargs=message(job), queue=job.queue, argsrepr="", kwargsrepr="", ignore_result=True
+    )
 
 
 def message(job: Job) -> dict[str, Any]:

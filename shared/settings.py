@@ -20,62 +20,90 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
 
-    database_url: str = Field(description="Postgres (15 or later), as postgresql://user:password@host:port/name.")
-    redis_url: str = Field(description="Valkey or Redis for messages between front and workers, as redis://host:port/0.")
-    blob_store: str = Field(description="Where file content lives: file:///path (shared by web and workers) or s3://bucket/prefix.")
+    database_url: str = Field(
+        description="Postgres (15 or later), as postgresql://user:password@host:port/name."
+    )
+    redis_url: str = Field(
+        description="Valkey or Redis for messages between front and workers, as redis://host:port/0."
+    )
+    blob_store: str = Field(
+        description="Where file content lives: file:///path (shared by web and workers) or s3://bucket/prefix."
+    )
     base_url: str = Field(
-        default="http://127.0.0.1:8080", description="The address clients use; links, token issuer and audience begin with it."
+        default="http://127.0.0.1:8080",
+        description="The address clients use; links, token issuer and audience begin with it.",
     )
     encryption_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         description="Fernet keys for secrets kept in the database, comma-separated; the first encrypts, all decrypt."
     )
 
-    s3_endpoint_url: str | None = Field(default=None, description="Address of an S3-compatible server; empty for the provider's own.")
+    s3_endpoint_url: str | None = Field(
+        default=None, description="Address of an S3-compatible server; empty for the provider's own."
+    )
     s3_region: str | None = Field(default=None, description="Region of the bucket.")
-    s3_access_key_id: SecretStr | None = Field(default=None, description="Access key for the bucket; empty for the ambient credentials.")
+    s3_access_key_id: SecretStr | None = Field(
+        default=None, description="Access key for the bucket; empty for the ambient credentials."
+    )
     s3_secret_access_key: SecretStr | None = Field(default=None, description="Secret key for the bucket.")
     s3_checksums: bool = Field(
         default=True, description="Send checksums with S3 writes; false for servers that refuse them."
     )
     x_accel_prefix: str | None = Field(
-        default=None, description="Internal nginx location that maps to the local blob store; set to let nginx send the bytes."
+        default=None,
+        description="Internal nginx location that maps to the local blob store; set to let nginx send the bytes.",
     )
 
-    max_upload_bytes: int = Field(default=5 * GIBIBYTE, gt=0, description="Largest accepted upload, in bytes.")
+    max_upload_bytes: int = Field(
+        default=5 * GIBIBYTE, gt=0, description="Largest accepted upload, in bytes."
+    )
     upload_wait_seconds: float = Field(
         default=30.0, ge=0, description="Longest wait for a write to be placed before it is answered 202."
     )
-    upload_grace_seconds: float = Field(default=10.0, gt=0, description="Time every upload has, whatever its size.")
+    upload_grace_seconds: float = Field(
+        default=10.0, gt=0, description="Time every upload has, whatever its size."
+    )
     upload_minimum_bytes_per_second: int = Field(
         default=64 * 1024, gt=0, description="Slower senders are cut off with 408 once the grace has passed."
     )
     concurrent_uploads: int = Field(
-        default=24, gt=0, description="Uploads one web process receives at once; more are answered 503. Keep below its threads."
+        default=24,
+        gt=0,
+        description="Uploads one web process receives at once; more are answered 503. Keep below its threads.",
     )
     operation_retention_days: int = Field(
         default=30, ge=30, description="How long the result of an operationId is kept for retries, in days."
     )
-    deleted_file_retention_days: int = Field(
-        default=90, ge=1, description="How long the metadata of an expired or deleted file still answers, in days."
-    )
 
-    access_token_seconds: int = Field(default=900, gt=0, description="Life of a Version access token, in seconds.")
-    attribution_seconds: int = Field(default=3600, gt=0, description="Life of a Service-Usage-Attribution header, in seconds.")
-    signing_key_days: int = Field(default=30, gt=0, description="Age at which signing keys are rotated, in days.")
+    access_token_seconds: int = Field(
+        default=900, gt=0, description="Life of a Version access token, in seconds."
+    )
+    attribution_seconds: int = Field(
+        default=3600, gt=0, description="Life of a Service-Usage-Attribution header, in seconds."
+    )
+    signing_key_days: int = Field(
+        default=30, gt=0, description="Age at which signing keys are rotated, in days."
+    )
     live_row_cache_seconds: float = Field(
-        default=2.0, ge=0, le=5, description="How long a process may trust a row of identity it has read; revocation bites within it."
+        default=2.0,
+        ge=0,
+        le=5,
+        description="How long a process may trust a row of identity it has read; revocation bites within it.",
     )
     rate_limit_per_minute: int = Field(
         default=60_000, ge=0, description="Requests a minute for one credential; 0 for no limit."
     )
     failed_logins_per_minute: int = Field(
-        default=60, ge=0, description="Refused credentials a minute for one address before it is answered 429; 0 for no limit."
+        default=60,
+        ge=0,
+        description="Refused credentials a minute for one address before it is answered 429; 0 for no limit.",
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Host names requests may carry, comma-separated; empty accepts any."
     )
 
-    database_pool_size: int = Field(default=16, gt=0, description="Connections to Postgres one process may hold.")
+    database_pool_size: int = Field(
+        default=16, gt=0, description="Connections to Postgres one process may hold."
+    )
     log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
     prometheus_multiproc_dir: str | None = Field(
         default=None, description="Directory in which the web processes of one host share their metrics."
@@ -85,12 +113,18 @@ class Settings(BaseSettings):
     @field_validator("encryption_keys", mode="before")
     @classmethod
     def _split_keys(cls, value: object) -> object:
-        return tuple(key.strip() for key in value.split(",") if key.strip()) if isinstance(value, str) else value
+        return (
+            tuple(key.strip() for key in value.split(",") if key.strip()) if isinstance(value, str) else value
+        )
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _split_hosts(cls, value: object) -> object:
-        return tuple(host.strip().lower() for host in value.split(",") if host.strip()) if isinstance(value, str) else value
+        return (
+            tuple(host.strip().lower() for host in value.split(",") if host.strip())
+            if isinstance(value, str)
+            else value
+        )
 
     @field_validator("base_url")
     @classmethod

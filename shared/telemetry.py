@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -20,9 +21,13 @@ from prometheus_client import Counter, Gauge, Histogram
 _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
-_context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("log_context", default={})
+_context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
+    "log_context", default=MappingProxyType({})
+)
 
-HTTP_REQUESTS = Counter("quartermaster_http_requests_total", "Requests answered.", ["method", "route", "status"])
+HTTP_REQUESTS = Counter(
+    "quartermaster_http_requests_total", "Requests answered.", ["method", "route", "status"]
+)
 HTTP_SECONDS = Histogram(
     "quartermaster_http_request_seconds",
     "Time to the first byte of an answer.",
@@ -32,14 +37,19 @@ HTTP_SECONDS = Histogram(
 UPLOADED_BYTES = Counter("quartermaster_uploaded_bytes_total", "Content received and committed.")
 JOBS = Counter("quartermaster_jobs_total", "Jobs handled.", ["kind", "outcome"])
 JOB_SECONDS = Histogram("quartermaster_job_seconds", "Time to handle a job.", ["kind"])
-PUBLISH_FAILURES = Counter("quartermaster_publish_failures_total", "Job messages the broker did not take; sweeps find their rows.")
+PUBLISH_FAILURES = Counter(
+    "quartermaster_publish_failures_total", "Job messages the broker did not take; sweeps find their rows."
+)
 SWEPT = Counter("quartermaster_swept_total", "Rows or bytes a sweep dealt with.", ["sweep"])
 REFUSED_CREDENTIALS = Counter("quartermaster_refused_credentials_total", "Credentials refused.", ["reason"])
 BACKLOG = Gauge(
     "quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], multiprocess_mode="mostrecent"
 )
 OLDEST_BACKLOG_SECONDS = Gauge(
-    "quartermaster_backlog_oldest_seconds", "Age of the oldest waiting row.", ["state"], multiprocess_mode="mostrecent"
+    "quartermaster_backlog_oldest_seconds",
+    "Age of the oldest waiting row.",
+    ["state"],
+    multiprocess_mode="mostrecent",
 )
 
 
@@ -60,11 +70,15 @@ class Logger:
 
     def exception(self, event: str, **fields: Any) -> None:
         """Record a failure of ours, with the traceback of the exception being handled."""
-        self._log(logging.ERROR, event, fields, exc_info=True)
+        self._logger.error(event, extra=_extra(fields), exc_info=True)  # noqa: LOG014 (callers handle one)
 
-    def _log(self, level: int, event: str, fields: Mapping[str, Any], exc_info: bool = False) -> None:
+    def _log(self, level: int, event: str, fields: Mapping[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"fields": {**_context.get(), **fields}}, exc_info=exc_info)
+            self._logger.log(level, event, extra=_extra(fields))
+
+
+def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"fields": {**_context.get(), **fields}}
 
 
 def get_logger(name: str) -> Logger:
@@ -100,7 +114,8 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Give `ts`, `level`, `event`, `logger`, then the event's own fields."""
         line: MutableMapping[str, Any] = {
-            "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "logger": record.name,

@@ -14,7 +14,6 @@ from flask import Request, g
 from shared.errors import DomainError
 from shared.identity.authentication import Credential
 from shared.identity.errors import AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed
-from shared.telemetry import REFUSED_CREDENTIALS
 from web.edge import GRANTS
 from web.rate_limits import refuse_excess
 from web.services import Services
@@ -40,8 +39,8 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     authorization = http.headers.get("Authorization")
     try:
         credential = services.authenticator.authenticate(authorization)
-    except DomainError as error:
-        _count_refusal(error, http, services)
+    except DomainError:
+        _slow_down_guessing(http, services)
         raise
     _limit(authorization or "", services)
     return credential
@@ -70,9 +69,8 @@ def _limit(authorization: str, services: Services) -> None:
         refuse_excess(allowance)
 
 
-def _count_refusal(error: DomainError, http: Request, services: Services) -> None:
-    """Slow down whoever guesses: refused credentials are limited by address."""
-    REFUSED_CREDENTIALS.labels(error.code).inc()
+def _slow_down_guessing(http: Request, services: Services) -> None:
+    """Limit refused credentials by address."""
     if http.headers.get("Authorization"):
         allowance = services.rate_limiter.take(
             f"refused:{http.remote_addr}", services.settings.failed_logins_per_minute

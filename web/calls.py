@@ -33,7 +33,8 @@ class Call:
     @property
     def caller(self) -> Caller:
         """Who asks; an operation that is public has no caller to ask for."""
-        assert self._caller is not None, "a public operation has no caller"
+        if self._caller is None:
+            raise RuntimeError("a public operation has no caller")
         return self._caller
 
     @property
@@ -42,8 +43,9 @@ class Call:
         return self._query
 
     def read_body(self) -> Any:
-        """Read the JSON body as an instance of the operation's body shape; the last check of all, so the handler asks."""
-        assert self.body_shape is not None, "this operation declares no JSON body"
+        """Read the JSON body as an instance of the operation's shape; checked last, so the handler asks."""
+        if self.body_shape is None:
+            raise RuntimeError("this operation declares no JSON body")
         self.http.environ[BODY_READ] = True
         return read_json(self.http, self.body_shape)
 
@@ -61,9 +63,9 @@ def assign_request_id(http: Request) -> str:
     """Take the caller's `X-Request-Id` if it is a sane one, else make one."""
     sent = http.headers.get("X-Request-Id", "")
     g.request_id = sent if _SANE_REQUEST_ID.fullmatch(sent) else os.urandom(16).hex()
-    return cast(str, g.request_id)
+    return cast("str", g.request_id)
 
 
 def request_id() -> str:
     """Give the id of the request being answered."""
-    return cast(str, g.get("request_id", ""))
+    return cast("str", g.get("request_id", ""))

@@ -40,8 +40,12 @@ def _hide_grants(environ: Environ) -> None:
         environ[GRANTS] = ()
         return
     parts = query.split("&")
-    grants = [part for part in parts if unquote_to_bytes(part.partition("=")[0].replace("+", " ")) == b"grant"]
-    environ[GRANTS] = tuple(unquote_to_bytes(part.partition("=")[2]).decode("utf-8", "replace") for part in grants)
+    grants = [
+        part for part in parts if unquote_to_bytes(part.partition("=")[0].replace("+", " ")) == b"grant"
+    ]
+    environ[GRANTS] = tuple(
+        unquote_to_bytes(part.partition("=")[2]).decode("utf-8", "replace") for part in grants
+    )
     if grants:
         environ["QUERY_STRING"] = "&".join(part for part in parts if part not in grants)
         for name in ("RAW_URI", "REQUEST_URI"):
@@ -55,5 +59,5 @@ def _force_close(start_response: StartResponse) -> None:
     It would otherwise read the rest of a refused body, gigabytes if need be, before the next request.
     """
     response = getattr(start_response, "__self__", None)
-    if hasattr(response, "force_close"):
+    if response is not None and hasattr(response, "force_close"):
         response.force_close()

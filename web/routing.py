@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
-from werkzeug.routing import BaseConverter
 
 from shared.errors import DomainError
 from web.authentication import Authentication, authenticate, check_header_rules
@@ -23,16 +21,6 @@ from web.requests import read_query, refuse_query
 from web.services import Services
 
 Handler = Callable[..., "Answer | Response"]
-
-
-class IdConverter(BaseConverter):
-    """A UUID in a path; anything else is no address of ours (404)."""
-
-    regex = "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-
-    def to_python(self, value: str) -> UUID:
-        """Read the id."""
-        return UUID(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +110,9 @@ def _view(operation: Operation) -> Callable[..., Response]:
         attribution = check_header_rules(request) if credential is not None else None
         query = _query(operation)
         caller = services.authenticator.resolve(credential, attribution) if credential is not None else None
-        call = Call(http=request, services=services, body_shape=_json_shape(operation), _caller=caller, _query=query)
+        call = Call(
+            http=request, services=services, body_shape=_json_shape(operation), _caller=caller, _query=query
+        )
         return _render(operation.handler(call, **path))
 
     return view

@@ -8,10 +8,11 @@ import redis
 
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
-from shared.files.blobs.factory import open_blob_store
+from shared.files.stores import open_configured_store
 from shared.identity.authentication import Authenticator
 from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
+from web.files.slow_senders import BodyReceptions
 from web.rate_limits import RateLimiter
 
 VALKEY_TIMEOUT_SECONDS = 0.25
@@ -27,6 +28,7 @@ class Services:
     authenticator: Authenticator
     valkey: redis.Redis
     rate_limiter: RateLimiter
+    receptions: BodyReceptions
 
 
 def build_services(settings: Settings) -> Services:
@@ -37,13 +39,20 @@ def build_services(settings: Settings) -> Services:
         publish=Publisher(create_celery(settings.redis_url)).publish,
     )
     valkey = redis.Redis.from_url(
-        settings.redis_url, socket_timeout=VALKEY_TIMEOUT_SECONDS, socket_connect_timeout=VALKEY_TIMEOUT_SECONDS
+        settings.redis_url,
+        socket_timeout=VALKEY_TIMEOUT_SECONDS,
+        socket_connect_timeout=VALKEY_TIMEOUT_SECONDS,
     )
     return Services(
         settings=settings,
         database=database,
-        blobs=open_blob_store(settings),
+        blobs=open_configured_store(settings),
         authenticator=Authenticator(database, settings),
         valkey=valkey,
         rate_limiter=RateLimiter(valkey),
+        receptions=BodyReceptions(
+            limit=settings.concurrent_uploads,
+            grace_seconds=settings.upload_grace_seconds,
+            minimum_bytes_per_second=settings.upload_minimum_bytes_per_second,
+        ),
     )

@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import no_info_before_validator_function
 
 _ID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", re.ASCII)
 _COUNT = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)
@@ -39,7 +50,9 @@ def parse_count(value: object) -> int:
         return value
     if isinstance(value, str) and _COUNT.fullmatch(value) and int(value) <= MAXIMUM_COUNT:
         return int(value)
-    raise PydanticCustomError("count", "must be a whole number from 0 to 9223372036854775807, in plain digits")
+    raise PydanticCustomError(
+        "count", "must be a whole number from 0 to 9223372036854775807, in plain digits"
+    )
 
 
 def parse_json_count(value: object) -> int:
@@ -77,17 +90,33 @@ def parse_text(value: object) -> str:
     return value
 
 
-def text(minimum: int, maximum: int) -> Any:
-    """Make the type of a text of so many characters."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Marks a string as text of so many characters, none of them a control character."""
 
-    def parse(value: object) -> str:
+    minimum: int
+    maximum: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate such a text."""
+        return no_info_before_validator_function(self._parse, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe such a text."""
+        return {
+            "type": "string",
+            "minLength": self.minimum,
+            "maxLength": self.maximum,
+            "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$",
+        }
+
+    def _parse(self, value: object) -> str:
         read = parse_text(value)
-        if not minimum <= len(read) <= maximum:
-            raise PydanticCustomError("text_length", f"must have {minimum} to {maximum} characters")
+        if not self.minimum <= len(read) <= self.maximum:
+            raise PydanticCustomError("text_length", f"must have {self.minimum} to {self.maximum} characters")
         return read
-
-    schema = {"type": "string", "minLength": minimum, "maxLength": maximum, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
-    return Annotated[str, BeforeValidator(parse), WithJsonSchema(schema)]
 
 
 Id = Annotated[UUID, BeforeValidator(parse_id), WithJsonSchema({"type": "string", "format": "uuid"})]
@@ -105,9 +134,15 @@ UtcTime = Annotated[
     datetime,
     BeforeValidator(parse_instant),
     PlainSerializer(render_instant, when_used="json"),
-    WithJsonSchema({"type": "string", "format": "date-time", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)$"}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "date-time",
+            "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)$",
+        }
+    ),
 ]
-Name = text(1, 200)
+Name = Annotated[str, Text(minimum=1, maximum=200)]
 
 
 class Wire(BaseModel):
@@ -116,3 +151,9 @@ class Wire(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, strict=True
     )
+
+
+class Sent(Wire):
+    """What a client sends, query parameters or a JSON body: only the wire's own names are read."""
+
+    model_config = ConfigDict(populate_by_name=False)

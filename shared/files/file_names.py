@@ -16,7 +16,9 @@ MAXIMUM_SUFFIX_BYTES = 32
 NAMELESS = "file"
 
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_TRIMMED = ". \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_TRIMMED = (
+    ". \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
 # RFC 8187, 3.2.1: the characters that need no escape. Letters and digits never do.
 _ATTRIBUTE_CHARACTERS = "!#$&+-.^_`|~"
 # Some browsers read %-escapes in the plain parameter, and not all read backslash escapes: neither may occur in it.

@@ -73,6 +73,7 @@ blobs = Table(
     Column("state", String, nullable=False),
     Column("byte_size", BigInteger, nullable=False),
     Column("upload_id", String),
+    Column("checksum", String),
     instant("lease_until"),
     created_at(),
     CheckConstraint("state IN ('receiving', 'staged', 'live', 'doomed')", name="state"),

@@ -61,6 +61,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String, nullable=False),
         sa.Column("byte_size", sa.BigInteger, nullable=False),
         sa.Column("upload_id", sa.String),
+        sa.Column("checksum", sa.String),
         sa.Column("lease_until", _INSTANT),
         sa.Column("created_at", _INSTANT, nullable=False, server_default=_NOW),
         sa.CheckConstraint("state IN ('receiving', 'staged', 'live', 'doomed')", name="state"),

@@ -1,0 +1,228 @@
+"""The only door to a file: find it within the caller's owner scope, then ask for the permission.
+
+An agent reaches the files of the owner it acts for and no others; sharing an organization alone gives it nothing.
+A user reaches the files of the active organization's owners with the workspace role. Whoever may not know that a file
+exists gets the same answer as for one that does not (specification 2.4, 5.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, Select, case, false, func, or_, select
+
+from shared.database import Session
+from shared.errors import PermissionDenied
+from shared.files.errors import FileDeleted, FileExpired, FileNotFound, VersionNotFound
+from shared.files.resources import Availability, File, Page, Purpose, Version
+from shared.files.tables import blobs, files, versions
+from shared.identity.callers import Caller, Owner, OwnerKind
+from shared.identity.errors import OwnerRequired
+from shared.identity.permissions import Permission
+
+PAGE_LIMIT = 100
+
+# The clock at the moment of reading, not of the transaction's start: a wait for a lock may outlast a deadline.
+_is_unexpired = or_(
+    files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()
+)
+_availability = case(
+    (files.c.state == "Deleted", "Deleted"),
+    (or_(files.c.state == "Expired", ~_is_unexpired), "Expired"),
+    (blobs.c.state == "live", "Available"),
+    else_="Pending",
+).label("availability")
+_columns = (
+    files.c.id,
+    files.c.organization_id,
+    files.c.payer_id,
+    files.c.purpose,
+    files.c.owner_kind,
+    files.c.owner_id,
+    files.c.revision,
+    files.c.retention_expires_at,
+    func.coalesce(files.c.ended_at, files.c.retention_expires_at).label("ended_at"),
+    _availability,
+    versions.c.id.label("version_id"),
+    versions.c.file_name,
+    versions.c.media_type,
+    versions.c.byte_size,
+    versions.c.content_sha256,
+    versions.c.created_at,
+)
+_joined = files.join(versions, versions.c.id == files.c.current_version_id).outerjoin(
+    blobs, blobs.c.version_id == versions.c.id
+)
+_select_file = select(*_columns).select_from(_joined)
+
+
+def get_file(
+    session: Session, caller: Caller, file_id: UUID, permission: Permission, *, pending: Availability
+) -> File:
+    """Get a file the caller may act on with this permission, whatever its state.
+
+    `pending` says what staged content counts as: `Available` where readers find it, else `Pending`.
+    Raises FileNotFound outside the owner scope and PermissionDenied inside it.
+    """
+    row = session.execute(_select_file.where(files.c.id == file_id)).one_or_none()
+    if row is None:
+        raise FileNotFound
+    file = _file(row, pending)
+    authorize(caller, permission, owner_id=file.owner_id, organization_id=file.organization_id)
+    return file
+
+
+def lock_file(session: Session, file_id: UUID) -> None:
+    """Hold a file's row until the transaction ends, so that its state cannot change under the caller's decision."""
+    session.execute(select(files.c.id).where(files.c.id == file_id).with_for_update())
+
+
+def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organization_id: UUID) -> None:
+    """Raise FileNotFound or PermissionDenied unless the caller may do this to the files of an owner."""
+    permissions = caller.permissions_on(organization_id=organization_id, owner_id=owner_id)
+    if not _is_in_scope(caller, permissions, owner_id, organization_id):
+        raise FileNotFound
+    if permission not in permissions:
+        raise PermissionDenied(f"This operation needs {permission}.", permission=permission)
+
+
+def authorize_creation(caller: Caller) -> Owner:
+    """Give the owner of what the caller stores; raise OwnerRequired for users, PermissionDenied without FileCreate."""
+    if caller.owner is None:
+        raise OwnerRequired
+    permissions = caller.permissions_on(
+        organization_id=caller.owner.organization_id, owner_id=caller.owner.id
+    )
+    if Permission.FILE_CREATE not in permissions:
+        raise PermissionDenied(
+            f"This operation needs {Permission.FILE_CREATE}.", permission=Permission.FILE_CREATE
+        )
+    return caller.owner
+
+
+def refuse_ended(file: File) -> None:
+    """Raise FileExpired or FileDeleted when the content is gone."""
+    if file.availability is Availability.DELETED:
+        raise FileDeleted
+    if file.availability is Availability.EXPIRED:
+        raise FileExpired
+
+
+def list_files(
+    session: Session,
+    caller: Caller,
+    *,
+    cursor: UUID | None,
+    limit: int,
+    purpose: Purpose | None,
+    availability: Availability | None,
+    pending: Availability,
+) -> Page:
+    """List the files of the caller's owner scope, newest first; a user without FileRead sees none."""
+    query = _in_scope(_select_file, caller)
+    if query is None:
+        return Page(files=(), next_cursor=None)
+    if cursor is not None:
+        query = query.where(files.c.id < cursor)
+    if purpose is not None:
+        query = query.where(files.c.purpose == purpose.value)
+    if availability is not None:
+        query = query.where(_availability_is(availability, pending))
+    rows = session.execute(query.order_by(files.c.id.desc()).limit(limit + 1)).all()
+    found = [_file(row, pending) for row in rows[:limit]]
+    return Page(files=found, next_cursor=found[-1].id if len(rows) > limit else None)
+
+
+def list_versions(session: Session, file_id: UUID) -> list[Version]:
+    """List a file's versions, newest first."""
+    rows = session.execute(
+        select(versions).where(versions.c.file_id == file_id).order_by(versions.c.revision.desc())
+    )
+    return [_version(row) for row in rows]
+
+
+def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:
+    """Get a version of a file; raises VersionNotFound."""
+    query = select(versions).where(versions.c.id == version_id, versions.c.file_id == file_id)
+    row = session.execute(query).one_or_none()
+    if row is None:
+        raise VersionNotFound
+    return _version(row)
+
+
+def _is_in_scope(
+    caller: Caller, permissions: frozenset[Permission], owner_id: UUID, organization_id: UUID
+) -> bool:
+    if caller.owner is not None:
+        return caller.owner.id == owner_id
+    return caller.organization_id == organization_id and Permission.FILE_READ in permissions
+
+
+def _in_scope(query: Select[Any], caller: Caller) -> Select[Any] | None:
+    if caller.owner is not None:
+        owner = caller.owner
+        permissions = caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
+        if Permission.FILE_READ not in permissions:
+            raise PermissionDenied(
+                f"This operation needs {Permission.FILE_READ}.", permission=Permission.FILE_READ
+            )
+        return query.where(files.c.owner_id == owner.id)
+    if caller.organization_id is None:
+        return None
+    query = query.where(files.c.organization_id == caller.organization_id)
+    if Permission.FILE_READ in caller.permissions_on(organization_id=caller.organization_id):
+        return query
+    readable = [
+        scope
+        for scope, permissions in caller.permissions_by_scope.items()
+        if Permission.FILE_READ in permissions
+    ]
+    return query.where(files.c.owner_id.in_(readable)) if readable else None
+
+
+def _availability_is(availability: Availability, pending: Availability) -> Any:
+    if availability is Availability.AVAILABLE and pending is Availability.AVAILABLE:
+        return _availability.in_(["Available", "Pending"])
+    if availability is Availability.PENDING and pending is Availability.AVAILABLE:
+        return false()
+    return _availability == availability.value
+
+
+def _file(row: Row[Any], pending: Availability) -> File:
+    availability = Availability(row.availability)
+    return File(
+        id=row.id,
+        organization_id=row.organization_id,
+        payer_id=row.payer_id,
+        purpose=Purpose(row.purpose),
+        owner_kind=OwnerKind(row.owner_kind),
+        owner_id=row.owner_id,
+        availability=pending if availability is Availability.PENDING else availability,
+        revision=row.revision,
+        retention_expires_at=row.retention_expires_at,
+        ended_at=row.ended_at if availability in (Availability.EXPIRED, Availability.DELETED) else None,
+        version=Version(
+            id=row.version_id,
+            file_id=row.id,
+            revision=row.revision,
+            file_name=row.file_name,
+            media_type=row.media_type,
+            byte_size=row.byte_size,
+            content_sha256=row.content_sha256,
+            created_at=row.created_at,
+        ),
+    )
+
+
+def _version(row: Row[Any]) -> Version:
+    return Version(
+        id=row.id,
+        file_id=row.file_id,
+        revision=row.revision,
+        file_name=row.file_name,
+        media_type=row.media_type,
+        byte_size=row.byte_size,
+        content_sha256=row.content_sha256,
+        created_at=row.created_at,
+    )

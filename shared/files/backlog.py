@@ -1,0 +1,42 @@
+"""Measure what waits for a worker: the number an operator scales by and is alarmed by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from shared.database import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How many rows wait in a state, and since when."""
+
+    state: str
+    rows: int
+    oldest_seconds: float
+
+
+# Each branch reads its partial index, whose size is the backlog's and not the store's.
+_BACKLOG = text(
+    """
+SELECT 'staged' AS state, count(*) AS rows, extract(epoch FROM now() - min(created_at)) AS oldest_seconds
+FROM blobs WHERE state = 'staged'
+UNION ALL
+SELECT 'doomed', count(*), extract(epoch FROM now() - min(created_at)) FROM blobs WHERE state = 'doomed'
+UNION ALL
+SELECT 'receiving', count(*), extract(epoch FROM now() - min(created_at)) FROM blobs WHERE state = 'receiving'
+UNION ALL
+SELECT 'due', count(*), extract(epoch FROM now() - min(retention_expires_at))
+FROM files WHERE state = 'Available' AND retention_expires_at <= now()
+"""
+)
+
+
+def measure_backlog(session: Session) -> list[Backlog]:
+    """Count what waits to be placed, removed or expired."""
+    return [
+        Backlog(state=row.state, rows=row.rows, oldest_seconds=float(row.oldest_seconds or 0))
+        for row in session.execute(_BACKLOG)
+    ]

@@ -1,0 +1,61 @@
+"""Delete the bytes of content that has become unreachable, and forget where they were.
+
+Only rows say what is garbage; the store is never listed for it. A doomed row is claimed with a lease, the bytes are
+removed durably, and the row is deleted last: a crash in between repeats the removal, which succeeds on nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlalchemy import delete, func, update
+
+from shared import faults
+from shared.database import Database
+from shared.files.blobs.base import Blob, BlobStore
+from shared.files.placement import claim_blobs
+from shared.files.tables import blobs
+from shared.telemetry import SWEPT, get_logger
+
+log = get_logger(__name__)
+
+BATCH_SIZE = 500
+LEASE = timedelta(minutes=5)
+
+
+def collect_doomed(database: Database, store: BlobStore) -> int:
+    """Remove everything that is doomed, batch by batch until none is left unclaimed; return how many were removed."""
+    _give_up_dead_receptions(database)
+    removed = 0
+    while claimed := _claim(database):
+        removed += remove_claimed(database, store, claimed)
+    return removed
+
+
+def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
+    """Remove the bytes of doomed blobs whose lease the caller holds, then their rows."""
+    failures = store.remove(claimed)
+    faults.reach("collection.removed")
+    removed = [blob.version_id for blob in claimed if blob.version_id not in failures]
+    with database.autocommit() as session:
+        session.execute(delete(blobs).where(blobs.c.version_id.in_(removed), blobs.c.state == "doomed"))
+    faults.reach("collection.recorded")
+    for version_id, error in failures.items():
+        log.warning("blob.not_removed", version_id=version_id, error=error.code)
+    SWEPT.labels("collected").inc(len(removed))
+    return len(removed)
+
+
+def _claim(database: Database) -> Sequence[Blob]:
+    with database.autocommit() as session:
+        claimed = claim_blobs(session, "doomed", batch_size=BATCH_SIZE, lease=LEASE)
+    faults.reach("collection.claimed")
+    return claimed
+
+
+def _give_up_dead_receptions(database: Database) -> None:
+    """Doom uploads whose receiver has had its whole time and did not commit."""
+    dead = update(blobs).where(blobs.c.state == "receiving", blobs.c.lease_until < func.now())
+    with database.autocommit() as session:
+        session.execute(dead.values(state="doomed", lease_until=None))

@@ -1,0 +1,38 @@
+"""Find the exact version that a download names: the grant's, or, for a caller with FileRead, any of the file's."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import select
+
+from shared.database import Session
+from shared.files.access import get_file, get_version, refuse_ended
+from shared.files.blobs.base import BlobStore
+from shared.files.errors import FilePending
+from shared.files.resources import Availability, Content
+from shared.files.tables import blobs
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+
+
+def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUID | None) -> Content:
+    """Get a version's content, by default the current one's.
+
+    Raises FileNotFound, PermissionDenied, VersionNotFound, FileExpired, FileDeleted.
+    """
+    file = get_file(session, caller, file_id, Permission.FILE_READ, pending=Availability.PENDING)
+    refuse_ended(file)
+    if version_id is None or version_id == file.version.id:
+        return Content(version=file.version, is_placed=file.availability is Availability.AVAILABLE)
+    version = get_version(session, file_id, version_id)
+    state = session.execute(
+        select(blobs.c.state).where(blobs.c.version_id == version_id)
+    ).scalar_one_or_none()
+    return Content(version=version, is_placed=state == "live")
+
+
+def refuse_pending(content: Content, store: BlobStore) -> None:
+    """Raise FilePending for content that readers of this store cannot find yet."""
+    if not content.is_placed and not store.staged_is_readable:
+        raise FilePending

@@ -1,0 +1,80 @@
+"""Delete a file: unreachable at the commit, its bytes collected afterwards (specification 4.6).
+
+Grants need no touch: every read joins the file's state. A file that something refers to stays.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import func, insert, select, update
+
+from shared import faults
+from shared.database import Database, LockTimeout, Session
+from shared.files.access import get_file, lock_file, refuse_ended
+from shared.files.errors import FileReferenced, OperationInProgress
+from shared.files.jobs import CollectDoomed
+from shared.files.operations import Operation, OperationKind, get_standing, hash_request, operation_values
+from shared.files.references import list_references
+from shared.files.resources import Availability, Deletion
+from shared.files.tables import blobs, files, operations, versions
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+
+
+def delete(database: Database, caller: Caller, file_id: UUID, operation_id: UUID) -> Deletion:
+    """Delete a file; a retry gets the first result.
+
+    Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, FileExpired, FileDeleted,
+    FileReferenced (with the references), Unavailable.
+    """
+    operation = Operation(
+        executor_id=caller.executor.id,
+        kind=OperationKind.DELETE,
+        operation_id=operation_id,
+        request_hash=hash_request(route="delete", file=file_id),
+    )
+    try:
+        with database.transaction() as session:
+            return _delete(session, caller, file_id, operation)
+    except LockTimeout:
+        raise OperationInProgress from None
+    finally:
+        faults.reach("delete.committed")
+
+
+def doom_content(session: Session, file_id: UUID) -> None:
+    """Hand the bytes of all of a file's versions to the collector."""
+    of_file = select(versions.c.id).where(versions.c.file_id == file_id)
+    session.execute(
+        update(blobs).where(blobs.c.version_id.in_(of_file)).values(state="doomed", lease_until=None)
+    )
+    session.enqueue(CollectDoomed())
+
+
+def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operation) -> Deletion:
+    lock_file(session, file_id)
+    # Read after the lock: what a concurrent write has just done is seen, and nothing changes until the commit.
+    file = get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
+    standing = get_standing(session, operation)
+    if standing.outcome is not None:
+        return Deletion(file_id=file_id, deleted_at=standing.outcome.completed_at, replayed=True)
+    refuse_ended(file)
+    references = list_references(session, file_id)
+    if references:
+        raise FileReferenced(
+            references=[{"kind": at.kind, "referenceId": at.reference_id} for at in references]
+        )
+    deleted_at = _end(session, file_id)
+    row = operation_values(operation) | {"file_id": file_id, "version_id": file.version.id}
+    session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
+    doom_content(session, file_id)
+    faults.reach("delete.before_commit")
+    return Deletion(file_id=file_id, deleted_at=deleted_at, replayed=False)
+
+
+def _end(session: Session, file_id: UUID) -> datetime:
+    statement = update(files).where(files.c.id == file_id).values(state="Deleted", ended_at=func.now())
+    ended_at: datetime = session.execute(statement.returning(files.c.ended_at)).scalar_one()
+    return ended_at

@@ -1,0 +1,135 @@
+"""What the file domain refuses, and how it says so (specification 7.2).
+
+Errors about a body's form and size are in `body_errors.py`.
+"""
+
+from __future__ import annotations
+
+from shared.errors import DomainError, Kind
+
+
+class FileNotFound(DomainError):
+    """There is no such file within the caller's owner scope."""
+
+    code = "file_not_found"
+    kind = Kind.NOT_FOUND
+
+
+class VersionNotFound(DomainError):
+    """The file has no such version."""
+
+    code = "version_not_found"
+    kind = Kind.NOT_FOUND
+
+
+class ReferenceNotFound(DomainError):
+    """The file has no such reference."""
+
+    code = "reference_not_found"
+    kind = Kind.NOT_FOUND
+
+
+class GrantNotFound(DomainError):
+    """This link does not work."""
+
+    code = "grant_not_found"
+    kind = Kind.NOT_FOUND
+
+
+class GrantExpired(DomainError):
+    """This link has expired, was revoked, or its content is gone."""
+
+    code = "grant_expired"
+    kind = Kind.GONE
+
+
+class FileExpired(DomainError):
+    """The file's retention has ended; its content is gone and cannot be restored."""
+
+    code = "file_expired"
+    kind = Kind.GONE
+
+
+class FileDeleted(DomainError):
+    """The file was deleted; its content is gone and cannot be restored."""
+
+    code = "file_deleted"
+    kind = Kind.GONE
+
+
+class FilePending(DomainError):
+    """The content is still being stored; ask again in a moment."""
+
+    code = "file_pending"
+    kind = Kind.CONFLICT
+
+    def __init__(self) -> None:
+        """Ask for a retry after a second."""
+        super().__init__(retry_after_seconds=1)
+
+
+class FileReferenced(DomainError):
+    """The file is referenced; remove the references first."""
+
+    code = "file_referenced"
+    kind = Kind.CONFLICT
+
+
+class OperationConflict(DomainError):
+    """This operationId was used for a different request; use a fresh one for different content."""
+
+    code = "operation_conflict"
+    kind = Kind.CONFLICT
+
+
+class OperationInProgress(DomainError):
+    """An earlier attempt with this operationId is still running; retry to get its result."""
+
+    code = "operation_in_progress"
+    kind = Kind.CONFLICT
+
+    def __init__(self) -> None:
+        """Ask for a retry after a second."""
+        super().__init__(retry_after_seconds=1)
+
+
+class VersionMismatch(DomainError):
+    """The expected version or revision is not the current one."""
+
+    code = "version_mismatch"
+    kind = Kind.PRECONDITION_FAILED
+
+
+class PreconditionRequired(DomainError):
+    """A replace must state expectedVersionId and expectedRevision."""
+
+    code = "precondition_required"
+    kind = Kind.PRECONDITION_REQUIRED
+
+
+class RetentionShortened(DomainError):
+    """A renewal cannot move the retention deadline to an earlier time."""
+
+    code = "retention_shortened"
+    kind = Kind.CONFLICT
+
+
+class RetentionIsIndefinite(DomainError):
+    """Indefinite retention cannot be changed back to a deadline."""
+
+    code = "retention_is_indefinite"
+    kind = Kind.CONFLICT
+
+
+class RetentionRenewalNotSupported(DomainError):
+    """Files of this purpose cannot be renewed."""
+
+    code = "retention_renewal_not_supported"
+    kind = Kind.CONFLICT
+
+
+class ReplaceNotSupported(DomainError):
+    """Files of this purpose cannot be replaced."""
+
+    code = "replace_not_supported"
+    kind = Kind.CONFLICT

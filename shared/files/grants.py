@@ -1,0 +1,99 @@
+"""Read grants: bearer access to one exact version, for a while (specification 2.3, 3.2, 4.2).
+
+A grant is a row; only the token's hash is stored. Whether it works is decided in one statement at each use, against
+the database's clock and the file's state, so that deletion and expiry end it without touching it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import and_, bindparam, func, insert, literal, or_, select
+from sqlalchemy.sql.elements import ColumnElement
+
+from shared.database import Database, Session
+from shared.files.access import get_file, get_version, refuse_ended
+from shared.files.errors import GrantExpired, GrantNotFound
+from shared.files.resources import Availability, Content, ReadGrant, Version
+from shared.files.tables import blobs, files, read_grants, versions
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+from shared.identity.secrets import Prefix, hash_secret, is_well_formed, issue
+from shared.ids import new_id
+
+_is_valid = and_(
+    read_grants.c.revoked_at.is_(None),
+    read_grants.c.access_expires_at > func.clock_timestamp(),
+    files.c.state == "Available",
+    or_(files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()),
+)
+_GRANTED = (
+    select(versions, _is_valid.label("is_valid"), blobs.c.state.label("blob_state"))
+    .select_from(read_grants.join(versions, versions.c.id == read_grants.c.version_id))
+    .join(files, files.c.id == versions.c.file_id)
+    .outerjoin(blobs, blobs.c.version_id == versions.c.id)
+    .where(read_grants.c.token_hash == bindparam("token_hash"), read_grants.c.file_id == bindparam("file_id"))
+)
+
+
+def create_grant(
+    database: Database, caller: Caller, file_id: UUID, version_id: UUID, ttl_seconds: int
+) -> ReadGrant:
+    """Grant access to a version; the file's retention may shorten its life.
+
+    Raises FileNotFound, PermissionDenied, VersionNotFound, FileExpired, FileDeleted.
+    """
+    token = issue(Prefix.GRANT)
+    with database.autocommit() as session:
+        file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+        refuse_ended(file)
+        if version_id != file.version.id:
+            get_version(session, file_id, version_id)
+        expires_at: ColumnElement[datetime] = func.now() + literal(timedelta(seconds=ttl_seconds))
+        if file.retention_expires_at is not None:
+            expires_at = func.least(expires_at, file.retention_expires_at)
+        row = insert(read_grants).values(
+            id=new_id(),
+            token_hash=token.hash,
+            file_id=file_id,
+            version_id=version_id,
+            created_by=caller.executor.id,
+            access_expires_at=expires_at,
+        )
+        made = session.execute(row.returning(read_grants.c.id, read_grants.c.access_expires_at)).one()
+    return ReadGrant(
+        id=made.id,
+        file_id=file_id,
+        version_id=version_id,
+        token=token.value,
+        access_expires_at=made.access_expires_at,
+        retention_expires_at=file.retention_expires_at,
+    )
+
+
+def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
+    """Get the version a token opens.
+
+    Raises GrantNotFound for what never was a token of this file, GrantExpired for one that no longer works.
+    """
+    if not is_well_formed(token, Prefix.GRANT):
+        raise GrantNotFound
+    row = session.execute(_GRANTED, {"token_hash": hash_secret(token), "file_id": file_id}).one_or_none()
+    if row is None:
+        raise GrantNotFound
+    if not row.is_valid or row.blob_state is None:
+        raise GrantExpired
+    return Content(
+        version=Version(
+            id=row.id,
+            file_id=row.file_id,
+            revision=row.revision,
+            file_name=row.file_name,
+            media_type=row.media_type,
+            byte_size=row.byte_size,
+            content_sha256=row.content_sha256,
+            created_at=row.created_at,
+        ),
+        is_placed=row.blob_state == "live",
+    )

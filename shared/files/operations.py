@@ -1,0 +1,178 @@
+"""Idempotency: one operationId of one executing identity has one effect and one result.
+
+The first attempt's commit writes the operation's row together with its effect. A retry with the same request and the
+same content gets that result again; with anything different it is refused. An attempt that runs at the same time
+waits, at the unique key, for the first to commit, and then gets its result (decisions, files).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+from uuid import UUID
+
+from sqlalchemy import Select, and_, bindparam, func, select
+
+from shared.database import Database, Session
+from shared.files.errors import OperationConflict, OperationInProgress
+from shared.files.resources import Purpose, Version
+from shared.files.tables import files, operations, versions
+
+
+class OperationKind(StrEnum):
+    """The writes that carry an operationId; each has its own space of ids."""
+
+    UPLOAD = "upload"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+class ReceivedPart(Protocol):
+    """The content a request carried, counted and hashed while it was received."""
+
+    @property
+    def file_name(self) -> str:
+        """Its cleaned name."""
+
+    @property
+    def media_type(self) -> str:
+        """Its declared media type."""
+
+    @property
+    def byte_size(self) -> int:
+        """Its size in bytes."""
+
+    @property
+    def sha256(self) -> bytes:
+        """The digest of all its bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One attempt: whose, what kind, which id, and a hash of everything asked for but the content."""
+
+    executor_id: UUID
+    kind: OperationKind
+    operation_id: UUID
+    request_hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the first attempt of an operation did."""
+
+    version: Version
+    purpose: Purpose
+    retention_expires_at: datetime | None
+    content_hash: bytes | None
+    completed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known before an attempt begins: the database's time, and the outcome of an earlier attempt."""
+
+    now: datetime
+    outcome: Outcome | None
+
+
+def hash_request(**values: Any) -> bytes:
+    """Hash what a request asks for; equal requests have equal hashes, whatever the order of their parameters."""
+    return hashlib.sha256(json.dumps(values, default=str, sort_keys=True).encode()).digest()
+
+
+def hash_content(part: ReceivedPart) -> bytes:
+    """Hash what a request carried: name, type and bytes."""
+    return hash_request(file_name=part.file_name, media_type=part.media_type, sha256=part.sha256.hex())
+
+
+def get_standing(session: Session, operation: Operation) -> Standing:
+    """Look whether the operation was done before; raises OperationConflict if it was done with another request."""
+    row = session.execute(_STANDING, _key(operation)).one()
+    if row.request_hash is None:
+        return Standing(now=row.now, outcome=None)
+    if row.request_hash != operation.request_hash:
+        raise OperationConflict
+    version = Version(
+        id=row.version_id,
+        file_id=row.file_id,
+        revision=row.revision,
+        file_name=row.file_name,
+        media_type=row.media_type,
+        byte_size=row.byte_size,
+        content_sha256=row.content_sha256,
+        created_at=row.created_at,
+    )
+    outcome = Outcome(
+        version=version,
+        purpose=Purpose(row.purpose),
+        retention_expires_at=row.retention_expires_at,
+        content_hash=row.content_hash,
+        completed_at=row.completed_at,
+    )
+    return Standing(now=row.now, outcome=outcome)
+
+
+def get_outcome(database: Database, operation: Operation) -> Outcome:
+    """Get the outcome of an operation that another attempt has just completed."""
+    with database.autocommit() as session:
+        outcome = get_standing(session, operation).outcome
+    if outcome is None:
+        raise OperationInProgress
+    return outcome
+
+
+def require_same_content(outcome: Outcome, part: ReceivedPart) -> None:
+    """Raise OperationConflict when a retry carries other content than the first attempt did."""
+    if outcome.content_hash != hash_content(part):
+        raise OperationConflict
+
+
+def operation_values(operation: Operation) -> dict[str, Any]:
+    """Give the operation's columns for the statement that records its effect."""
+    return {**_key(operation), "request_hash": operation.request_hash}
+
+
+def _key(operation: Operation) -> dict[str, Any]:
+    return {
+        "executor_id": operation.executor_id,
+        "kind": operation.kind.value,
+        "operation_id": operation.operation_id,
+    }
+
+
+def _standing_query() -> Select[Any]:
+    one = select(func.now().label("now")).subquery()
+    done = and_(
+        operations.c.executor_id == bindparam("executor_id"),
+        operations.c.kind == bindparam("kind"),
+        operations.c.operation_id == bindparam("operation_id"),
+    )
+    return (
+        select(
+            one.c.now,
+            operations.c.request_hash,
+            operations.c.content_hash,
+            operations.c.version_id,
+            operations.c.retention_expires_at,
+            operations.c.created_at.label("completed_at"),
+            files.c.purpose,
+            versions.c.file_id,
+            versions.c.revision,
+            versions.c.file_name,
+            versions.c.media_type,
+            versions.c.byte_size,
+            versions.c.content_sha256,
+            versions.c.created_at,
+        )
+        .select_from(one.outerjoin(operations, done))
+        .outerjoin(versions, versions.c.id == operations.c.version_id)
+        .outerjoin(files, files.c.id == operations.c.file_id)
+    )
+
+
+_STANDING = _standing_query()

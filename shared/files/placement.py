@@ -1,0 +1,105 @@
+"""Bring committed content to its final place: the worker's half of every write.
+
+Staged rows are claimed in batches with a lease, placed, and marked live. Each step is safe to repeat: a worker that
+dies leaves rows whose lease runs out, and placing again what is already placed is a success. Content deleted
+meanwhile is no longer `staged` and stays with the collector, which looks in staging first and in the final place
+second, so that no placement, however late, brings it back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, literal, or_, select, update
+
+from shared import faults
+from shared.database import Database, Session
+from shared.files.blobs.base import Blob, BlobStore
+from shared.files.tables import blobs
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+LEASE = timedelta(seconds=60)
+BATCH_SIZE = 100
+_POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
+
+
+def place_staged(database: Database, store: BlobStore) -> int:
+    """Place everything that is staged, batch by batch until none is left unclaimed; return how many were placed."""
+    placed = 0
+    while claimed := _claim(database):
+        placed += _place(database, store, claimed)
+    return placed
+
+
+def wait_until_placed(database: Database, version_id: UUID, wait_seconds: float) -> bool:
+    """Wait, at most so long, until a version's content is in its final place; return whether it is."""
+    deadline = time.monotonic() + wait_seconds
+    attempt = 0
+    while True:
+        with database.autocommit() as session:
+            state = session.execute(
+                select(blobs.c.state).where(blobs.c.version_id == version_id)
+            ).scalar_one_or_none()
+        if state != "staged":
+            return state == "live"
+        pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
+        if time.monotonic() + pause > deadline:
+            return False
+        time.sleep(pause)
+        attempt += 1
+
+
+def blob_of(row: Any) -> Blob:
+    """Read a blob's row."""
+    return Blob(
+        version_id=row.version_id, size_bytes=row.byte_size, upload_id=row.upload_id, checksum=row.checksum
+    )
+
+
+def claim_blobs(session: Session, state: str, *, batch_size: int, lease: timedelta = LEASE) -> list[Blob]:
+    """Take the oldest blobs of a state that nobody holds, for as long as the lease."""
+    free = (
+        select(blobs.c.version_id)
+        .where(blobs.c.state == state, or_(blobs.c.lease_until.is_(None), blobs.c.lease_until < func.now()))
+        .order_by(blobs.c.created_at)
+        .limit(batch_size)
+        .with_for_update(skip_locked=True)
+    )
+    claim = update(blobs).where(blobs.c.version_id.in_(free)).values(lease_until=func.now() + literal(lease))
+    return [blob_of(row) for row in session.execute(claim.returning(blobs))]
+
+
+def _claim(database: Database) -> Sequence[Blob]:
+    with database.autocommit() as session:
+        claimed = claim_blobs(session, "staged", batch_size=BATCH_SIZE)
+    faults.reach("placement.claimed")
+    return claimed
+
+
+def _place(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
+    failures = store.place(claimed)
+    faults.reach("placement.placed")
+    placed = [blob.version_id for blob in claimed if blob.version_id not in failures]
+    live = update(blobs).where(blobs.c.version_id.in_(placed), blobs.c.state == "staged")
+    with database.autocommit() as session:
+        session.execute(live.values(state="live", upload_id=None, lease_until=None))
+        _report_failures(session, failures)
+    faults.reach("placement.recorded")
+    return len(placed)
+
+
+def _report_failures(session: Session, failures: Any) -> None:
+    """Log what could not be placed and is still wanted; the lease spaces the next attempts."""
+    if not failures:
+        return
+    wanted = select(blobs.c.version_id).where(
+        blobs.c.version_id.in_(list(failures)), blobs.c.state == "staged"
+    )
+    for version_id in session.execute(wanted).scalars():
+        log.warning("blob.not_placed", version_id=version_id, error=failures[version_id].code)

@@ -1,0 +1,74 @@
+"""References: resources that point at a file, and keep it from being deleted while they do.
+
+A reference says nothing of ownership and gives nobody access (specification 4.1, 4.6).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from uuid import UUID
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.database import Database, Session
+from shared.files.access import get_file, lock_file, refuse_ended
+from shared.files.errors import ReferenceNotFound
+from shared.files.resources import Availability, Reference
+from shared.files.tables import references
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+
+REFERENCE_LIMIT = 1000
+
+
+class ReferenceKind(StrEnum):
+    """What kind of resource refers to a file."""
+
+    TASK = "Task"
+    CONVERSATION = "Conversation"
+    MESSAGE = "Message"
+    SCHEDULE = "Schedule"
+    RESOURCE = "Resource"
+
+
+def list_references(session: Session, file_id: UUID) -> list[Reference]:
+    """List what refers to a file, oldest first, at most a thousand."""
+    query = select(references).where(references.c.file_id == file_id)
+    rows = session.execute(
+        query.order_by(references.c.created_at, references.c.reference_id).limit(REFERENCE_LIMIT)
+    )
+    return [
+        Reference(kind=row.kind, reference_id=row.reference_id, created_at=row.created_at) for row in rows
+    ]
+
+
+def add_reference(
+    database: Database, caller: Caller, file_id: UUID, kind: ReferenceKind, reference_id: str
+) -> tuple[Reference, bool]:
+    """Let a resource refer to a file; return the reference and whether it is new.
+
+    Raises FileNotFound, PermissionDenied, FileExpired, FileDeleted.
+    """
+    with database.transaction() as session:
+        # A delete holds the same lock: either it sees this reference, or this sees the deletion.
+        lock_file(session, file_id)
+        refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING))
+        row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
+        is_new = session.execute(insert(references).values(row).on_conflict_do_nothing()).rowcount == 1
+        found = select(references).filter_by(**row)
+        added = session.execute(found).one()
+        return Reference(
+            kind=added.kind, reference_id=added.reference_id, created_at=added.created_at
+        ), is_new
+
+
+def remove_reference(
+    database: Database, caller: Caller, file_id: UUID, kind: ReferenceKind, reference_id: str
+) -> None:
+    """Let a resource no longer refer to a file. Raises FileNotFound, PermissionDenied, ReferenceNotFound."""
+    with database.transaction() as session:
+        get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+        row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
+        if session.execute(delete(references).filter_by(**row)).rowcount == 0:
+            raise ReferenceNotFound

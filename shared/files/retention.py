@@ -1,0 +1,74 @@
+"""Renew a file's retention: later or for ever, never earlier, and never after the end (specification 3.1, 4.4).
+
+One conditional UPDATE under the row's lock decides; renewal and sweep may race at the deadline, and an expired file
+never comes back. The database's clock is the only clock.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import func, or_, select, update
+
+from shared import faults
+from shared.database import Database, Session
+from shared.errors import FieldError, ValidationFailed
+from shared.files.access import get_file, lock_file, refuse_ended
+from shared.files.errors import RetentionIsIndefinite, RetentionRenewalNotSupported, RetentionShortened
+from shared.files.resources import Availability, File
+from shared.files.tables import files
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+
+
+def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: Availability) -> File:
+    """Get a file whose retention may be renewed now.
+
+    Raises FileNotFound, PermissionDenied, RetentionRenewalNotSupported, FileExpired, FileDeleted.
+    """
+    file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
+    if not file.purpose.supports_renewal:
+        raise RetentionRenewalNotSupported
+    refuse_ended(file)
+    return file
+
+
+def renew(
+    database: Database, caller: Caller, file_id: UUID, deadline: datetime | None, *, pending: Availability
+) -> File:
+    """Move the deadline to a later time, or to None for indefinite retention; repeating it changes nothing.
+
+    Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, ValidationFailed for a time
+    that has passed.
+    """
+    with database.transaction() as session:
+        lock_file(session, file_id)
+        file = get_renewable(session, caller, file_id, pending=pending)
+        _require_renewal(session, file, deadline)
+        if not _set(session, file_id, deadline):
+            refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending))
+        faults.reach("renew.before_commit")
+        return get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
+
+
+def _require_renewal(session: Session, file: File, deadline: datetime | None) -> None:
+    if deadline is None:
+        return
+    if file.retention_expires_at is None:
+        raise RetentionIsIndefinite
+    if deadline < file.retention_expires_at:
+        raise RetentionShortened
+    if deadline <= session.execute(select(func.clock_timestamp())).scalar_one():
+        message = "must be in the future"
+        raise ValidationFailed(
+            errors=[FieldError(location="body", name="retentionExpiresAt", message=message)]
+        )
+
+
+def _set(session: Session, file_id: UUID, deadline: datetime | None) -> bool:
+    unexpired = or_(
+        files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()
+    )
+    statement = update(files).where(files.c.id == file_id, files.c.state == "Available", unexpired)
+    return session.execute(statement.values(retention_expires_at=deadline)).rowcount == 1

@@ -1,0 +1,66 @@
+"""Find what a death left behind: staged bytes that no row owns, and records that have outlived their use."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import delete, func, literal, select, tuple_
+
+from shared.database import Database
+from shared.files.blobs.base import BlobStore
+from shared.files.tables import blobs, operations, read_grants
+from shared.telemetry import SWEPT, get_logger
+
+log = get_logger(__name__)
+
+BATCH_SIZE = 1000
+EXPIRED_GRANT_KEPT = timedelta(days=1)
+"""How long an expired link still says that it expired, rather than that it never existed."""
+
+
+def sweep_staging(database: Database, store: BlobStore) -> int:
+    """Discard staged bytes whose upload died before its commit; return how many.
+
+    The store holds each candidate locked while the database is asked: a row that is not there now never will be.
+    """
+    discarded = 0
+    for candidates in store.unattended():
+        ids = [candidate.version_id for candidate in candidates]
+        with database.autocommit() as session:
+            owned = set(
+                session.execute(select(blobs.c.version_id).where(blobs.c.version_id.in_(ids))).scalars()
+            )
+        for candidate in candidates:
+            if candidate.version_id not in owned:
+                candidate.discard()
+                discarded += 1
+    SWEPT.labels("staging").inc(discarded)
+    return discarded
+
+
+def purge_operations(database: Database, retention: timedelta) -> int:
+    """Forget operations older than `retention`; return how many."""
+    key = (operations.c.executor_id, operations.c.kind, operations.c.operation_id)
+    old = select(*key).where(operations.c.created_at < func.now() - literal(retention)).limit(BATCH_SIZE)
+    purged = _repeat(database, delete(operations).where(tuple_(*key).in_(old)))
+    SWEPT.labels("operations").inc(purged)
+    return purged
+
+
+def purge_grants(database: Database) -> int:
+    """Forget grants that expired more than a day ago; return how many."""
+    long_ago = func.now() - literal(EXPIRED_GRANT_KEPT)
+    old = select(read_grants.c.id).where(read_grants.c.access_expires_at < long_ago).limit(BATCH_SIZE)
+    purged = _repeat(database, delete(read_grants).where(read_grants.c.id.in_(old)))
+    SWEPT.labels("grants").inc(purged)
+    return purged
+
+
+def _repeat(database: Database, statement: object) -> int:
+    total = 0
+    while True:
+        with database.autocommit() as session:
+            count: int = session.execute(statement).rowcount  # type: ignore[arg-type]
+        total += count
+        if count < BATCH_SIZE:
+            return total

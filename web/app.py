@@ -1,0 +1,88 @@
+"""Assemble the front: routes, error answers, request ids, logs and metrics around every request."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from flask import Flask, Response, g, request
+
+from shared import faults
+from shared.settings import Settings
+from shared.telemetry import (
+    HTTP_REQUESTS,
+    HTTP_SECONDS,
+    bind_log_context,
+    configure_logging,
+    get_logger,
+    reset_log_context,
+)
+from web import edge
+from web.calls import assign_request_id, request_id
+from web.converters import register_converters
+from web.errors import register_error_handlers
+from web.files.routes import routes as file_routes
+from web.operations.documents import routes as document_routes
+from web.operations.health import routes as health_routes
+from web.services import Services, build_services
+
+log = get_logger(__name__)
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+ROUTES = (file_routes, document_routes, health_routes)
+
+
+def create_app(settings: Settings, services: Services | None = None) -> Flask:
+    """Make the WSGI application."""
+    configure_logging(settings.log_level)
+    faults.arm(settings.faults)
+    app = Flask("quartermaster", static_folder=None)
+    app.config["BASE_URL"] = settings.base_url
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    app.extensions["services"] = services or build_services(settings)
+    register_converters(app)
+    register_error_handlers(app)
+    for routes in ROUTES:
+        routes.register(app)
+    app.before_request(_begin)
+    app.after_request(_finish)
+    app.teardown_request(_forget)
+    app.wsgi_app = edge.wrap(app.wsgi_app)  # type: ignore[method-assign, assignment]
+    return app
+
+
+def _begin() -> None:
+    g.started = time.perf_counter()
+    g.log_context = bind_log_context(request_id=assign_request_id(request), trace_id=_trace_id())
+
+
+def _finish(response: Response) -> Response:
+    response.headers["X-Request-Id"] = request_id()
+    response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    if "rate_limit" in g:
+        response.headers.update(g.rate_limit.headers())
+    route = request.url_rule.rule if request.url_rule is not None else "none"
+    seconds = time.perf_counter() - g.started
+    HTTP_REQUESTS.labels(request.method, route, str(response.status_code)).inc()
+    HTTP_SECONDS.labels(request.method, route).observe(seconds)
+    log.info(
+        "request.answered",
+        method=request.method,
+        route=route,
+        path=request.path,
+        status=response.status_code,
+        ms=round(seconds * 1000, 1),
+    )
+    return response
+
+
+def _forget(_: BaseException | None) -> None:
+    if "log_context" in g:
+        reset_log_context(g.log_context)
+
+
+def _trace_id() -> str | None:
+    """Give the trace of a W3C `traceparent`, if the caller sent a sound one."""
+    match = _TRACEPARENT.fullmatch(request.headers.get("traceparent", ""))
+    return match[1] if match else None

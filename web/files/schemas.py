@@ -1,0 +1,286 @@
+"""The file routes' JSON and parameters, as the specification names them (2.1 to 2.3, 4.1 to 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
+
+from shared.files.references import ReferenceKind
+from shared.files.resources import (
+    Availability,
+    Deletion,
+    File,
+    Purpose,
+    ReadGrant,
+    Receipt,
+    Reference,
+    Version,
+)
+from shared.identity.callers import OwnerKind
+from web.values import Count, Id, JsonCount, Sent, Text, UtcTime, Wire
+
+MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
+_REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+ReferenceId = Annotated[str, Text(minimum=1, maximum=200)]
+AssociationKind = Literal["Task", "Conversation", "Message", "Schedule", "Resource"]
+
+
+class Metadata(Wire):
+    """Safe content metadata."""
+
+    file_name: str
+    media_type: str
+    byte_size: JsonCount
+    content_sha256: Sha256
+    created_at: UtcTime
+    retention_expires_at: UtcTime | None = Field(description="When content ends; null for no timed expiry.")
+
+    @classmethod
+    def of(cls, version: Version, retention_expires_at: datetime | None) -> Metadata:
+        """Describe a version."""
+        return cls(
+            file_name=version.file_name,
+            media_type=version.media_type,
+            byte_size=version.byte_size,
+            content_sha256=version.content_sha256.hex(),
+            created_at=version.created_at,
+            retention_expires_at=retention_expires_at,
+        )
+
+
+class OwnerBody(Wire):
+    """The identity whose file it is."""
+
+    kind: OwnerKind
+    id: Id
+
+
+class FileBody(Wire):
+    """A file, as it is now."""
+
+    id: Id
+    version_id: Id = Field(description="The current version: exact content.")
+    revision: JsonCount
+    organization_id: Id
+    purpose: Purpose
+    owner: OwnerBody
+    availability: Availability
+    metadata: Metadata
+    retention_renewal_supported: bool = Field(description="Whether files of this purpose can be renewed.")
+    can_renew_retention: bool = Field(description="Whether this caller may renew this file.")
+
+    @classmethod
+    def of(cls, file: File, *, can_renew: bool) -> FileBody:
+        """Describe a file to a caller."""
+        return cls(
+            id=file.id,
+            version_id=file.version.id,
+            revision=file.revision,
+            organization_id=file.organization_id,
+            purpose=file.purpose,
+            owner=OwnerBody(kind=file.owner_kind, id=file.owner_id),
+            availability=file.availability,
+            metadata=Metadata.of(file.version, file.retention_expires_at),
+            retention_renewal_supported=file.purpose.supports_renewal,
+            can_renew_retention=can_renew,
+        )
+
+
+class FilePage(Wire):
+    """Some files, newest first, and where the next page begins."""
+
+    files: Sequence[FileBody]
+    next_cursor: Id | None
+
+
+class VersionBody(Wire):
+    """One version of a file."""
+
+    version_id: Id
+    revision: JsonCount
+    metadata: Metadata
+
+
+class VersionList(Wire):
+    """All versions of a file, newest first."""
+
+    versions: Sequence[VersionBody]
+
+
+class UploadResult(Wire):
+    """The version that an upload or a replace stored."""
+
+    id: Id
+    version_id: Id
+    revision: JsonCount
+    url: str = Field(description="The protected content address; not a link to share.")
+    purpose: Purpose
+    metadata: Metadata
+    replayed: bool = Field(description="Whether this is the result of an earlier attempt.")
+
+    @classmethod
+    def of(cls, receipt: Receipt, url: str) -> Self:
+        """Describe a stored version."""
+        return cls(
+            id=receipt.version.file_id,
+            version_id=receipt.version.id,
+            revision=receipt.version.revision,
+            url=url,
+            purpose=receipt.purpose,
+            metadata=Metadata.of(receipt.version, receipt.retention_expires_at),
+            replayed=receipt.replayed,
+        )
+
+
+class PendingUploadResult(UploadResult):
+    """A version that is committed and still being placed."""
+
+    availability: Literal["Pending"] = "Pending"
+
+
+class GrantBody(Wire):
+    """A read grant; its url is a secret, shown once."""
+
+    id: Id = Field(description="The file.")
+    version_id: Id
+    url: str
+    access_expires_at: UtcTime
+    retention_expires_at: UtcTime | None
+
+    @classmethod
+    def of(cls, grant: ReadGrant, url: str) -> GrantBody:
+        """Describe a grant."""
+        return cls(
+            id=grant.file_id,
+            version_id=grant.version_id,
+            url=url,
+            access_expires_at=grant.access_expires_at,
+            retention_expires_at=grant.retention_expires_at,
+        )
+
+
+class DeletionBody(Wire):
+    """A file that was deleted."""
+
+    id: Id
+    availability: Literal["Deleted"]
+    deleted_at: UtcTime
+    replayed: bool
+
+    @classmethod
+    def of(cls, deletion: Deletion) -> DeletionBody:
+        """Describe a deletion."""
+        return cls(
+            id=deletion.file_id,
+            availability="Deleted",
+            deleted_at=deletion.deleted_at,
+            replayed=deletion.replayed,
+        )
+
+
+class ReferenceBody(Wire):
+    """A resource that refers to a file."""
+
+    kind: ReferenceKind
+    reference_id: ReferenceId
+    created_at: UtcTime
+
+    @classmethod
+    def of(cls, reference: Reference) -> ReferenceBody:
+        """Describe a reference."""
+        return cls(
+            kind=ReferenceKind(reference.kind),
+            reference_id=reference.reference_id,
+            created_at=reference.created_at,
+        )
+
+
+class ReferenceList(Wire):
+    """What refers to a file, oldest first."""
+
+    references: Sequence[ReferenceBody]
+
+
+class UploadQuery(Sent):
+    """The parameters of an upload."""
+
+    operation_id: Id = Field(
+        description="The same on retries of one upload; a fresh one for different content."
+    )
+    byte_size: Count = Field(description="The content's size in bytes.")
+    organization_id: Id | None = Field(default=None, description="The payer; must equal the verified one.")
+    retention_expires_at: UtcTime | None = Field(
+        default=None, description="A future deadline; none for indefinite."
+    )
+    association_kind: AssociationKind | None = Field(
+        default=None, description="With associationId: a reference."
+    )
+    association_id: ReferenceId | None = Field(default=None, description="With associationKind: a reference.")
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> UploadQuery:
+        if (self.association_kind is None) != (self.association_id is None):
+            raise PydanticCustomError(
+                "pair", "associationKind and associationId go together: send both or neither"
+            )
+        return self
+
+
+class ReplaceQuery(Sent):
+    """The parameters of a replace."""
+
+    operation_id: Id
+    byte_size: Count
+    expected_version_id: Id | None = Field(
+        default=None, description="The current version.", json_schema_extra=_REQUIRED
+    )
+    expected_revision: Count | None = Field(
+        default=None, description="The current revision.", json_schema_extra=_REQUIRED
+    )
+
+
+class DeleteQuery(Sent):
+    """The parameters of a delete."""
+
+    operation_id: Id
+
+
+class GrantQuery(Sent):
+    """The parameters of a grant."""
+
+    ttl_seconds: Annotated[
+        Count,
+        Field(
+            ge=MINIMUM_TTL_SECONDS,
+            le=MAXIMUM_TTL_SECONDS,
+            multiple_of=TTL_STEP_SECONDS,
+            description="Life of the link in seconds, in whole minutes.",
+        ),
+    ] = 3600
+
+
+class ContentQuery(Sent):
+    """The parameters of a download with credentials; a grant names its version itself."""
+
+    version_id: Id | None = Field(default=None, description="An earlier version; the current one by default.")
+
+
+class ListQuery(Sent):
+    """The parameters of a listing."""
+
+    cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
+    limit: Annotated[Count, Field(ge=1, le=100, description="Files on the page.")] = 50
+    purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None
+    availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None
+
+
+class RetentionBody(Sent):
+    """A renewal; the field is required, and null asks for indefinite retention."""
+
+    retention_expires_at: UtcTime | None

@@ -1,0 +1,287 @@
+"""Generate the OpenAPI 3.1 document from the declared operations: the code that validates is what is described."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import models_json_schema
+
+from shared.errors import DomainError
+from shared.files.references import ReferenceKind
+from shared.identity import errors as identity_errors
+from web.authentication import Authentication
+from web.errors import STATUSES
+from web.rate_limits import RateLimited
+from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
+from web.routing import FilePart, FormBody, Operation
+
+PROBLEM = "application/problem+json"
+X_REQUIRED = "x-required"
+_PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
+_REF = "#/components/schemas/{model}"
+
+_ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
+_AUTHENTICATED: tuple[type[DomainError], ...] = (
+    identity_errors.AuthenticationRequired,
+    identity_errors.InvalidToken,
+    identity_errors.AttributionInvalid,
+    identity_errors.AttributionEmpty,
+    identity_errors.AttributionRepeated,
+    identity_errors.PrincipalSelectorNotAllowed,
+    identity_errors.AttributionMismatch,
+    identity_errors.OrganizationSuspended,
+    RateLimited,
+)
+_SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
+    Authentication.PUBLIC: [],
+    Authentication.CALLER: [{"bearer": []}],
+    Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
+    Authentication.CLIENT: [{"client": []}, {}],
+}
+_PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
+    None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
+    "id": {"type": "string", "format": "uuid"},
+    "reference_kind": {"type": "string", "enum": [kind.value for kind in ReferenceKind]},
+    "reference_id": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 200,
+        "pattern": "^[A-Za-z0-9._:-]{1,200}$",
+    },
+}
+
+
+def describe(operations: Sequence[Operation], *, base_url: str, version: str) -> dict[str, Any]:
+    """Give the OpenAPI document of these operations."""
+    shown = [operation for operation in operations if not operation.hidden]
+    schemas, names = _schemas(shown)
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    for operation in shown:
+        path = _PATH_PARAMETER.sub(lambda match: "{" + to_camel(match[2]) + "}", operation.path)
+        paths[path][operation.method.lower()] = _operation(operation, names)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Quartermaster",
+            "version": version,
+            "description": "Files with exact versions, read grants and precise retention, for agents.",
+        },
+        "servers": [{"url": base_url}],
+        "paths": dict(paths),
+        "components": {
+            "schemas": schemas | {"Problem": _PROBLEM_SCHEMA},
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
+    }
+
+
+def _operation(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.handler.__name__,
+        "summary": operation.summary,
+        "description": _description(operation),
+        "tags": [operation.tag],
+        "security": _SECURITY[operation.authentication],
+        "parameters": [
+            *_path_parameters(operation),
+            *_query_parameters(operation),
+            *_header_parameters(operation),
+        ],
+        "responses": _answers(operation, names) | _problems(operation),
+    }
+    body = _body(operation, names)
+    if body is not None:
+        described["requestBody"] = body
+    return described
+
+
+def _description(operation: Operation) -> str:
+    return "\n".join(
+        line.strip() for line in (operation.handler.__doc__ or "").strip().split("\n")[1:]
+    ).strip()
+
+
+def _path_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
+    for converter, name in _PATH_PARAMETER.findall(operation.path):
+        yield {
+            "name": to_camel(name),
+            "in": "path",
+            "required": True,
+            "schema": _PATH_SCHEMAS[converter or None],
+        }
+
+
+def _query_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
+    if operation.query is None:
+        return
+    shape = operation.query.model_json_schema(by_alias=True)
+    for name, schema in shape["properties"].items():
+        plain = _without_null(dict(schema))
+        required = name in shape.get("required", ()) or plain.pop(X_REQUIRED, False)
+        described = {"name": name, "in": "query", "required": required, "schema": plain}
+        if "description" in plain:
+            described["description"] = plain.pop("description")
+        plain.pop("title", None)
+        yield described
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Describe an optional parameter as its value: in a query, absence is written by leaving it out."""
+    choices = [choice for choice in schema.pop("anyOf", []) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        schema = choices[0] | schema
+    if schema.get("default", 0) is None:
+        del schema["default"]
+    return schema
+
+
+def _header_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
+    if operation.authentication is Authentication.CALLER:
+        yield {
+            "name": "Service-Usage-Attribution",
+            "in": "header",
+            "required": False,
+            "description": "The signed header of the routed request, forwarded unchanged; omitted for own work.",
+            "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"},
+        }
+    if isinstance(operation.body, FilePart):
+        yield {
+            "name": "Prefer",
+            "in": "header",
+            "required": False,
+            "description": "`respond-async`, or `wait=N` for the longest wait in seconds (RFC 7240).",
+            "schema": {"type": "string", "pattern": r"^(respond-async|wait=[0-9]{1,3})$"},
+        }
+
+
+def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | None:
+    if isinstance(operation.body, FilePart):
+        part = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
+        form = {
+            "type": "object",
+            "properties": {"file": part},
+            "required": ["file"],
+            "additionalProperties": False,
+        }
+        return {"required": True, "content": {"multipart/form-data": {"schema": form}}}
+    if isinstance(operation.body, FormBody):
+        form = {
+            "type": "object",
+            "properties": {
+                name: {"type": "string", "description": text} for name, text in operation.body.fields.items()
+            },
+            "required": list(operation.body.required),
+        }
+        return {"required": True, "content": {"application/x-www-form-urlencoded": {"schema": form}}}
+    if operation.body is not None:
+        return {
+            "required": True,
+            "content": {"application/json": {"schema": _ref(names[operation.body, "validation"])}},
+        }
+    return None
+
+
+def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    for status, body in operation.answers.items():
+        answer: dict[str, Any] = {"description": _STATUS_MEANINGS.get(status, "Success.")}
+        if isinstance(body, str):
+            answer["content"] = {body: {}}
+        elif body is not None:
+            answer["content"] = {"application/json": {"schema": _ref(names[body, "serialization"])}}
+        described[str(status)] = answer
+    return described
+
+
+def _problems(operation: Operation) -> dict[str, Any]:
+    by_status: dict[int, dict[str, str]] = defaultdict(dict)
+    for error in _errors(operation):
+        by_status[STATUSES[error.kind]].setdefault(error.code, (error.__doc__ or "").strip().split("\n\n")[0])
+    if "<" in operation.path:
+        by_status[404].setdefault("not_found", "Nothing is at this address.")
+    by_status[500]["internal_error"] = "The service failed."
+    by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
+    return {
+        str(status): {
+            "description": "\n".join(f"- `{code}`: {meaning}" for code, meaning in codes.items()),
+            "content": {
+                PROBLEM: {"schema": _ref("Problem") | {"properties": {"code": {"enum": list(codes)}}}}
+            },
+        }
+        for status, codes in sorted(by_status.items())
+        if status not in operation.answers
+    }
+
+
+def _errors(operation: Operation) -> Iterable[type[DomainError]]:
+    yield from _ALWAYS
+    if operation.authentication in (Authentication.CALLER, Authentication.GRANT_OR_CALLER):
+        yield from _AUTHENTICATED
+    yield from operation.errors
+
+
+def _schemas(operations: Sequence[Operation]) -> tuple[dict[str, Any], dict[Any, str]]:
+    models: list[tuple[type[BaseModel], Any]] = []
+    for operation in operations:
+        models += [(body, "serialization") for body in operation.answers.values() if isinstance(body, type)]
+        if isinstance(operation.body, type):
+            models.append((operation.body, "validation"))
+    unique = list(dict.fromkeys(models))
+    references, document = models_json_schema(unique, by_alias=True, ref_template=_REF)
+    names = {key: reference["$ref"].rpartition("/")[2] for key, reference in references.items()}
+    return document.get("$defs", {}), names
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": _REF.format(model=name)}
+
+
+_STATUS_MEANINGS = {
+    200: "Done.",
+    201: "Made.",
+    202: "Accepted; still being carried out.",
+    204: "Done; nothing to say.",
+    206: "The ranges asked for.",
+    304: "Not modified.",
+    503: "Not ready.",
+}
+_PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457).",
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string"},
+        "requestId": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in ("location", "name", "message")},
+                "required": ["location", "name", "message"],
+            },
+        },
+    },
+    "required": ["type", "title", "status", "detail", "code", "requestId"],
+}
+_SECURITY_SCHEMES: dict[str, Any] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A Version access token of a deployment, or a user's API key.",
+    },
+    "grant": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "grant",
+        "description": "A read grant, from a shared link.",
+    },
+    "client": {"type": "http", "scheme": "basic", "description": "A deployment's client id and secret."},
+}

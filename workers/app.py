@@ -1,0 +1,19 @@
+"""The Celery application of every worker and of beat; which queues a worker serves is its command line's choice."""
+
+from __future__ import annotations
+
+from shared import faults
+from shared.jobs import create_celery
+from shared.settings import load_settings
+from shared.telemetry import configure_logging
+from workers.files import bind_files
+from workers.handling import Depot
+from workers.schedule import SCHEDULE
+
+settings = load_settings()
+configure_logging(settings.log_level)
+faults.arm(settings.faults)
+
+app = create_celery(settings.redis_url)
+app.conf.beat_schedule = SCHEDULE
+bind_files(app, Depot(settings))

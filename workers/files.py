@@ -1,0 +1,28 @@
+"""Handlers of the file domain's jobs; each drains what it finds and does nothing when there is nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from celery import Celery
+
+from shared.files import jobs
+from shared.files.collection import collect_doomed
+from shared.files.expiry import expire_due
+from shared.files.placement import place_staged
+from shared.files.sweeps import purge_grants, purge_operations, sweep_staging
+from workers.handling import Depot, bind
+
+
+def bind_files(app: Celery, depot: Depot) -> None:
+    """Bind the file domain's jobs."""
+
+    def purge_records() -> int:
+        retention = timedelta(days=depot.settings.operation_retention_days)
+        return purge_operations(depot.database, retention) + purge_grants(depot.database)
+
+    bind(app, jobs.PlaceStaged, lambda: place_staged(depot.database, depot.store))
+    bind(app, jobs.CollectDoomed, lambda: collect_doomed(depot.database, depot.store))
+    bind(app, jobs.ExpireDue, lambda: expire_due(depot.database, depot.store))
+    bind(app, jobs.SweepStaging, lambda: sweep_staging(depot.database, depot.store))
+    bind(app, jobs.PurgeRecords, purge_records)

@@ -1,0 +1,69 @@
+"""Bind handlers to jobs: one place where a job's failure is met.
+
+A handler that fails is not retried from here: its row still says that there is work, and the schedule's next look
+finds it. So a message is acknowledged whatever became of it, and nothing is lost or repeated without bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+
+from celery import Celery
+
+from shared.database import Database
+from shared.errors import DomainError
+from shared.files.blobs.base import BlobStore
+from shared.files.stores import open_configured_store
+from shared.jobs import Job, Publisher, create_celery
+from shared.settings import Settings
+from shared.telemetry import JOB_SECONDS, JOBS, bind_log_context, get_logger, reset_log_context
+
+log = get_logger(__name__)
+
+
+class Depot:
+    """What handlers work with; each part is opened on first use, in the process that uses it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Remember the settings."""
+        self.settings = settings
+
+    @cached_property
+    def database(self) -> Database:
+        """The database, publishing the jobs that handlers enqueue."""
+        publisher = Publisher(create_celery(self.settings.redis_url))
+        return Database(
+            self.settings.database_url, pool_size=self.settings.database_pool_size, publish=publisher.publish
+        )
+
+    @cached_property
+    def store(self) -> BlobStore:
+        """The blob store."""
+        return open_configured_store(self.settings)
+
+
+def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
+    """Let `handler` do every job of this kind; it returns how much it found to do."""
+
+    def handle(**_: object) -> None:
+        token = bind_log_context(job=job.kind)
+        started = time.perf_counter()
+        try:
+            done = handler()
+        except DomainError as error:
+            JOBS.labels(job.kind, "deferred").inc()
+            log.warning("job.deferred", error=error.code)
+        except Exception:
+            JOBS.labels(job.kind, "failed").inc()
+            log.exception("job.failed")
+        else:
+            JOBS.labels(job.kind, "done").inc()
+            if done:
+                log.info("job.done", count=done)
+        finally:
+            JOB_SECONDS.labels(job.kind).observe(time.perf_counter() - started)
+            reset_log_context(token)
+
+    app.task(name=job.kind, ignore_result=True)(handle)

@@ -1,0 +1,29 @@
+"""When the sweeps run: every state a row can wait in has one, so that a lost message only costs its interval.
+
+Two beats at once are harmless: every handler claims what it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, SweepStaging
+from shared.jobs import Job
+
+_INTERVALS: dict[type[Job], float] = {
+    PlaceStaged: 5,
+    ExpireDue: 5,
+    CollectDoomed: 10,
+    SweepStaging: 30,
+    PurgeRecords: 3600,
+}
+
+SCHEDULE: dict[str, dict[str, Any]] = {
+    job.kind: {
+        "task": job.kind,
+        "schedule": seconds,
+        # A sweep that no worker took within its interval is pointless: the next one is due.
+        "options": {"queue": job.queue, "expires": seconds, "ignore_result": True},
+    }
+    for job, seconds in _INTERVALS.items()
+}
