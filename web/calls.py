@@ -12,10 +12,9 @@ from flask import Request, g
 from pydantic import BaseModel
 
 from shared.identity.callers import Caller
+from web.edge import BODY_READ
 from web.requests import read_json
 from web.services import Services
-
-BODY_READ = "quartermaster.body_read"
 
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 

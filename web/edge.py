@@ -11,6 +11,10 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 GRANTS = "quartermaster.grants"
+"""Key in a request's environ: the read grants that stood in its query."""
+
+BODY_READ = "quartermaster.body_read"
+"""Key in a request's environ: whether its body has been read to the end."""
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]

@@ -16,7 +16,8 @@ from werkzeug.exceptions import HTTPException
 
 from shared.errors import DomainError, Kind
 from shared.telemetry import get_logger
-from web.calls import BODY_READ, request_id
+from web.calls import request_id
+from web.edge import BODY_READ
 
 log = get_logger(__name__)
 

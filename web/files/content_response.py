@@ -131,7 +131,7 @@ def _send_range(
     if environ["REQUEST_METHOD"] == "HEAD" or not len(at):
         blob.close()
     elif blob.file is not None:
-        response.response = wrap_file(environ, cast(IO[bytes], _FilePart(blob, blob.file, at)), BLOCK_BYTES)
+        response.response = wrap_file(environ, cast("IO[bytes]", _FilePart(blob, blob.file, at)), BLOCK_BYTES)
         response.direct_passthrough = True
     else:
         response.response = blob.chunks(at.start, at.stop)

@@ -21,7 +21,7 @@ from wsgiref.types import WSGIEnvironment
 from shared.errors import DomainError, Unavailable
 from shared.files.body_errors import UploadTimeout
 from shared.telemetry import get_logger
-from web.calls import BODY_READ
+from web.edge import BODY_READ
 from web.files.request_bodies import STREAM_PIECE_BYTES, RequestBody, open_body, spoil_connection
 
 log = get_logger(__name__)
