@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from shared.database import Database, LockTimeout, Session
@@ -33,9 +32,9 @@ from shared.files.operations import (
 from shared.files.resources import File, Receipt, Version
 from shared.files.staging import (
     Receive,
+    commit_statement,
     commit_values,
     committed_version,
-    record_staged,
     replay,
     stage_and_commit,
     staged_availability,
@@ -110,7 +109,7 @@ def _store(
     operation: Operation,
     receive: Receive,
 ) -> Receipt:
-    statement = text(_COMMIT.format(record_staged=record_staged(store)))
+    statement = commit_statement(_COMMIT, is_recorded=store.records_before_receiving)
     values = {
         "file_id": file.id,
         "expected_version_id": request.expected_version_id,

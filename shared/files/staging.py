@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Row, func, insert, literal
+from sqlalchemy import Row, TextClause, func, insert, literal, text
 
 from shared import faults
 from shared.database import Database, Session
@@ -96,21 +97,25 @@ def stage_and_commit(
     return part, committed
 
 
-def record_staged(store: BlobStore) -> str:
-    """Give the part of a commit's statement that makes the blob of the row in `version` staged.
+@cache
+def commit_statement(statement: str, *, is_recorded: bool) -> TextClause:
+    """Complete a commit's statement by the part that makes the blob of its `version` staged.
 
-    It yields no row when a sweep has given the upload up; the commit must then fail.
+    `is_recorded` says that the store's uploads have a `receiving` row already. That part yields no row when a sweep
+    has given the upload up; the commit must then fail.
     """
-    if store.records_before_receiving:
-        return (
-            "UPDATE blobs SET state = 'staged', lease_until = NULL, checksum = :checksum, created_at = now()"
-            " FROM version WHERE version_id = :version_id AND state = 'receiving' AND lease_until > now()"
-            " RETURNING version_id"
-        )
-    return (
-        "INSERT INTO blobs (version_id, state, byte_size, upload_id, checksum)"
-        " SELECT :version_id, 'staged', :byte_size, :upload_id, :checksum FROM version RETURNING version_id"
-    )
+    return text(statement.format(record_staged=_RECORDED if is_recorded else _UNRECORDED))
+
+
+_RECORDED = (
+    "UPDATE blobs SET state = 'staged', lease_until = NULL, checksum = :checksum, created_at = now()"
+    " FROM version WHERE version_id = :version_id AND state = 'receiving' AND lease_until > now()"
+    " RETURNING version_id"
+)
+_UNRECORDED = (
+    "INSERT INTO blobs (version_id, state, byte_size, upload_id, checksum)"
+    " SELECT :version_id, 'staged', :byte_size, :upload_id, :checksum FROM version RETURNING version_id"
+)
 
 
 def commit_values(operation: Operation, part: ReceivedPart, blob: Blob) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-
 from shared.database import Database, LockTimeout, Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.access import authorize_creation
@@ -25,9 +23,9 @@ from shared.files.operations import (
 from shared.files.resources import Purpose, Receipt, Version
 from shared.files.staging import (
     Receive,
+    commit_statement,
     commit_values,
     committed_version,
-    record_staged,
     replay,
     stage_and_commit,
     staged_availability,
@@ -128,7 +126,7 @@ def _store(
 ) -> Receipt:
     file_id = new_id()
     values = _file_values(caller, owner, request, file_id)
-    statement = text(_COMMIT.format(record_staged=record_staged(store)))
+    statement = commit_statement(_COMMIT, is_recorded=store.records_before_receiving)
 
     def commit(session: Session, part: ReceivedPart, blob: Blob) -> Version | None:
         row = session.execute(statement, values | commit_values(operation, part, blob)).one_or_none()

@@ -247,8 +247,7 @@ class S3Reader:
         resumed = 0
         while start < stop:
             try:
-                with reading_errors():
-                    chunk = body.read(min(CHUNK_BYTES, stop - start))
+                chunk = _read_some(body, stop - start)
             except BlobStoreUnavailable:
                 resumed += 1
                 if resumed > RESUME_ATTEMPTS:
@@ -257,6 +256,14 @@ class S3Reader:
                 continue
             start += len(chunk)
             yield chunk
+
+
+def _read_some(body: Stream, limit_bytes: int) -> bytes:
+    with reading_errors():
+        chunk = body.read(min(CHUNK_BYTES, limit_bytes))
+    if not chunk:
+        raise BlobStoreUnavailable
+    return chunk
 
 
 def part_size(size_bytes: int) -> int:

@@ -89,9 +89,12 @@ class S3Bucket:
         return f"{self._prefix}{version_id.int & 0xFF:02x}/{version_id}"
 
     def check(self) -> None:
-        """See that the bucket answers."""
-        with _translated_errors():
-            self.client.head_bucket(Bucket=self._bucket)
+        """See that the bucket answers. Raises BlobStoreUnavailable."""
+        try:
+            with _translated_errors():
+                self.client.head_bucket(Bucket=self._bucket)
+        except BlobMissing as error:
+            raise BlobStoreUnavailable("The bucket of the blob store does not exist.") from error
 
     def create_upload(self, version_id: UUID) -> str:
         """Create a multipart upload and return its id."""
@@ -103,15 +106,18 @@ class S3Bucket:
     def send_part(self, version_id: UUID, upload_id: str, number: int, body: bytearray) -> None:
         """Store one part, together with its CRC-32 for the server to check."""
         checksum = {"ChecksumCRC32": encode_crc32(zlib.crc32(body))} if self.checksums else {}
-        with _translated_errors():
-            self.client.upload_part(
-                Bucket=self._bucket,
-                Key=self.key(version_id),
-                UploadId=upload_id,
-                PartNumber=number,
-                Body=body,  # type: ignore[arg-type]  # the stubs know bytes only
-                **checksum,  # type: ignore[arg-type]
-            )
+        try:
+            with _translated_errors():
+                self.client.upload_part(
+                    Bucket=self._bucket,
+                    Key=self.key(version_id),
+                    UploadId=upload_id,
+                    PartNumber=number,
+                    Body=body,  # type: ignore[arg-type]  # the stubs know bytes only
+                    **checksum,  # type: ignore[arg-type]
+                )
+        except BlobMissing as error:
+            raise BlobStoreUnavailable("This upload took so long that it was given up.") from error
 
     def find_parts(self, version_id: UUID, upload_id: str) -> list[Part] | None:
         """List an upload's parts; None if the upload is over: completed, or aborted."""

@@ -6,7 +6,7 @@ the process. The directory may be shared by several hosts only if the file syste
 does; a mount with `local_lock` does not).
 
 A file just created is not locked yet, and a sweep may get in between and delete it: the receiver therefore looks,
-once it has the lock, whether its file still has a name, and starts over if not.
+once it has the lock, whether its file still has a name, and starts over if not. So does a sweep, with the lock in hand.
 
 Left to others: placing, reading and removing (`local`); whether a row exists (the files domain).
 """
@@ -173,14 +173,21 @@ def _find_unattended(directory: str, name: str) -> LocalUnattended | None:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None  # placed or discarded since the directory was read
+    if _is_lockable(descriptor):
+        return LocalUnattended(path, version_id, descriptor)
+    os.close(descriptor)
+    return None
+
+
+def _is_lockable(descriptor: int) -> bool:
+    """Lock a staging file unless it is being received, or was swept away since it was opened."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
-            return None  # being received
-        raise
-    return LocalUnattended(path, version_id, descriptor)
+    except BlockingIOError:
+        return False
+    # Without this, two sweeps could do harm: one deletes a file that is not locked yet, its receiver starts over
+    # under the same name, and the other, with the lock of the first file, deletes the second.
+    return os.fstat(descriptor).st_nlink > 0
 
 
 def _parse_name(name: str) -> UUID | None:
