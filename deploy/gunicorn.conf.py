@@ -32,18 +32,28 @@ forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS") or "127.0.0.1,::1"
 
 control_socket_disable = True
 accesslog = None
-errorlog = "-"
 loglevel = (os.environ.get("LOG_LEVEL") or "info").lower()
+logconfig_dict = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "shared.telemetry.JsonFormatter"}},
+    "handlers": {
+        "stdout": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stdout"}
+    },
+    "root": {"level": loglevel.upper(), "handlers": ["stdout"]},
+    "loggers": {"gunicorn.error": {"level": loglevel.upper(), "handlers": ["stdout"], "propagate": False}},
+}
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 proc_name = "quartermaster-web"
 
-# The client library decides for shared metrics when it is imported, which the application does in each worker. A
-# directory that was given is shared with the host's other processes and theirs to empty.
+# The client library decides for shared metrics when it is imported, so the directory comes first. One that was given
+# is shared with the host's other processes and theirs to empty.
 _own_metrics = (
     None if os.environ.get("PROMETHEUS_MULTIPROC_DIR") else tempfile.mkdtemp(prefix="quartermaster-metrics-")
 )
 if _own_metrics:
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = _own_metrics
+Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).mkdir(parents=True, exist_ok=True)
 
 
 def post_fork(server, worker):
