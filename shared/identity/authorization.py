@@ -10,11 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from sqlalchemy import select
+
+from shared.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.callers import Caller, Executor, ExecutorKind
 from shared.identity.errors import GrantExceedsGranter, ResourceNotFound
 from shared.identity.permissions import ADMINISTRATION_PERMISSIONS, Permission
 from shared.identity.roles import ROLE_PERMISSIONS, Role
+from shared.identity.tables import deployments
 
 _NOBODY = UUID(int=0)
 
@@ -57,6 +61,18 @@ def authorize_administration(by: Actor, permission: Permission, organization_id:
     if not held:
         raise ResourceNotFound
     raise PermissionDenied(permission=permission)
+
+
+def authorize_for_deployment(
+    session: Session, by: Actor, permission: Permission, deployment_id: UUID
+) -> UUID:
+    """Raise unless the actor holds a permission in the organization of a deployment; give that organization."""
+    statement = select(deployments.c.organization_id).where(deployments.c.id == deployment_id)
+    organization_id: UUID | None = session.execute(statement).scalar()
+    if organization_id is None:
+        raise ResourceNotFound
+    authorize_administration(by, permission, organization_id)
+    return organization_id
 
 
 def authorize_operation(by: Actor) -> None:

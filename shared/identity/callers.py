@@ -66,9 +66,9 @@ class Caller:
 
     `organization_id` is the deployment's organization, or the one a user acts in (None when none is selected);
     `payer_id` is the organization charged. `permissions_by_scope` has the executor's permissions by the id of an
-    organization or an owner identity, already narrowed to the token's scope; ask through `permissions_on`. `credential_id` names
-    the credential presented, for rate limits. `bound_organization_id` is set for a key that may act in one
-    organization only.
+    organization or an owner identity, already narrowed to the token's scope; ask through `permissions_on`.
+    `credential_id` names the credential presented, for rate limits. `bound_organization_id` is set for a key that may
+    act in one organization only.
     """
 
     executor: Executor

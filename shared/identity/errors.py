@@ -4,7 +4,7 @@
     ├── AuthenticationRequired, InvalidToken, AttributionInvalid            who are you
     ├── AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed  the header rules
     ├── AttributionMismatch, PayerMismatch, OrganizationSuspended, OwnerRequired, GrantExceedsGranter
-    ├── ResourceNotFound, AlreadyExists, LastOwner, TooManyLive, KeyNotPublished   administration
+    ├── ResourceNotFound, AlreadyExists, LastOwner, TooManyLive, KeyNotPublished, VersionRevoked, TargetDisabled
     └── OAuthError: InvalidRequest, InvalidClient, …                        the token endpoint (RFC 6749 5.2)
 
 No message repeats a token or says which part of a secret was right.
@@ -124,6 +124,20 @@ class KeyNotPublished(DomainError):
     """The next signing key has not been published long enough to sign with; try again later."""
 
     code = "signing_key_not_published"
+    kind = Kind.CONFLICT
+
+
+class VersionRevoked(DomainError):
+    """A revoked version cannot be made active again; deploy a new one."""
+
+    code = "version_revoked"
+    kind = Kind.CONFLICT
+
+
+class TargetDisabled(DomainError):
+    """The distribution's deployment or receiving identity is disabled."""
+
+    code = "target_disabled"
     kind = Kind.CONFLICT
 
 

@@ -1,0 +1,196 @@
+"""Personal API keys: each acts as its user, in one organization or in the one the user has selected.
+
+Protects: a key never gives more than its issuer holds. A user makes keys for themselves; an administrator makes one
+for a member only bound to their organization and only for a role not above their own; a bound key makes only keys bound
+alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, insert, select
+
+from shared.database import Session
+from shared.errors import PermissionDenied
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.errors import ResourceNotFound, TooManyLive
+from shared.identity.existence import require_member
+from shared.identity.live_rows import is_live
+from shared.identity.names import require_future, require_name
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.permissions import Permission
+from shared.identity.roles import Role
+from shared.identity.secrets import Prefix, Secret, issue
+from shared.identity.switches import turn_off
+from shared.identity.tables import api_keys, users
+from shared.ids import new_id
+
+LIVE_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key, as it may be listed; `organization_id` is None for one that follows the user's selection."""
+
+    id: UUID
+    user_id: UUID
+    organization_id: UUID | None
+    name: str
+    last4: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedApiKey:
+    """A new key, shown only now."""
+
+    key: ApiKey
+    secret: Secret
+
+
+def issue_api_key(
+    session: Session,
+    *,
+    by: Actor,
+    user_id: UUID,
+    organization_id: UUID | None,
+    name: str,
+    expires_at: datetime | None = None,
+) -> IssuedApiKey:
+    """Issue a key, bound to an organization if one is given; raise TooManyLive when the user has a hundred."""
+    _authorize_issue(session, by, user_id, organization_id)
+    require_future(session, expires_at)
+    _require_room(session, user_id)
+    secret = issue(Prefix.API_KEY)
+    key_id = new_id()
+    session.execute(
+        insert(api_keys).values(
+            id=key_id,
+            user_id=user_id,
+            organization_id=organization_id,
+            name=require_name(name),
+            hash=secret.hash,
+            last4=secret.last4,
+            expires_at=expires_at,
+        )
+    )
+    key = _get(session, key_id)
+    _record(session, by, "api_key.issued", key)
+    return IssuedApiKey(key=key, secret=secret)
+
+
+def list_api_keys(
+    session: Session, *, by: Actor, user_id: UUID, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[ApiKey]:
+    """List a user's keys, without the secrets: all of one's own, or, for an operator, anyone's."""
+    if by.user_id != user_id and not by.caller.is_operator:
+        raise ResourceNotFound
+    statement = _KEYS.where(api_keys.c.user_id == user_id)
+    if by.caller.bound_organization_id is not None:
+        statement = statement.where(api_keys.c.organization_id == by.caller.bound_organization_id)
+    return oldest_first(session, statement, api_keys.c.id, _key, cursor=cursor, limit=limit)
+
+
+def list_organization_api_keys(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[ApiKey]:
+    """List the keys bound to an organization, whoever's they are."""
+    authorize_administration(by, Permission.CREDENTIAL_MANAGE, organization_id)
+    statement = _KEYS.where(api_keys.c.organization_id == organization_id)
+    return oldest_first(session, statement, api_keys.c.id, _key, cursor=cursor, limit=limit)
+
+
+def revoke_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
+    """Make a key worthless: one's own, or one bound to an organization whose credentials one manages."""
+    key = _get(session, key_id)
+    _authorize_revocation(by, key)
+    if turn_off(session, api_keys, api_keys.c.revoked_at, key_id):
+        _record(session, by, "api_key.revoked", key)
+    return _get(session, key_id)
+
+
+def _authorize_issue(session: Session, by: Actor, user_id: UUID, organization_id: UUID | None) -> None:
+    bound_to = by.caller.bound_organization_id
+    if bound_to is not None and organization_id != bound_to:
+        raise PermissionDenied("A key that is bound to an organization can only make keys bound to it.")
+    if organization_id is not None:
+        _authorize_bound(session, by, user_id, organization_id)
+    elif by.user_id != user_id and not by.caller.is_operator:
+        raise PermissionDenied("Only the user can make a key that is bound to no organization.")
+
+
+def _authorize_bound(session: Session, by: Actor, user_id: UUID, organization_id: UUID) -> None:
+    if by.user_id != user_id:
+        authorize_administration(by, Permission.CREDENTIAL_MANAGE, organization_id)
+    member = require_member(session, organization_id, user_id)
+    if by.user_id != user_id:
+        authorize_grant(by, Role(member.role), organization_id)
+
+
+def _authorize_revocation(by: Actor, key: ApiKey) -> None:
+    bound_to = by.caller.bound_organization_id
+    if by.user_id == key.user_id and bound_to in (None, key.organization_id):
+        return
+    if key.organization_id is not None:
+        authorize_administration(by, Permission.CREDENTIAL_MANAGE, key.organization_id)
+    elif not by.caller.is_operator:
+        raise ResourceNotFound
+
+
+def _require_room(session: Session, user_id: UUID) -> None:
+    """Check that the user exists and may have another key, under the user's lock."""
+    locked = select(users.c.id).where(users.c.id == user_id).with_for_update()
+    if session.execute(locked).one_or_none() is None:
+        raise ResourceNotFound
+    live = select(func.count()).where(api_keys.c.user_id == user_id, is_live(api_keys.c))
+    if session.execute(live).scalar_one() >= LIVE_LIMIT:
+        raise TooManyLive
+
+
+def _get(session: Session, key_id: UUID) -> ApiKey:
+    row = session.execute(_KEYS.where(api_keys.c.id == key_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _key(row)
+
+
+def _record(session: Session, by: Actor, action: str, key: ApiKey) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="api_key",
+        resource_id=key.id,
+        organization_id=key.organization_id,
+        user_id=key.user_id,
+    )
+
+
+def _key(row: Row[Any]) -> ApiKey:
+    return ApiKey(**row._asdict())
+
+
+_KEYS = select(
+    api_keys.c.id,
+    api_keys.c.user_id,
+    api_keys.c.organization_id,
+    api_keys.c.name,
+    api_keys.c.last4,
+    api_keys.c.expires_at,
+    api_keys.c.revoked_at,
+    api_keys.c.last_used_at,
+    api_keys.c.created_at,
+)

@@ -1,0 +1,111 @@
+"""Set up an empty installation: an operator, an organization, and one of everything that a first call needs.
+
+Runs at every start and does its work once: a lock and a look at the organizations make it safe in many processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import exists, func, select
+
+from shared.database import Database, Session
+from shared.identity.api_keys import issue_api_key
+from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import DeploymentKind, create_deployment
+from shared.identity.distributions import create_distribution
+from shared.identity.identities import create_principal_identity
+from shared.identity.key_rotation import ensure_keys
+from shared.identity.organizations import create_organization
+from shared.identity.tables import organizations
+from shared.identity.users import create_operator
+from shared.settings import Settings
+
+FIRST_OWNER_EMAIL = "owner@localhost"
+FIRST_NAME = "Default"
+FIRST_NETWORKS = ("webhook",)
+_ADVISORY_LOCK = 7_140_331_003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a first run hands to its operator, once; the secrets are stored nowhere in clear."""
+
+    base_url: str
+    organization_id: UUID
+    owner_api_key: str = field(repr=False)
+    deployment_id: UUID
+    client_id: UUID
+    client_secret: str = field(repr=False)
+    daemon_identity_id: UUID
+    distribution_id: UUID
+    distribution_token: str = field(repr=False)
+    webhook_secret: str = field(repr=False)
+    principal_identity_id: UUID
+
+    def document(self) -> dict[str, Any]:
+        """Give the content of the credentials file."""
+        return {
+            "baseUrl": self.base_url,
+            "organizationId": str(self.organization_id),
+            "ownerApiKey": self.owner_api_key,
+            "deployment": {
+                "id": str(self.deployment_id),
+                "clientId": str(self.client_id),
+                "clientSecret": self.client_secret,
+                "daemonIdentityId": str(self.daemon_identity_id),
+            },
+            "distribution": {
+                "id": str(self.distribution_id),
+                "token": self.distribution_token,
+                "webhookSecret": self.webhook_secret,
+                "principalIdentityId": str(self.principal_identity_id),
+            },
+        }
+
+
+def bootstrap(
+    database: Database, settings: Settings, *, email: str = FIRST_OWNER_EMAIL, name: str = FIRST_NAME
+) -> Credentials | None:
+    """Set up an empty installation and give its credentials; None when it is set up already."""
+    ensure_keys(database, settings)
+    with database.transaction() as session:
+        session.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        if session.execute(select(exists().select_from(organizations))).scalar():
+            return None
+        return _set_up(session, settings, email, name)
+
+
+def _set_up(session: Session, settings: Settings, email: str, name: str) -> Credentials:
+    owner = create_operator(session, by=OPERATOR, email=email)
+    organization = create_organization(session, by=OPERATOR, name=name, owner_id=owner.id)
+    key = issue_api_key(session, by=OPERATOR, user_id=owner.id, organization_id=None, name="First key")
+    created = create_deployment(
+        session, by=OPERATOR, organization_id=organization.id, kind=DeploymentKind.REMOTE, name=name
+    )
+    principal = create_principal_identity(session, by=OPERATOR, organization_id=organization.id, name=name)
+    distribution = create_distribution(
+        session,
+        settings,
+        by=OPERATOR,
+        organization_id=organization.id,
+        name=name,
+        networks=FIRST_NETWORKS,
+        principal_identity_id=principal.id,
+        deployment_id=created.deployment.id,
+    )
+    return Credentials(
+        base_url=settings.base_url,
+        organization_id=organization.id,
+        owner_api_key=key.secret.value,
+        deployment_id=created.deployment.id,
+        client_id=created.deployment.client_id,
+        client_secret=created.credential.secret.value,
+        daemon_identity_id=created.deployment.daemon_identity_id,
+        distribution_id=distribution.distribution.id,
+        distribution_token=distribution.token.value,
+        webhook_secret=distribution.webhook_secret.value,
+        principal_identity_id=principal.id,
+    )

@@ -1,0 +1,148 @@
+"""The secrets with which a deployment obtains access tokens: two may live at once, so that one can be replaced.
+
+Rotation without a failed call: issue a second one, give it to the deployment, revoke the first. A token dies with the
+very secret it was exchanged for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, insert, select
+
+from shared.database import Session
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_for_deployment
+from shared.identity.errors import ResourceNotFound, TooManyLive
+from shared.identity.live_rows import is_live
+from shared.identity.names import require_future
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.permissions import Permission
+from shared.identity.secrets import Prefix, Secret, issue
+from shared.identity.switches import turn_off
+from shared.identity.tables import client_credentials, deployments
+from shared.ids import new_id
+
+LIVE_LIMIT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredential:
+    """A client secret of a deployment, as it may be listed."""
+
+    id: UUID
+    deployment_id: UUID
+    client_id: UUID
+    last4: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedClientCredential:
+    """A new client secret, shown only now."""
+
+    credential: ClientCredential
+    secret: Secret
+
+
+def issue_client_credential(
+    session: Session, *, by: Actor, deployment_id: UUID, expires_at: datetime | None = None
+) -> IssuedClientCredential:
+    """Issue another secret; raise TooManyLive when two live already."""
+    organization_id = authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
+    require_future(session, expires_at)
+    session.execute(select(deployments.c.id).where(deployments.c.id == deployment_id).with_for_update())
+    live = select(func.count()).where(
+        client_credentials.c.deployment_id == deployment_id, is_live(client_credentials.c)
+    )
+    if session.execute(live).scalar_one() >= LIVE_LIMIT:
+        raise TooManyLive
+    issued = insert_client_credential(session, deployment_id=deployment_id, expires_at=expires_at)
+    _record(session, by, "client_credential.issued", issued.credential, organization_id)
+    return issued
+
+
+def list_client_credentials(
+    session: Session,
+    *,
+    by: Actor,
+    deployment_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[ClientCredential]:
+    """List the secrets a deployment has had, without the secrets."""
+    authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
+    statement = _CREDENTIALS.where(client_credentials.c.deployment_id == deployment_id)
+    return oldest_first(session, statement, client_credentials.c.id, _credential, cursor=cursor, limit=limit)
+
+
+def revoke_client_credential(session: Session, *, by: Actor, credential_id: UUID) -> ClientCredential:
+    """End a secret and every token exchanged for it; revoking it again changes nothing."""
+    credential = _get(session, credential_id)
+    organization_id = authorize_for_deployment(
+        session, by, Permission.CREDENTIAL_MANAGE, credential.deployment_id
+    )
+    if turn_off(session, client_credentials, client_credentials.c.revoked_at, credential_id):
+        _record(session, by, "client_credential.revoked", credential, organization_id)
+    return _get(session, credential_id)
+
+
+def insert_client_credential(
+    session: Session, *, deployment_id: UUID, expires_at: datetime | None
+) -> IssuedClientCredential:
+    """Write a new secret; authorization is the caller's."""
+    secret = issue(Prefix.CLIENT_SECRET)
+    credential_id = new_id()
+    session.execute(
+        insert(client_credentials).values(
+            id=credential_id,
+            deployment_id=deployment_id,
+            secret_hash=secret.hash,
+            last4=secret.last4,
+            expires_at=expires_at,
+        )
+    )
+    return IssuedClientCredential(credential=_get(session, credential_id), secret=secret)
+
+
+def _get(session: Session, credential_id: UUID) -> ClientCredential:
+    row = session.execute(_CREDENTIALS.where(client_credentials.c.id == credential_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _credential(row)
+
+
+def _record(
+    session: Session, by: Actor, action: str, credential: ClientCredential, organization_id: UUID
+) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="client_credential",
+        resource_id=credential.id,
+        organization_id=organization_id,
+        deployment_id=credential.deployment_id,
+    )
+
+
+def _credential(row: Row[Any]) -> ClientCredential:
+    return ClientCredential(**row._asdict())
+
+
+_CREDENTIALS = select(
+    client_credentials.c.id,
+    client_credentials.c.deployment_id,
+    deployments.c.client_id,
+    client_credentials.c.last4,
+    client_credentials.c.expires_at,
+    client_credentials.c.revoked_at,
+    client_credentials.c.last_used_at,
+    client_credentials.c.created_at,
+).join(deployments, deployments.c.id == client_credentials.c.deployment_id)

@@ -1,0 +1,156 @@
+"""Deployments: agents of an organization that run elsewhere and call the service as their Daemon Identity.
+
+A new deployment comes complete: its daemon, its first version, and a client id and secret that is shown once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, insert, select
+
+from shared.database import Session
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.client_credentials import IssuedClientCredential, insert_client_credential
+from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import require_organization
+from shared.identity.identities import insert_daemon_identity
+from shared.identity.names import require_name
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.permissions import Permission
+from shared.identity.roles import Role
+from shared.identity.switches import turn_off, turn_on
+from shared.identity.tables import deployments
+from shared.identity.versions import Version, insert_version
+from shared.ids import new_id
+
+
+class DeploymentKind(StrEnum):
+    """Where a deployment comes from, and thereby how it gets its secret."""
+
+    REMOTE = "Remote"
+    GITHUB = "GitHub"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A deployment; `client_id` stays the same whatever secrets come and go."""
+
+    id: UUID
+    organization_id: UUID
+    kind: DeploymentKind
+    name: str
+    client_id: UUID
+    daemon_identity_id: UUID
+    active_version_id: UUID | None
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedDeployment:
+    """A new deployment with what is shown only now."""
+
+    deployment: Deployment
+    version: Version
+    credential: IssuedClientCredential
+
+
+def create_deployment(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    kind: DeploymentKind,
+    name: str,
+    label: str | None = None,
+) -> CreatedDeployment:
+    """Make a deployment, its daemon as a `ProjectAgent` of the organization, its first version and its secret."""
+    authorize_administration(by, Permission.DEPLOYMENT_MANAGE, organization_id)
+    authorize_grant(by, Role.PROJECT_AGENT, organization_id)
+    require_organization(session, organization_id)
+    daemon = insert_daemon_identity(session, organization_id=organization_id, name=name)
+    deployment_id = new_id()
+    session.execute(
+        insert(deployments).values(
+            id=deployment_id,
+            organization_id=organization_id,
+            kind=kind,
+            name=require_name(name),
+            client_id=uuid4(),
+            daemon_identity_id=daemon.id,
+        )
+    )
+    version = insert_version(session, deployment_id=deployment_id, label=label)
+    deployment = _get(session, deployment_id)
+    credential = insert_client_credential(session, deployment_id=deployment_id, expires_at=None)
+    _record(session, by, "deployment.created", deployment)
+    return CreatedDeployment(deployment=deployment, version=version, credential=credential)
+
+
+def get_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+    """Read one deployment of an organization the actor acts in."""
+    return _authorized(session, by, Permission.ORGANIZATION_READ, deployment_id)
+
+
+def list_deployments(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[Deployment]:
+    """List the deployments of an organization."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = select(deployments).where(deployments.c.organization_id == organization_id)
+    return oldest_first(session, statement, deployments.c.id, _deployment, cursor=cursor, limit=limit)
+
+
+def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+    """Make the deployment's tokens and secrets worthless until it is enabled again."""
+    deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    if turn_off(session, deployments, deployments.c.disabled_at, deployment_id):
+        _record(session, by, "deployment.disabled", deployment)
+    return _get(session, deployment_id)
+
+
+def enable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
+    """Let a disabled deployment call again."""
+    deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    if turn_on(session, deployments, deployments.c.disabled_at, deployment_id):
+        _record(session, by, "deployment.enabled", deployment)
+    return _get(session, deployment_id)
+
+
+def _authorized(session: Session, by: Actor, permission: Permission, deployment_id: UUID) -> Deployment:
+    deployment = _get(session, deployment_id)
+    authorize_administration(by, permission, deployment.organization_id)
+    return deployment
+
+
+def _get(session: Session, deployment_id: UUID) -> Deployment:
+    row = session.execute(select(deployments).where(deployments.c.id == deployment_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _deployment(row)
+
+
+def _record(session: Session, by: Actor, action: str, deployment: Deployment) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="deployment",
+        resource_id=deployment.id,
+        organization_id=deployment.organization_id,
+    )
+
+
+def _deployment(row: Row[Any]) -> Deployment:
+    return Deployment(**{**row._asdict(), "kind": DeploymentKind(row.kind)})

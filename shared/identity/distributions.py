@@ -1,0 +1,260 @@
+"""Distributions: where messages come in, which Principal Identity receives them, and which deployment answers.
+
+A distribution holds a token to call us with and a webhook secret to sign with; both are shown once, and after a
+rotation the replaced one stays good for a while, so that no call fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, insert, select, update
+
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.encryption import Encryption
+from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import require_deployment, require_organization, require_principal
+from shared.identity.names import require_name, require_networks
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.permissions import Permission
+from shared.identity.secrets import Prefix, Secret, issue, issue_webhook_secret
+from shared.identity.switches import turn_off, turn_on
+from shared.identity.tables import distributions
+from shared.ids import new_id
+from shared.settings import Settings
+
+DEFAULT_MEDIA_RETENTION_DAYS = 30
+MAX_MEDIA_RETENTION_DAYS = 3650
+DEFAULT_OVERLAP_SECONDS = 24 * 3600
+MAX_OVERLAP_SECONDS = 30 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """A distribution, as it may be listed."""
+
+    id: UUID
+    organization_id: UUID
+    name: str
+    networks: tuple[str, ...]
+    principal_identity_id: UUID
+    deployment_id: UUID
+    token_last4: str
+    media_retention_days: int
+    disabled_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedDistribution:
+    """A new distribution with what is shown only now."""
+
+    distribution: Distribution
+    token: Secret
+    webhook_secret: Secret
+
+
+def create_distribution(
+    session: Session,
+    settings: Settings,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    name: str,
+    networks: Sequence[str],
+    principal_identity_id: UUID,
+    deployment_id: UUID,
+    media_retention_days: int = DEFAULT_MEDIA_RETENTION_DAYS,
+) -> CreatedDistribution:
+    """Make a distribution that routes from networks, through a receiving identity, to a deployment."""
+    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, organization_id)
+    require_organization(session, organization_id)
+    require_principal(session, organization_id, principal_identity_id)
+    require_deployment(session, organization_id, deployment_id)
+    token, webhook_secret = issue(Prefix.DISTRIBUTION_TOKEN), issue_webhook_secret()
+    distribution_id = new_id()
+    session.execute(
+        insert(distributions).values(
+            id=distribution_id,
+            organization_id=organization_id,
+            name=require_name(name),
+            networks=require_networks(networks),
+            principal_identity_id=principal_identity_id,
+            deployment_id=deployment_id,
+            token_hash=token.hash,
+            token_last4=token.last4,
+            webhook_secret_encrypted=Encryption(settings).encrypt(webhook_secret.value),
+            media_retention_days=_require_days(media_retention_days),
+        )
+    )
+    distribution = _get(session, distribution_id)
+    _record(session, by, "distribution.created", distribution)
+    return CreatedDistribution(distribution=distribution, token=token, webhook_secret=webhook_secret)
+
+
+def get_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Read one distribution of an organization the actor acts in."""
+    return _authorized(session, by, Permission.ORGANIZATION_READ, distribution_id)
+
+
+def list_distributions(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[Distribution]:
+    """List the distributions of an organization."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = _DISTRIBUTIONS.where(distributions.c.organization_id == organization_id)
+    return oldest_first(session, statement, distributions.c.id, _distribution, cursor=cursor, limit=limit)
+
+
+def update_distribution(
+    session: Session,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    name: str | None = None,
+    networks: Sequence[str] | None = None,
+    media_retention_days: int | None = None,
+) -> Distribution:
+    """Change what is given; media that is stored already keeps its deadline."""
+    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    changes: dict[str, Any] = {}
+    if name is not None:
+        changes["name"] = require_name(name)
+    if networks is not None:
+        changes["networks"] = require_networks(networks)
+    if media_retention_days is not None:
+        changes["media_retention_days"] = _require_days(media_retention_days)
+    if changes:
+        _change(session, distribution_id, changes)
+        _record(session, by, "distribution.updated", distribution)
+    return _get(session, distribution_id)
+
+
+def rotate_distribution_token(
+    session: Session, *, by: Actor, distribution_id: UUID, overlap_seconds: int = DEFAULT_OVERLAP_SECONDS
+) -> Secret:
+    """Give a new token; the one it replaces stays good for the overlap, the one before that no longer."""
+    distribution = _authorized(session, by, Permission.CREDENTIAL_MANAGE, distribution_id)
+    token = issue(Prefix.DISTRIBUTION_TOKEN)
+    changes = {
+        "previous_token_hash": distributions.c.token_hash,
+        "previous_token_expires_at": _overlap_end(overlap_seconds),
+        "token_hash": token.hash,
+        "token_last4": token.last4,
+    }
+    _change(session, distribution_id, changes)
+    _record(session, by, "distribution.token_rotated", distribution)
+    return token
+
+
+def rotate_webhook_secret(
+    session: Session,
+    settings: Settings,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    overlap_seconds: int = DEFAULT_OVERLAP_SECONDS,
+) -> Secret:
+    """Give a new webhook secret; signatures by the one it replaces stay good for the overlap."""
+    distribution = _authorized(session, by, Permission.CREDENTIAL_MANAGE, distribution_id)
+    secret = issue_webhook_secret()
+    changes = {
+        "previous_webhook_secret_encrypted": distributions.c.webhook_secret_encrypted,
+        "previous_webhook_secret_expires_at": _overlap_end(overlap_seconds),
+        "webhook_secret_encrypted": Encryption(settings).encrypt(secret.value),
+    }
+    _change(session, distribution_id, changes)
+    _record(session, by, "distribution.webhook_secret_rotated", distribution)
+    return secret
+
+
+def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Make its token worthless, and every attribution it was given."""
+    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    if turn_off(session, distributions, distributions.c.disabled_at, distribution_id):
+        _record(session, by, "distribution.disabled", distribution)
+    return _get(session, distribution_id)
+
+
+def enable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Let a disabled distribution route again."""
+    distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
+    if turn_on(session, distributions, distributions.c.disabled_at, distribution_id):
+        _record(session, by, "distribution.enabled", distribution)
+    return _get(session, distribution_id)
+
+
+def _authorized(session: Session, by: Actor, permission: Permission, distribution_id: UUID) -> Distribution:
+    distribution = _get(session, distribution_id)
+    authorize_administration(by, permission, distribution.organization_id)
+    return distribution
+
+
+def _get(session: Session, distribution_id: UUID) -> Distribution:
+    row = session.execute(_DISTRIBUTIONS.where(distributions.c.id == distribution_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _distribution(row)
+
+
+def _change(session: Session, distribution_id: UUID, changes: dict[str, Any]) -> None:
+    session.execute(update(distributions).where(distributions.c.id == distribution_id).values(changes))
+
+
+def _overlap_end(overlap_seconds: int) -> Any:
+    if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
+        raise _wrong("overlapSeconds", f"must be from 0 to {MAX_OVERLAP_SECONDS}")
+    return func.now() + timedelta(seconds=overlap_seconds)
+
+
+def _require_days(days: int) -> int:
+    if not 1 <= days <= MAX_MEDIA_RETENTION_DAYS:
+        raise _wrong("mediaRetentionDays", f"must be from 1 to {MAX_MEDIA_RETENTION_DAYS}")
+    return days
+
+
+def _wrong(field: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
+
+
+def _record(session: Session, by: Actor, action: str, distribution: Distribution) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="distribution",
+        resource_id=distribution.id,
+        organization_id=distribution.organization_id,
+    )
+
+
+def _distribution(row: Row[Any]) -> Distribution:
+    return Distribution(**{**row._asdict(), "networks": tuple(row.networks)})
+
+
+_DISTRIBUTIONS = select(
+    distributions.c.id,
+    distributions.c.organization_id,
+    distributions.c.name,
+    distributions.c.networks,
+    distributions.c.principal_identity_id,
+    distributions.c.deployment_id,
+    distributions.c.token_last4,
+    distributions.c.media_retention_days,
+    distributions.c.disabled_at,
+    distributions.c.last_used_at,
+    distributions.c.created_at,
+)

@@ -1,0 +1,143 @@
+"""Identities: the two kinds of agent principals, which own files.
+
+A Principal Identity receives messages, through one distribution or several; a Daemon Identity belongs to one deployment
+and executes its calls. A new principal is a `ProjectAgent` over itself alone, so that media can be imported for it; a
+new daemon is one over its organization.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, insert, select
+
+from shared.database import Session
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.callers import OwnerKind
+from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import require_organization
+from shared.identity.names import require_name
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.permissions import Permission
+from shared.identity.role_bindings import insert_identity_binding
+from shared.identity.roles import Role, ScopeKind
+from shared.identity.switches import turn_off, turn_on
+from shared.identity.tables import identities
+from shared.ids import new_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """An agent principal of either kind."""
+
+    id: UUID
+    organization_id: UUID
+    kind: OwnerKind
+    name: str
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+def create_principal_identity(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Identity:
+    """Make an identity that can receive messages."""
+    authorize_administration(by, Permission.IDENTITY_MANAGE, organization_id)
+    authorize_grant(by, Role.PROJECT_AGENT, organization_id)
+    require_organization(session, organization_id)
+    identity = _insert(session, organization_id, OwnerKind.PRINCIPAL_IDENTITY, name)
+    insert_identity_binding(
+        session,
+        organization_id=organization_id,
+        identity_id=identity.id,
+        role=Role.PROJECT_AGENT,
+        scope_kind=ScopeKind.IDENTITY,
+        scope_id=identity.id,
+    )
+    _record(session, by, "identity.created", identity)
+    return identity
+
+
+def insert_daemon_identity(session: Session, *, organization_id: UUID, name: str) -> Identity:
+    """Write the identity of a new deployment; authorization and audit are the caller's."""
+    identity = _insert(session, organization_id, OwnerKind.DAEMON_IDENTITY, name)
+    insert_identity_binding(
+        session,
+        organization_id=organization_id,
+        identity_id=identity.id,
+        role=Role.PROJECT_AGENT,
+        scope_kind=ScopeKind.ORGANIZATION,
+        scope_id=organization_id,
+    )
+    return identity
+
+
+def get_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+    """Read one identity of an organization the actor acts in."""
+    return _authorized(session, by, Permission.ORGANIZATION_READ, identity_id)
+
+
+def list_identities(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[Identity]:
+    """List the identities of an organization, of both kinds."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    statement = select(identities).where(identities.c.organization_id == organization_id)
+    return oldest_first(session, statement, identities.c.id, _identity, cursor=cursor, limit=limit)
+
+
+def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+    """Stop an identity: a daemon executes nothing any more, for a principal no attribution is good."""
+    identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
+    if turn_off(session, identities, identities.c.disabled_at, identity_id):
+        _record(session, by, "identity.disabled", identity)
+    return _get(session, identity_id)
+
+
+def enable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
+    """Let a disabled identity act again."""
+    identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
+    if turn_on(session, identities, identities.c.disabled_at, identity_id):
+        _record(session, by, "identity.enabled", identity)
+    return _get(session, identity_id)
+
+
+def _authorized(session: Session, by: Actor, permission: Permission, identity_id: UUID) -> Identity:
+    identity = _get(session, identity_id)
+    authorize_administration(by, permission, identity.organization_id)
+    return identity
+
+
+def _get(session: Session, identity_id: UUID) -> Identity:
+    row = session.execute(select(identities).where(identities.c.id == identity_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _identity(row)
+
+
+def _insert(session: Session, organization_id: UUID, kind: OwnerKind, name: str) -> Identity:
+    values = {"id": new_id(), "organization_id": organization_id, "kind": kind, "name": require_name(name)}
+    return _identity(session.execute(insert(identities).values(values).returning(identities)).one())
+
+
+def _record(session: Session, by: Actor, action: str, identity: Identity) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="identity",
+        resource_id=identity.id,
+        organization_id=identity.organization_id,
+        kind=identity.kind,
+    )
+
+
+def _identity(row: Row[Any]) -> Identity:
+    return Identity(**{**row._asdict(), "kind": OwnerKind(row.kind)})

@@ -1,0 +1,56 @@
+"""The one spelling of names and addresses that administration accepts."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func, literal, select
+
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.schema import instant
+
+MAX_NAME_CHARACTERS = 200
+MAX_NETWORKS = 20
+_EMAIL = re.compile(r"[^\s@\x00-\x1f\x7f]{1,64}@[^\s@\x00-\x1f\x7f]{1,253}")
+_NETWORK = re.compile(r"[a-z][a-z0-9._-]{0,62}", re.ASCII)
+
+
+def require_name(value: str, *, field: str = "name") -> str:
+    """Give the name without surrounding space, in NFC; raise ValidationFailed for an empty, long or unprintable one."""
+    name = unicodedata.normalize("NFC", value).strip()
+    if not 1 <= len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
+        raise _wrong(field, f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
+    return name
+
+
+def require_email(value: str) -> str:
+    """Check that this can be an address; case is kept, and ignored when addresses are compared."""
+    if _EMAIL.fullmatch(value) is None:
+        raise _wrong("email", "must be an e-mail address")
+    return value
+
+
+def require_networks(values: Sequence[str]) -> list[str]:
+    """Check the names of networks that a distribution routes to."""
+    networks = sorted(set(values))
+    if not 1 <= len(networks) <= MAX_NETWORKS or any(_NETWORK.fullmatch(name) is None for name in networks):
+        message = f"must be 1 to {MAX_NETWORKS} names of lower-case letters, digits, '.', '_' and '-'"
+        raise _wrong("networks", message)
+    return networks
+
+
+def require_future(session: Session, expires_at: datetime | None) -> None:
+    """Check, by the database's clock, that a deadline lies ahead; None means no deadline."""
+    if expires_at is None:
+        return
+    deadline = literal(expires_at, instant("deadline").type)
+    if not session.execute(select(deadline > func.now())).scalar():
+        raise _wrong("expiresAt", "must be in the future")
+
+
+def _wrong(field: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])

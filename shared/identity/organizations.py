@@ -1,0 +1,115 @@
+"""Organizations: who is charged, and within which everything else lives. Only operators make and suspend them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, exists, insert, select, update
+
+from shared.database import Session
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration, authorize_operation
+from shared.identity.errors import ResourceNotFound
+from shared.identity.memberships import insert_membership
+from shared.identity.names import require_name
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.permissions import Permission
+from shared.identity.roles import Role
+from shared.identity.switches import turn_off, turn_on
+from shared.identity.tables import memberships, organizations
+from shared.identity.users import get_user
+from shared.ids import new_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Organization:
+    """An organization; while `suspended_at` is set, nobody acts in it or at its cost."""
+
+    id: UUID
+    name: str
+    suspended_at: datetime | None
+    created_at: datetime
+
+
+def create_organization(session: Session, *, by: Actor, name: str, owner_id: UUID) -> Organization:
+    """Make an organization and its first owner."""
+    authorize_operation(by)
+    get_user(session, by=by, user_id=owner_id)
+    row = session.execute(
+        insert(organizations).values(id=new_id(), name=require_name(name)).returning(organizations)
+    ).one()
+    insert_membership(session, organization_id=row.id, user_id=owner_id, role=Role.WORKSPACE_OWNER)
+    _record(session, by, "organization.created", row.id, owner_id=owner_id)
+    return _organization(row)
+
+
+def get_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
+    """Read one organization that the actor acts in, or operates."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    row = session.execute(select(organizations).where(organizations.c.id == organization_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _organization(row)
+
+
+def list_organizations(
+    session: Session, *, by: Actor, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[Organization]:
+    """List the organizations of a user, active or not; for an operator all there are."""
+    statement = select(organizations)
+    if not by.caller.is_operator:
+        mine = memberships.c.user_id == by.user_id
+        statement = statement.where(exists().where(mine, memberships.c.organization_id == organizations.c.id))
+    if by.caller.bound_organization_id is not None:
+        statement = statement.where(organizations.c.id == by.caller.bound_organization_id)
+    return oldest_first(session, statement, organizations.c.id, _organization, cursor=cursor, limit=limit)
+
+
+def rename_organization(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Organization:
+    """Give an organization another name."""
+    authorize_administration(by, Permission.ORGANIZATION_MANAGE, organization_id)
+    row = session.execute(
+        update(organizations)
+        .where(organizations.c.id == organization_id)
+        .values(name=require_name(name))
+        .returning(organizations)
+    ).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    _record(session, by, "organization.renamed", organization_id)
+    return _organization(row)
+
+
+def suspend_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
+    """Stop everything done in the name or at the cost of an organization."""
+    authorize_operation(by)
+    if turn_off(session, organizations, organizations.c.suspended_at, organization_id):
+        _record(session, by, "organization.suspended", organization_id)
+    return get_organization(session, by=by, organization_id=organization_id)
+
+
+def resume_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
+    """Undo a suspension."""
+    authorize_operation(by)
+    if turn_on(session, organizations, organizations.c.suspended_at, organization_id):
+        _record(session, by, "organization.resumed", organization_id)
+    return get_organization(session, by=by, organization_id=organization_id)
+
+
+def _record(session: Session, by: Actor, action: str, organization_id: UUID, **details: Any) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="organization",
+        resource_id=organization_id,
+        organization_id=organization_id,
+        **details,
+    )
+
+
+def _organization(row: Row[Any]) -> Organization:
+    return Organization(**row._asdict())

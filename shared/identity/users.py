@@ -1,0 +1,136 @@
+"""Users: people, who act in one organization at a time and have their rights from their membership there.
+
+An operator makes and disables users; members are added by `memberships.py`, which makes a user for a new address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.database import Session
+from shared.errors import PermissionDenied
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_operation
+from shared.identity.errors import AlreadyExists, ResourceNotFound
+from shared.identity.names import require_email
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.switches import turn_off, turn_on
+from shared.identity.tables import memberships, users
+from shared.ids import new_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A person. `active_organization_id` is where keys that are bound to no organization act."""
+
+    id: UUID
+    email: str
+    is_operator: bool
+    active_organization_id: UUID | None
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+def create_user(session: Session, *, by: Actor, email: str) -> User:
+    """Make a user who belongs to no organization yet; raise AlreadyExists for a known address."""
+    authorize_operation(by)
+    row = _insert(session, email, is_operator=False)
+    _record(session, by, "user.created", row.id)
+    return _user(row)
+
+
+def create_operator(session: Session, *, by: Actor, email: str) -> User:
+    """Make a user who operates the installation: who may administer every organization."""
+    authorize_operation(by)
+    row = _insert(session, email, is_operator=True)
+    _record(session, by, "user.operator_created", row.id)
+    return _user(row)
+
+
+def get_user(session: Session, *, by: Actor, user_id: UUID) -> User:
+    """Read oneself, or, for an operator, anyone."""
+    if not by.caller.is_operator and by.user_id != user_id:
+        raise ResourceNotFound
+    row = session.execute(select(users).where(users.c.id == user_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _user(row)
+
+
+def list_users(
+    session: Session, *, by: Actor, cursor: str | None = None, limit: int = DEFAULT_LIMIT
+) -> Page[User]:
+    """List every user of the installation, for its operators."""
+    authorize_operation(by)
+    return oldest_first(session, select(users), users.c.id, _user, cursor=cursor, limit=limit)
+
+
+def select_active_organization(session: Session, *, by: Actor, organization_id: UUID) -> User:
+    """Make an organization the one a user's unbound keys act in; raise ResourceNotFound unless they are a member."""
+    user_id = by.user_id
+    if user_id is None or by.caller.bound_organization_id is not None:
+        raise PermissionDenied("Only a user's key that is bound to no organization can select one.")
+    belongs = exists().where(
+        memberships.c.user_id == user_id, memberships.c.organization_id == organization_id
+    )
+    row = session.execute(
+        update(users)
+        .where(users.c.id == user_id, belongs)
+        .values(active_organization_id=organization_id)
+        .returning(users)
+    ).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    _record(session, by, "user.organization_selected", user_id, selected=organization_id)
+    return _user(row)
+
+
+def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
+    """Make all of a user's keys worthless."""
+    authorize_operation(by)
+    if turn_off(session, users, users.c.disabled_at, user_id):
+        _record(session, by, "user.disabled", user_id)
+    return get_user(session, by=by, user_id=user_id)
+
+
+def enable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
+    """Let a user in again, with the keys that are left."""
+    authorize_operation(by)
+    if turn_on(session, users, users.c.disabled_at, user_id):
+        _record(session, by, "user.enabled", user_id)
+    return get_user(session, by=by, user_id=user_id)
+
+
+def find_or_insert_user(session: Session, email: str) -> UUID:
+    """Give the user of an address, made if need be; two who add the same new address get the same user."""
+    known = select(users.c.id).where(func.lower(users.c.email) == func.lower(require_email(email)))
+    if session.execute(known).scalar() is None:
+        session.execute(_insertion(email, is_operator=False))
+    user_id: UUID = session.execute(known).scalar_one()
+    return user_id
+
+
+def _insert(session: Session, email: str, *, is_operator: bool) -> Row[Any]:
+    row = session.execute(_insertion(require_email(email), is_operator=is_operator)).one_or_none()
+    if row is None:
+        raise AlreadyExists("There is a user with this address already.")
+    return row
+
+
+def _insertion(email: str, *, is_operator: bool) -> Any:
+    values = {"id": new_id(), "email": email, "is_operator": is_operator}
+    return insert(users).values(values).on_conflict_do_nothing().returning(users)
+
+
+def _record(session: Session, by: Actor, action: str, user_id: UUID, **details: Any) -> None:
+    record(session, by=by, action=action, resource_kind="user", resource_id=user_id, **details)
+
+
+def _user(row: Row[Any]) -> User:
+    return User(**row._asdict())

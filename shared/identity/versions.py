@@ -1,0 +1,141 @@
+"""Versions of a deployment: what was deployed when. New tokens name the active one; a revoked one ends all of its own.
+
+Deploying makes a version active; an earlier one can be made active again, unless it was revoked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, insert, select, update
+
+from shared.database import Session
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_for_deployment
+from shared.identity.errors import ResourceNotFound, VersionRevoked
+from shared.identity.names import require_name
+from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
+from shared.identity.permissions import Permission
+from shared.identity.switches import turn_off
+from shared.identity.tables import deployments, versions
+from shared.ids import new_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One deployed version; `label` is the deployer's own name for it, such as a commit."""
+
+    id: UUID
+    deployment_id: UUID
+    number: int
+    label: str | None
+    revoked_at: datetime | None
+    created_at: datetime
+
+
+def deploy_version(session: Session, *, by: Actor, deployment_id: UUID, label: str | None = None) -> Version:
+    """Record a new version and make it the active one."""
+    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    version = insert_version(session, deployment_id=deployment_id, label=label)
+    _record(session, by, "version.deployed", version, organization_id)
+    return version
+
+
+def list_versions(
+    session: Session,
+    *,
+    by: Actor,
+    deployment_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[Version]:
+    """List the versions of a deployment."""
+    authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, deployment_id)
+    statement = select(versions).where(versions.c.deployment_id == deployment_id)
+    return oldest_first(session, statement, versions.c.id, _version, cursor=cursor, limit=limit)
+
+
+def activate_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
+    """Make an earlier version the active one again; raise VersionRevoked when it was revoked."""
+    version = _get(session, version_id)
+    organization_id = authorize_for_deployment(
+        session, by, Permission.DEPLOYMENT_MANAGE, version.deployment_id
+    )
+    _lock(session, version.deployment_id)
+    version = _get(session, version_id)
+    if version.revoked_at is not None:
+        raise VersionRevoked
+    _activate(session, version)
+    _record(session, by, "version.activated", version, organization_id)
+    return version
+
+
+def revoke_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
+    """End every token of a version for good; if it was the active one, none is until another is made so."""
+    version = _get(session, version_id)
+    organization_id = authorize_for_deployment(
+        session, by, Permission.DEPLOYMENT_MANAGE, version.deployment_id
+    )
+    _lock(session, version.deployment_id)
+    if turn_off(session, versions, versions.c.revoked_at, version_id):
+        session.execute(
+            update(deployments)
+            .where(deployments.c.active_version_id == version_id)
+            .values(active_version_id=None)
+        )
+        _record(session, by, "version.revoked", version, organization_id)
+    return _get(session, version_id)
+
+
+def insert_version(session: Session, *, deployment_id: UUID, label: str | None) -> Version:
+    """Write and activate the next version, numbered under the deployment's lock; authorization is the caller's."""
+    _lock(session, deployment_id)
+    last = select(func.max(versions.c.number)).where(versions.c.deployment_id == deployment_id)
+    number = (session.execute(last).scalar() or 0) + 1
+    values = {
+        "id": new_id(),
+        "deployment_id": deployment_id,
+        "number": number,
+        "label": None if label is None else require_name(label, field="label"),
+    }
+    version = _version(session.execute(insert(versions).values(values).returning(versions)).one())
+    _activate(session, version)
+    return version
+
+
+def _activate(session: Session, version: Version) -> None:
+    session.execute(
+        update(deployments)
+        .where(deployments.c.id == version.deployment_id)
+        .values(active_version_id=version.id)
+    )
+
+
+def _lock(session: Session, deployment_id: UUID) -> None:
+    session.execute(select(deployments.c.id).where(deployments.c.id == deployment_id).with_for_update())
+
+
+def _get(session: Session, version_id: UUID) -> Version:
+    row = session.execute(select(versions).where(versions.c.id == version_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _version(row)
+
+
+def _record(session: Session, by: Actor, action: str, version: Version, organization_id: UUID) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="version",
+        resource_id=version.id,
+        organization_id=organization_id,
+        deployment_id=version.deployment_id,
+    )
+
+
+def _version(row: Row[Any]) -> Version:
+    return Version(**row._asdict())
