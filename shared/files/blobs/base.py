@@ -20,7 +20,7 @@ Left to others: rows, leases and retries (the files domain); the digest of the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from typing import Protocol, Self, TypeVar
@@ -169,11 +169,11 @@ class BlobStore(Protocol):
         A blob of which nothing is left is a success. After a success no placement, however late, brings it back.
         """
 
-    def unattended(self, *, batch_size: int = 200) -> Iterator[Sequence[Unattended]]:
+    def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[Unattended], None, None]:
         """Go through the staged bytes nobody is receiving; asking for the next batch lets go of the last.
 
         Among them are blobs whose row waits for placement: ask the database about a batch while it is held, then
-        discard those without a row. Exhaust or close the iterator. Raises BlobStoreUnavailable.
+        discard those without a row. Exhaust or close the generator. Raises BlobStoreUnavailable.
         """
 
     def check(self) -> None:

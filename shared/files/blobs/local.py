@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from io import FileIO
@@ -96,7 +96,7 @@ class LocalBlobStore:
         """Unlink each blob's two names in the order that matters, then flush every directory once."""
         return self._change(blobs, self._unlink)
 
-    def unattended(self, *, batch_size: int = 200) -> Iterator[Sequence[LocalUnattended]]:
+    def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[LocalUnattended], None, None]:
         """Go through the staging directory; its length, not the store's, is the cost."""
         return list_unattended(self._staging, batch_size)
 

@@ -19,7 +19,7 @@ import ctypes
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from uuid import UUID
@@ -138,7 +138,7 @@ class LocalUnattended:
         os.close(self._descriptor)
 
 
-def list_unattended(directory: str, batch_size: int) -> Iterator[Sequence[LocalUnattended]]:
+def list_unattended(directory: str, batch_size: int) -> Generator[Sequence[LocalUnattended], None, None]:
     """Lock and yield what nobody else has locked, at most `batch_size` files at a time."""
     batch: list[LocalUnattended] = []
     with translated_errors():

@@ -1,0 +1,127 @@
+"""The stores under contract, each with an outside view of what it really holds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from shared.files.blobs import S3Access, open_blob_store
+from shared.files.blobs.base import Blob, BlobStore
+from shared.files.blobs.multipart import S3BlobStore
+from shared.files.blobs.s3 import S3Bucket
+from shared.ids import new_id
+
+PIECE_BYTES = 64 * 1024
+
+
+class Bench(Protocol):
+    """A store, how another process opens it, and what lies in it."""
+
+    url: str
+    s3: S3Access
+
+    @property
+    def store(self) -> BlobStore: ...
+
+    def leftovers(self) -> set[str]:
+        """Name everything that takes up space, finished or not."""
+
+    def tamper(self, version_id: UUID) -> None:
+        """Replace a placed blob by something shorter."""
+
+
+@dataclass
+class LocalBench:
+    """A store in a directory."""
+
+    root: Path
+    s3: S3Access = field(default_factory=S3Access)
+
+    def __post_init__(self) -> None:
+        self.url = self.root.as_uri()
+        self.store = open_blob_store(self.url)
+
+    def leftovers(self) -> set[str]:
+        return {path.name for path in self.root.rglob("*") if path.is_file()}
+
+    def tamper(self, version_id: UUID) -> None:
+        (path,) = self.root.rglob(str(version_id))
+        path.write_bytes(b"x")
+
+
+@dataclass
+class S3Bench:
+    """A store in a bucket of its own."""
+
+    url: str
+    s3: S3Access
+
+    def __post_init__(self) -> None:
+        self.bucket_name = urlsplit(self.url).netloc
+        self.bucket = S3Bucket(
+            self.bucket_name,
+            prefix=urlsplit(self.url).path.strip("/"),
+            endpoint_url=self.s3.endpoint_url,
+            region=self.s3.region,
+            access_key_id=self.s3.access_key_id,
+            secret_access_key=self.s3.secret_access_key,
+        )
+        self.client = self.bucket.client
+        self.client.create_bucket(Bucket=self.bucket_name)
+        self.store = S3BlobStore(self.bucket)
+
+    def leftovers(self) -> set[str]:
+        objects = self.client.list_objects_v2(Bucket=self.bucket_name).get("Contents", ())
+        uploads = self.client.list_multipart_uploads(Bucket=self.bucket_name).get("Uploads", ())
+        return {found["Key"] for found in objects} | {found["Key"] for found in uploads}
+
+    def tamper(self, version_id: UUID) -> None:
+        self.client.put_object(Bucket=self.bucket_name, Key=self.bucket.key(version_id), Body=b"x")
+
+
+def content_of(version_id: UUID, size_bytes: int) -> bytes:
+    """Make content that no two versions share."""
+    return random.Random(version_id.int).randbytes(size_bytes)
+
+
+def stage(store: BlobStore, size_bytes: int = 1000) -> Blob:
+    """Receive a blob's content as the front does."""
+    version_id = new_id()
+    receiver = store.receive(version_id, size_bytes=size_bytes, upload_id=store.begin(version_id))
+    content = content_of(version_id, size_bytes)
+    for start in range(0, size_bytes, PIECE_BYTES):
+        receiver.write(content[start : start + PIECE_BYTES])
+    blob = receiver.seal()
+    receiver.release()
+    return blob
+
+
+def put(store: BlobStore, size_bytes: int = 1000) -> Blob:
+    """Receive and place a blob."""
+    blob = stage(store, size_bytes)
+    assert store.place([blob]) == {}
+    return blob
+
+
+def read(store: BlobStore, blob: Blob, *, placed: bool = True) -> bytes:
+    """Read a blob whole."""
+    with store.open(blob.version_id, placed=placed) as reader:
+        return b"".join(reader.chunks(0, blob.size_bytes))
+
+
+def is_intact(store: BlobStore, blob: Blob, *, placed: bool = True) -> bool:
+    """Whether a blob reads back as it was received."""
+    return read(store, blob, placed=placed) == content_of(blob.version_id, blob.size_bytes)
+
+
+def sweep_without_rows(store: BlobStore, recorded: Blob | None = None) -> None:
+    """Clean up as the domain does after a front died before its commit; `recorded` is the row it left, if any."""
+    for batch in store.unattended():
+        for found in batch:
+            found.discard()
+    if recorded is not None:
+        assert store.remove([recorded]) == {}

@@ -1,0 +1,75 @@
+"""S3 servers to test against: separate processes on a free port, gone with the test run."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from shared.files.blobs import S3Access
+
+START_SECONDS = 30.0
+
+
+@contextmanager
+def running_moto(directory: Path) -> Iterator[S3Access]:
+    """Run moto's server: knows little of checksums, answers 500 where it should say NoSuchUpload."""
+    port = _free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with _running(command, {}, port, directory / "moto.log") as access:
+        yield access
+
+
+@contextmanager
+def running_ministack(directory: Path) -> Iterator[S3Access]:
+    """Run ministack's server: strict about checksums, conditions and aborted uploads."""
+    port = _free_port()
+    environment = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "SERVICES": "s3", "SFTP_ENABLED": "0"}
+    with _running(
+        [sys.executable, "-m", "ministack"], environment, port, directory / "ministack.log"
+    ) as access:
+        yield access
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], environment: Mapping[str, str], port: int, log: Path
+) -> Iterator[S3Access]:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=output, stderr=output, cwd=log.parent
+        ) as server,
+    ):
+        try:
+            _wait_until_open(port, server)
+            yield S3Access(
+                endpoint_url=f"http://127.0.0.1:{port}",
+                region="us-east-1",
+                access_key_id="test",
+                secret_access_key="test",
+            )
+        finally:
+            server.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _wait_until_open(port: int, server: subprocess.Popen[bytes]) -> None:
+    give_up_at = time.monotonic() + START_SECONDS
+    while time.monotonic() < give_up_at and server.poll() is None:
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError(f"the S3 server on port {port} did not start")
