@@ -1,0 +1,56 @@
+"""What tests of identity share: one module's database, settings without caches, and a factory of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import pytest
+
+from shared.database import Database
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.distributions import CreatedDistribution
+from shared.settings import Settings
+from tests.support.identity import IdentityFactory, make_settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """An organization with a deployment, and a distribution that routes to it."""
+
+    organization_id: UUID
+    deployment: CreatedDeployment
+    distribution: CreatedDistribution
+    principal_id: UUID
+    daemon_id: UUID
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return make_settings()
+
+
+@pytest.fixture
+def factory(database: Database, settings: Settings) -> IdentityFactory:
+    return IdentityFactory(database, settings)
+
+
+@pytest.fixture
+def world(factory: IdentityFactory) -> World:
+    return make_world(factory)
+
+
+def make_world(factory: IdentityFactory) -> World:
+    organization = factory.organization()
+    deployment = factory.deployment(organization.id)
+    principal = factory.principal(organization.id)
+    distribution = factory.distribution(
+        organization.id, principal_id=principal.id, deployment_id=deployment.deployment.id
+    )
+    return World(
+        organization_id=organization.id,
+        deployment=deployment,
+        distribution=distribution,
+        principal_id=principal.id,
+        daemon_id=deployment.deployment.daemon_identity_id,
+    )

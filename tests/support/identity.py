@@ -1,0 +1,165 @@
+"""Make what tests need of identity: organizations, users with keys, deployments, distributions, tokens.
+
+Everything goes through the domain's own operations, as the operator of the installation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from cryptography.fernet import Fernet
+from pydantic import SecretStr
+
+from shared.database import Database
+from shared.identity.api_keys import issue_api_key
+from shared.identity.authentication import Authenticator
+from shared.identity.authorization import OPERATOR, Actor
+from shared.identity.callers import ReportedCaller
+from shared.identity.deployments import CreatedDeployment, DeploymentKind, create_deployment
+from shared.identity.distribution_routing import mint_attribution
+from shared.identity.distributions import CreatedDistribution, create_distribution
+from shared.identity.identities import Identity, create_principal_identity
+from shared.identity.memberships import add_member
+from shared.identity.organizations import Organization, create_organization
+from shared.identity.roles import Role
+from shared.identity.signing_keys import SigningKeys
+from shared.identity.token_exchange import exchange
+from shared.identity.users import create_operator, create_user
+from shared.settings import Settings
+
+_ENCRYPTION_KEY = Fernet.generate_key().decode()
+
+
+def make_settings(**changes: object) -> Settings:
+    """Make settings for identity; `live_row_cache_seconds=0` unless given, so that every change shows at once."""
+    values: dict[str, object] = {
+        "database_url": "postgresql://unused/unused",
+        "redis_url": "redis://unused/0",
+        "blob_store": "file:///unused",
+        "base_url": "https://qm.example",
+        "encryption_keys": (SecretStr(_ENCRYPTION_KEY),),
+        "live_row_cache_seconds": 0,
+    }
+    return Settings.model_validate({**values, **changes})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """A user and the secret of one of their keys."""
+
+    user_id: UUID
+    email: str
+    api_key: str
+
+    @property
+    def authorization(self) -> str:
+        return f"Bearer {self.api_key}"
+
+
+class IdentityFactory:
+    """Makes rows in one database, and the credentials that go with them."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self.database = database
+        self.settings = settings
+        self.keys = SigningKeys(database, settings)
+
+    def authenticator(self) -> Authenticator:
+        """A fresh one, as another process would have."""
+        return Authenticator(self.database, self.settings, SigningKeys(self.database, self.settings))
+
+    def organization(self, name: str = "Acme") -> Organization:
+        """An organization with an owner nobody else knows."""
+        with self.database.transaction() as session:
+            owner = create_user(session, by=OPERATOR, email=_email())
+            return create_organization(session, by=OPERATOR, name=name, owner_id=owner.id)
+
+    def person(self, organization_id: UUID, role: Role = Role.MEMBER, *, bound: bool = False) -> Person:
+        """A member with an API key; `bound` ties the key to the organization."""
+        email = _email()
+        with self.database.transaction() as session:
+            member = add_member(session, by=OPERATOR, organization_id=organization_id, email=email, role=role)
+            issued = issue_api_key(
+                session,
+                by=OPERATOR,
+                user_id=member.user_id,
+                organization_id=organization_id if bound else None,
+                name="test",
+            )
+        return Person(user_id=member.user_id, email=email, api_key=issued.secret.value)
+
+    def operator(self) -> Person:
+        """An operator without any organization."""
+        email = _email()
+        with self.database.transaction() as session:
+            user = create_operator(session, by=OPERATOR, email=email)
+            issued = issue_api_key(session, by=OPERATOR, user_id=user.id, organization_id=None, name="test")
+        return Person(user_id=user.id, email=email, api_key=issued.secret.value)
+
+    def actor(self, person: Person) -> Actor:
+        """The person as one who administers."""
+        authenticator = self.authenticator()
+        caller = authenticator.resolve(authenticator.authenticate(person.authorization), None)
+        return Actor(caller=caller, request_id="test-request")
+
+    def deployment(self, organization_id: UUID, name: str = "agent") -> CreatedDeployment:
+        """A remote deployment with its daemon, version and client secret."""
+        with self.database.transaction() as session:
+            return create_deployment(
+                session, by=OPERATOR, organization_id=organization_id, kind=DeploymentKind.REMOTE, name=name
+            )
+
+    def principal(self, organization_id: UUID, name: str = "mailbox") -> Identity:
+        """A receiving identity."""
+        with self.database.transaction() as session:
+            return create_principal_identity(session, by=OPERATOR, organization_id=organization_id, name=name)
+
+    def distribution(
+        self, organization_id: UUID, *, principal_id: UUID, deployment_id: UUID
+    ) -> CreatedDistribution:
+        """A distribution from a network to a deployment."""
+        with self.database.transaction() as session:
+            return create_distribution(
+                session,
+                self.settings,
+                by=OPERATOR,
+                organization_id=organization_id,
+                name="distribution",
+                networks=["slack"],
+                principal_identity_id=principal_id,
+                deployment_id=deployment_id,
+            )
+
+    def access_token(self, deployment: CreatedDeployment, scope: str | None = None) -> str:
+        """An access token exchanged for the deployment's secret."""
+        token = exchange(
+            self.database,
+            self.settings,
+            self.keys,
+            client_id=str(deployment.deployment.client_id),
+            client_secret=deployment.credential.secret.value,
+            scope=scope,
+        )
+        return token.value
+
+    def authorization(self, deployment: CreatedDeployment, scope: str | None = None) -> str:
+        """The `Authorization` header of a deployment."""
+        return f"Bearer {self.access_token(deployment, scope)}"
+
+    def attribution(self, distribution: CreatedDistribution) -> str:
+        """A `Service-Usage-Attribution` header as the distribution's router sends it along."""
+        credential = self.authenticator().authenticate(f"Bearer {distribution.token.value}")
+        minted = mint_attribution(
+            self.keys,
+            self.settings,
+            credential,
+            message_id="m-1",
+            channel="slack",
+            reported_caller=ReportedCaller(id="U123", display="Ada"),
+        )
+        return minted.value
+
+
+def _email() -> str:
+    return f"{uuid4().hex}@example.org"
