@@ -129,7 +129,7 @@ class Unattended(Protocol):
         """The version the bytes were meant for."""
 
     def discard(self) -> None:
-        """Delete the bytes. Only when the database, asked while this is held, has no row for them. Never raises."""
+        """Delete the bytes; only when no row promises them, nor can any more (see `unattended`). Never raises."""
 
 
 class BlobStore(Protocol):
@@ -173,7 +173,9 @@ class BlobStore(Protocol):
         """Go through the staged bytes nobody is receiving; asking for the next batch lets go of the last.
 
         Among them are blobs whose row waits for placement: ask the database about a batch while it is held, then
-        discard those without a row. Exhaust or close the generator. Raises BlobStoreUnavailable.
+        discard those without a row. A plain SELECT is not enough to know: a front may have died with its COMMIT under
+        way. Claim the id instead, by inserting a doomed row where there is none, which waits for such a commit and
+        keeps out any later one. Exhaust or close the generator. Raises BlobStoreUnavailable.
         """
 
     def check(self) -> None:
