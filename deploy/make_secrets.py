@@ -1,0 +1,36 @@
+"""Write the secrets of `compose.yaml` below `deploy/secrets`, those that are not there yet; run it once per deployment.
+
+The directory is closed to others; the files in it are not, because containers read them under accounts of their own.
+Keep a copy of `encryption_keys`: a database without it has lost the secrets stored in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import sys
+from pathlib import Path
+
+
+def main(directory: Path) -> None:
+    """Write what is missing."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    postgres = _keep(directory / "postgres_password", secrets.token_urlsafe(24))
+    valkey = _keep(directory / "valkey_password", secrets.token_urlsafe(24))
+    _keep(directory / "database_url", f"postgresql://quartermaster:{postgres}@postgres/quartermaster")
+    _keep(directory / "redis_url", f"redis://:{valkey}@valkey:6379/0")
+    _keep(directory / "encryption_keys", base64.urlsafe_b64encode(os.urandom(32)).decode())
+    _keep(directory / "s3_access_key_id", secrets.token_hex(10))
+    _keep(directory / "s3_secret_access_key", secrets.token_urlsafe(30))
+
+
+def _keep(path: Path, value: str) -> str:
+    if not path.exists():
+        path.write_text(value)
+        path.chmod(0o644)
+    return path.read_text()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("secrets"))

@@ -1,0 +1,91 @@
+"""What is written down for operators agrees with the code: Procfile, compose file, secrets, requirements."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy import make_secrets, roles
+from deploy.secret_files import read_secret_files
+from shared.jobs import QUEUES
+from shared.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+OURS = {name: service for name, service in COMPOSE["services"].items() if "build" in service}
+
+
+def test_every_queue_has_a_worker() -> None:
+    served = [queue for worker in roles.WORKERS.values() for queue in worker.queues]
+    assert sorted(served) == sorted(QUEUES)
+
+
+def test_the_procfile_and_the_compose_file_run_the_same_processes() -> None:
+    lines = (line.partition(":") for line in (ROOT / "Procfile").read_text().splitlines())
+    procfile = {name: command.split() for name, _, command in lines}
+    assert procfile == {name: ["quartermaster", *service["command"]] for name, service in OURS.items()}
+
+
+def test_every_worker_is_in_the_procfile() -> None:
+    names = set(re.findall(r"quartermaster worker (\w+)", (ROOT / "Procfile").read_text()))
+    assert names == set(roles.WORKERS)
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_containers_have_no_rights_they_do_not_need(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_only_the_front_is_published() -> None:
+    assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["web"]
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+
+
+def test_every_secret_of_the_compose_file_is_made(tmp_path: Path) -> None:
+    make_secrets.main(tmp_path / "secrets")
+    made = {path.name for path in (tmp_path / "secrets").iterdir()}
+    used = {secret for service in COMPOSE["services"].values() for secret in service.get("secrets", ())}
+    assert made == used == set(COMPOSE["secrets"])
+    assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
+
+
+def test_secrets_that_exist_are_kept(tmp_path: Path) -> None:
+    make_secrets.main(tmp_path)
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    make_secrets.main(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_containers_variables_and_secrets_are_settings(name: str) -> None:
+    given = {*OURS[name]["environment"], *(secret.upper() for secret in OURS[name]["secrets"])}
+    of_the_server = set(re.findall(r'environ\.get\("(\w+)"\)', (DEPLOY / "gunicorn.conf.py").read_text()))
+    assert given <= {field.upper() for field in Settings.model_fields} | of_the_server
+
+
+def test_mounted_secrets_become_settings_that_a_variable_overrides(tmp_path: Path) -> None:
+    (tmp_path / "database_url").write_text("postgresql://from-file\n")
+    (tmp_path / "redis_url").write_text("redis://from-file\n")
+    (tmp_path / "..data").mkdir()
+    environment = {"SECRETS_DIRECTORY": str(tmp_path), "REDIS_URL": "redis://by-hand"}
+    read_secret_files(environment)
+    assert environment["DATABASE_URL"] == "postgresql://from-file"
+    assert environment["REDIS_URL"] == "redis://by-hand"
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("requirements*.txt")), ids=lambda path: path.name)
+def test_requirements_are_pinned_with_hashes_and_name_no_place(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"://|--(index|extra-index|find-links|trusted-host)", text)
+    entries = re.split(r"\n(?=\S)", re.sub(r"(?m)^ *#.*\n?", "", text).strip())
+    assert entries
+    assert all(re.match(r"[\w.\[\]-]+==\S+", entry) and "--hash=sha256:" in entry for entry in entries)
