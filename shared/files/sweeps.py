@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from uuid import UUID
 
-from sqlalchemy import delete, func, literal, select, tuple_
+from sqlalchemy import delete, func, literal, select, text, tuple_
 
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
-from shared.files.tables import blobs, operations, read_grants
+from shared.files.jobs import CollectDoomed
+from shared.files.tables import operations, read_grants
 from shared.telemetry import SWEPT, get_logger
 
 log = get_logger(__name__)
@@ -21,21 +24,37 @@ EXPIRED_GRANT_KEPT = timedelta(days=1)
 def sweep_staging(database: Database, store: BlobStore) -> int:
     """Discard staged bytes whose upload died before its commit; return how many.
 
-    The store holds each candidate locked while the database is asked: a row that is not there now never will be.
+    The store holds each candidate locked meanwhile, so that no living upload is among them.
     """
     discarded = 0
     for candidates in store.unattended():
-        ids = [candidate.version_id for candidate in candidates]
-        with database.autocommit() as session:
-            owned = set(
-                session.execute(select(blobs.c.version_id).where(blobs.c.version_id.in_(ids))).scalars()
-            )
+        dead = _doom_ownerless(database, [candidate.version_id for candidate in candidates])
         for candidate in candidates:
-            if candidate.version_id not in owned:
+            if candidate.version_id in dead:
                 candidate.discard()
-                discarded += 1
+        discarded += len(dead)
     SWEPT.labels("staging").inc(discarded)
     return discarded
+
+
+# To look for a row is not enough: the upload may have died with its commit still under way. To insert one waits for
+# that commit, and decides: either the row is the upload's and its bytes are promised, or it is ours and they never are.
+_DOOM_OWNERLESS = text(
+    """
+INSERT INTO blobs (version_id, state, byte_size)
+SELECT id, 'doomed', 0 FROM unnest(CAST(:ids AS uuid[])) AS id
+WHERE NOT EXISTS (SELECT FROM blobs WHERE version_id = id)
+ON CONFLICT DO NOTHING RETURNING version_id
+"""
+)
+
+
+def _doom_ownerless(database: Database, ids: Sequence[UUID]) -> set[UUID]:
+    with database.transaction() as session:
+        dead = set(session.execute(_DOOM_OWNERLESS, {"ids": [str(at) for at in ids]}).scalars())
+        if dead:
+            session.enqueue(CollectDoomed())
+    return dead
 
 
 def purge_operations(database: Database, retention: timedelta) -> int:
