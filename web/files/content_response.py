@@ -60,7 +60,12 @@ _SCRIPTS = ("javascript", "ecmascript", "jscript", "livescript")
 
 
 def content_response(
-    environ: WSGIEnvironment, version: Version, blob: BlobReader, *, cache_control: str, proxy_prefix: str | None = None
+    environ: WSGIEnvironment,
+    version: Version,
+    blob: BlobReader,
+    *,
+    cache_control: str,
+    proxy_prefix: str | None = None,
 ) -> Response:
     """Answer a GET or HEAD with a version's content; closes the blob when the answer is sent, or at once on any error.
 
@@ -139,7 +144,9 @@ def _send_range(
     return response
 
 
-def _send_parts(response: Response, blob: BlobReader, ranges: Sequence[ByteRange], version: Version) -> Response:
+def _send_parts(
+    response: Response, blob: BlobReader, ranges: Sequence[ByteRange], version: Version
+) -> Response:
     boundary = secrets.token_hex(16)
     content_type = response.headers["Content-Type"]
     heads = [
@@ -155,7 +162,9 @@ def _send_parts(response: Response, blob: BlobReader, ranges: Sequence[ByteRange
     return response
 
 
-def _parts(blob: BlobReader, ranges: Iterable[ByteRange], heads: Iterable[bytes], end: bytes) -> Iterator[bytes]:
+def _parts(
+    blob: BlobReader, ranges: Iterable[ByteRange], heads: Iterable[bytes], end: bytes
+) -> Iterator[bytes]:
     for at, head in zip(ranges, heads, strict=True):
         yield head
         yield from blob.chunks(at.start, at.stop)

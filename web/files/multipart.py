@@ -162,7 +162,9 @@ class FilePartParser:
         self._state = self._read_content
         return found + 4, header
 
-    def _read_content(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, memoryview | None]:
+    def _read_content(
+        self, data: bytes | bytearray, position: int, end: int
+    ) -> tuple[int, memoryview | None]:
         found = data.find(self._delimiter, position, end)
         if found >= 0:
             self._state = self._read_rest_of_boundary
@@ -222,7 +224,9 @@ class _Content:
         if self._header is None:
             raise FilePartRequired
         if self._byte_size not in (None, self._received_bytes):
-            raise ByteSizeMismatch(f"The content has {self._received_bytes} bytes, not byteSize={self._byte_size}.")
+            raise ByteSizeMismatch(
+                f"The content has {self._received_bytes} bytes, not byteSize={self._byte_size}."
+            )
         digest = self._hash.digest()
         if any(digest != claimed for claimed in self._header.digests):
             raise DigestMismatch("The content does not have the digest sent in its part's header.")

@@ -27,7 +27,9 @@ _HEADER = re.compile(rf"({_WORD}):(.*)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _PARAMETER = re.compile(rf'[ \t]*;[ \t]*({_WORD})=(?:"((?:[^"\\]|\\.)*)"|([^";\s]*))')
 _BOUNDARY = re.compile(r"[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]")  # RFC 2046, 5.1.1
-_MEDIA_TYPE = re.compile(rf'({_WORD}/{_WORD})((?:[ \t]*;[ \t]*{_WORD}=(?:"(?:[^"\\]|\\.)*"|{_WORD}))*)[ \t]*;?')
+_MEDIA_TYPE = re.compile(
+    rf'({_WORD}/{_WORD})((?:[ \t]*;[ \t]*{_WORD}=(?:"(?:[^"\\]|\\.)*"|{_WORD}))*)[ \t]*;?'
+)
 _QUOTED_PAIR = re.compile(r'\\(["\\])')
 _BROWSER_ESCAPE = re.compile(r"%(22|0[DdAa])")
 _DIGEST = re.compile(r"sha-256=(?::([A-Za-z0-9+/=]*):)?(;.*)?")  # an RFC 8941 byte sequence
@@ -50,7 +52,9 @@ def read_boundary(content_type: str) -> bytes:
         raise UnsupportedMediaType("Send the body as multipart/form-data.")
     boundary = _parameters(content_type[len(media_type) :]).get("boundary", "")
     if not _BOUNDARY.fullmatch(boundary):
-        raise MalformedRequest("The boundary in Content-Type is missing or not of 1 to 70 permitted characters.")
+        raise MalformedRequest(
+            "The boundary in Content-Type is missing or not of 1 to 70 permitted characters."
+        )
     return boundary.encode("ascii")
 
 

@@ -11,6 +11,7 @@ Left to others: how long a sender may take (`slow_senders`), what the bytes mean
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from typing import Any, Protocol
 from wsgiref.types import WSGIEnvironment
 
@@ -27,8 +28,8 @@ class RequestBody(Protocol):
     """A body being received."""
 
     @property
-    def is_exhausted(self) -> bool:
-        """Whether the whole body was read, so that the connection can take another request."""
+    def remaining_bytes(self) -> int | None:
+        """How much of the body is still to come, None if that is not known; at 0 the connection can take a request."""
 
     def readinto(self, buffer: memoryview) -> int:
         """Wait for some bytes, put them at the front of the buffer and tell how many; 0 at the end of the body.
@@ -47,10 +48,22 @@ def open_body(environ: WSGIEnvironment) -> RequestBody:
 
 
 def spoil_connection(environ: WSGIEnvironment) -> None:
-    """Have gunicorn close the connection after this answer, because nobody knows where its next request would begin."""
+    """Have gunicorn close the connection after this answer, as nobody knows where its next request would begin."""
     body = environ["wsgi.input"]
     if hasattr(body, "failed"):
         body.failed = True
+    if "gunicorn.socket" in environ:
+        stop_reading(environ["gunicorn.socket"])
+
+
+def stop_reading(connection: socket.socket) -> None:
+    """Make reads from a connection end now, the waiting one too, though answers may still be written.
+
+    It also keeps gunicorn from waiting, in the one thread that accepts connections, for a slow sender to hang up.
+    """
+    with suppress(OSError):
+        # The plain socket's method: that of a TLS socket would let the answer leave unencrypted.
+        socket.socket.shutdown(connection, socket.SHUT_RD)
 
 
 class _ConnectionBody:
@@ -62,8 +75,8 @@ class _ConnectionBody:
         self._connection = connection
 
     @property
-    def is_exhausted(self) -> bool:
-        return bool(self._reader.length == 0)
+    def remaining_bytes(self) -> int:
+        return int(self._reader.length)
 
     def readinto(self, buffer: memoryview) -> int:
         wanted: int = min(len(buffer), self._reader.length)
@@ -95,7 +108,7 @@ class _StreamBody:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self.is_exhausted = False
+        self.remaining_bytes: int | None = None
 
     def readinto(self, buffer: memoryview) -> int:
         try:
@@ -105,7 +118,8 @@ class _StreamBody:
         except (OSError, ParseException):
             raise MalformedRequest("The body breaks off or its framing is broken.") from None
         buffer[: len(piece)] = piece
-        self.is_exhausted = not piece
+        if not piece:
+            self.remaining_bytes = 0
         return len(piece)
 
 

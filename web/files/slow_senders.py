@@ -22,7 +22,13 @@ from shared.errors import DomainError, Unavailable
 from shared.files.body_errors import UploadTimeout
 from shared.telemetry import get_logger
 from web.edge import BODY_READ
-from web.files.request_bodies import STREAM_PIECE_BYTES, RequestBody, open_body, spoil_connection
+from web.files.request_bodies import (
+    STREAM_PIECE_BYTES,
+    RequestBody,
+    open_body,
+    spoil_connection,
+    stop_reading,
+)
 
 log = get_logger(__name__)
 
@@ -67,8 +73,8 @@ class BodyReceptions:
             reception.drop_rest()
             with self._changed:
                 self._active.discard(reception)
-            environ[BODY_READ] = reception.is_exhausted
-            if reception.is_cut_off or not reception.is_exhausted:
+            environ[BODY_READ] = reception.remaining_bytes == 0
+            if reception.is_cut_off or reception.remaining_bytes != 0:
                 spoil_connection(environ)
 
     def _enter(self, reception: Reception) -> None:
@@ -112,9 +118,9 @@ class Reception:
         self._waiting_since: float | None = None
 
     @property
-    def is_exhausted(self) -> bool:
-        """Whether the whole body was read."""
-        return self._body.is_exhausted
+    def remaining_bytes(self) -> int | None:
+        """How much of the body is still to come, None if that is not known."""
+        return self._body.remaining_bytes
 
     def readinto(self, buffer: memoryview) -> int:
         """Wait for some bytes, put them at the front of the buffer and tell how many; 0 at the end of the body.
@@ -135,10 +141,16 @@ class Reception:
 
     def drop_rest(self) -> None:
         """Read on to the end of the body if it is near."""
+        if (
+            self.is_cut_off
+            or self.remaining_bytes == 0
+            or (self.remaining_bytes or 0) > LONGEST_DROPPED_REST_BYTES
+        ):
+            return
         buffer = memoryview(bytearray(STREAM_PIECE_BYTES))
         end = self.received_bytes + LONGEST_DROPPED_REST_BYTES
         with suppress(DomainError):
-            while not self.is_exhausted and self.received_bytes < end and self.readinto(buffer):
+            while self.received_bytes < end and self.readinto(buffer):
                 pass
 
     def waited_seconds(self) -> float:
@@ -152,6 +164,4 @@ class Reception:
             return
         self.is_cut_off = True
         log.warning("upload.cut_off", received_bytes=self.received_bytes)
-        with suppress(OSError):
-            # The plain socket's method: that of a TLS socket would let the answer leave unencrypted.
-            socket.socket.shutdown(self._connection, socket.SHUT_RD)
+        stop_reading(self._connection)

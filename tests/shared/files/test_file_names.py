@@ -73,4 +73,6 @@ def test_the_header_of_a_download_reads_back_as_the_cleaned_name(raw: str) -> No
 
 
 def test_old_clients_get_a_plain_name_without_anything_they_might_misread() -> None:
-    assert content_disposition('résumé "50%" ℀.txt').startswith('attachment; filename="resume _50__ a_c.txt"; ')
+    assert content_disposition('résumé "50%" ℀.txt').startswith(
+        'attachment; filename="resume _50__ a_c.txt"; '
+    )

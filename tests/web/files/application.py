@@ -19,8 +19,7 @@ from flask import Response
 
 from shared.errors import DomainError
 from shared.files.resources import Version
-from web.calls import BODY_READ
-from web.edge import wrap
+from web.edge import BODY_READ, wrap
 from web.errors import STATUSES
 from web.files.content_response import content_response
 from web.files.multipart import receive_file_part
@@ -80,7 +79,7 @@ def respond(environ: WSGIEnvironment) -> Response:
             byte_size = int(environ["QUERY_STRING"]) if environ["QUERY_STRING"] else None
             with receptions.admit(environ) as body:
                 part = receive_file_part(
-                    body, environ["CONTENT_TYPE"], byte_size=byte_size, maximum_bytes=1 << 31, open_sink=None
+                    body, environ["CONTENT_TYPE"], byte_size=byte_size, maximum_bytes=1 << 40, open_sink=None
                 )
             return Response(json.dumps({"name": part.file_name, "sha256": part.sha256.hex()}), 201)
         case "/local" | "/remote" as path:

@@ -9,9 +9,23 @@ CONTENT_TYPE = "multipart/form-data; boundary=bd-7f3a"
 HEADER = b'Content-Disposition: form-data; name="file"; filename="a.txt"\r\nContent-Type: text/plain'
 
 
-def multipart(content: bytes, header: bytes = HEADER, *, before: bytes = b"", after: bytes = b"\r\n") -> bytes:
+def multipart(
+    content: bytes, header: bytes = HEADER, *, before: bytes = b"", after: bytes = b"\r\n"
+) -> bytes:
     """Write a body with one part."""
-    return before + b"--" + BOUNDARY + b"\r\n" + header + b"\r\n\r\n" + content + b"\r\n--" + BOUNDARY + b"--" + after
+    return (
+        before
+        + b"--"
+        + BOUNDARY
+        + b"\r\n"
+        + header
+        + b"\r\n\r\n"
+        + content
+        + b"\r\n--"
+        + BOUNDARY
+        + b"--"
+        + after
+    )
 
 
 class Pieces:

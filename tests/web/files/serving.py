@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tests.web.files.bodies import CONTENT_TYPE
 
@@ -38,18 +39,31 @@ def gunicorn(*, threads: int = 4, **environment: str) -> Iterator[int]:
 def wait_until_up(port: int) -> None:
     for _ in range(600):
         try:
-            if get(port, "/").status == 200:
+            if ask(port, "/").status == 200:
                 return
         except OSError:
             time.sleep(0.05)
     raise AssertionError("gunicorn did not start")
 
 
-def get(port: int, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> http.client.HTTPResponse:
-    """Ask once, on a connection of its own; the body is read already."""
+@dataclass(frozen=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def ask(port: int, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Reply:
+    """Ask once, on a connection of its own."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request(method, path, headers=headers or {})
-    return connection.getresponse()
+    try:
+        connection.request(method, path, headers=headers or {})
+        response = connection.getresponse()
+        return Reply(response.status, dict(response.getheaders()), response.read())
+    finally:
+        connection.close()
 
 
 def begin_upload(port: int, content_length: int | None, query: str = "") -> socket.socket:
@@ -61,7 +75,11 @@ def begin_upload(port: int, content_length: int | None, query: str = "") -> sock
     return connection
 
 
-def read_response(connection: socket.socket) -> tuple[http.client.HTTPResponse, bytes]:
+def read_reply(connection: socket.socket) -> Reply:
+    """Read one answer from a raw connection."""
     response = http.client.HTTPResponse(connection)
-    response.begin()
-    return response, response.read()
+    try:
+        response.begin()
+        return Reply(response.status, dict(response.getheaders()), response.read())
+    finally:
+        response.close()

@@ -104,7 +104,9 @@ def test_without_a_sink_the_content_is_only_hashed() -> None:
 
 
 def test_a_preamble_an_epilogue_and_padding_are_ignored() -> None:
-    body = multipart(b"x", before=b"Hello\r\n", after=b" \t\r\nBye").replace(BOUNDARY + b"\r\n", BOUNDARY + b" \t\r\n")
+    body = multipart(b"x", before=b"Hello\r\n", after=b" \t\r\nBye").replace(
+        BOUNDARY + b"\r\n", BOUNDARY + b" \t\r\n"
+    )
     assert receive(body)[1] == b"x"
 
 
@@ -136,7 +138,9 @@ def test_a_body_that_ends_early_is_never_accepted(kept: int) -> None:
         pytest.param(multipart(b"x", HEADER + b"\r\nno colon"), id="a line without a colon"),
         pytest.param(multipart(b"x", HEADER.replace(b"a.txt", b"\xff")), id="a name that is not UTF-8"),
         pytest.param(multipart(b"x", HEADER.replace(b'"a.txt"', b'"a.txt')), id="an open quote"),
-        pytest.param(multipart(b"x", HEADER.replace(b'"file"', b'"file"; name="file"')), id="a parameter twice"),
+        pytest.param(
+            multipart(b"x", HEADER.replace(b'"file"', b'"file"; name="file"')), id="a parameter twice"
+        ),
         pytest.param(multipart(b"x", HEADER + b"\r\nContent-Transfer-Encoding: base64"), id="base64"),
         pytest.param(multipart(b"x", HEADER + b"\r\nContent-Digest: sha-256=:AAAA:"), id="a short digest"),
     ],
@@ -157,7 +161,9 @@ def test_broken_framing_is_malformed(body: bytes, size: int) -> None:
         pytest.param(multipart(b"x", HEADER.replace(b"a.txt", b"")), id="an empty file name"),
         pytest.param(multipart(b"x", HEADER.partition(b"\r\n")[0]), id="no media type"),
         pytest.param(multipart(b"x", HEADER.replace(b"text/plain", b"text")), id="a malformed media type"),
-        pytest.param(multipart(b"x", HEADER.replace(b"text/plain", b"text/" + b"x" * 300)), id="a long media type"),
+        pytest.param(
+            multipart(b"x", HEADER.replace(b"text/plain", b"text/" + b"x" * 300)), id="a long media type"
+        ),
         pytest.param(multipart(b"x", HEADER.replace(b"form-data", b"attachment")), id="another disposition"),
         pytest.param(multipart(b"x").replace(b"--\r\n", b"\r\n") + multipart(b"y"), id="a second part"),
         pytest.param(b"".join([multipart(b"x")[:-4] + b"\r\n"] * 10_000), id="ten thousand parts"),
@@ -203,7 +209,9 @@ def digest_header(content: bytes) -> str:
 
 @pytest.mark.parametrize("name", [b"Content-Digest", b"repr-digest"])
 def test_the_digest_of_the_part_is_checked_against_its_content(name: bytes) -> None:
-    right, wrong = (HEADER + b"\r\n" + name + b": md5=:x:, " + digest_header(c).encode() for c in (b"right", b"wrong"))
+    right, wrong = (
+        HEADER + b"\r\n" + name + b": md5=:x:, " + digest_header(c).encode() for c in (b"right", b"wrong")
+    )
     assert receive(multipart(b"right", right))[1] == b"right"
     with pytest.raises(DigestMismatch):
         receive(multipart(b"right", wrong))
@@ -231,7 +239,9 @@ def test_a_boundary_outside_rfc_2046_is_malformed(boundary: str) -> None:
         receive(multipart(b"x"), content_type=f"multipart/form-data; boundary={boundary}")
 
 
-@pytest.mark.parametrize("boundary", ["x", "b" * 70, "----=_Part_1_23.45", "gc0p4Jq0M2Yt08jU534c0", "a b'()+_,-./:=?z"])
+@pytest.mark.parametrize(
+    "boundary", ["x", "b" * 70, "----=_Part_1_23.45", "gc0p4Jq0M2Yt08jU534c0", "a b'()+_,-./:=?z"]
+)
 def test_every_boundary_of_rfc_2046_works(boundary: str) -> None:
     body = multipart(b"-\r\n-- x").replace(BOUNDARY, boundary.encode())
     content_type = f'Multipart/Form-Data; charset=utf-8; Boundary="{boundary}"'
@@ -273,10 +283,16 @@ NAMES = ["report.pdf", 'say "hi".txt', "Übergröße 😀.txt", "50% off.txt", "
 
 @pytest.mark.parametrize("name", NAMES)
 def test_bodies_of_requests_are_understood(name: str) -> None:
-    prepared = requests.Request("POST", "http://x/", files={"file": (name, b"\r\n--content", "text/csv")}).prepare()
+    prepared = requests.Request(
+        "POST", "http://x/", files={"file": (name, b"\r\n--content", "text/csv")}
+    ).prepare()
     assert isinstance(prepared.body, bytes)
     part, content = receive(prepared.body, 10, content_type=prepared.headers["Content-Type"])
-    assert (part.file_name, part.media_type, content) == (name.replace("\n", ""), "text/csv", b"\r\n--content")
+    assert (part.file_name, part.media_type, content) == (
+        name.replace("\n", ""),
+        "text/csv",
+        b"\r\n--content",
+    )
 
 
 def test_bodies_of_the_standard_library_are_understood() -> None:
@@ -284,7 +300,9 @@ def test_bodies_of_the_standard_library_are_understood() -> None:
     message["Content-Disposition"] = "form-data"
     message.set_param("name", "file", header="Content-Disposition")
     message.set_param("filename", "naïve.bin", header="Content-Disposition", charset="utf-8")
-    header = f"Content-Disposition: {message['Content-Disposition']}\r\nContent-Type: application/octet-stream"
+    header = (
+        f"Content-Disposition: {message['Content-Disposition']}\r\nContent-Type: application/octet-stream"
+    )
     assert receive(multipart(b"x", header.encode()))[0].file_name == "naïve.bin"
 
 

@@ -1,0 +1,284 @@
+import base64
+import hashlib
+import http.client
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from uuid import UUID
+from wsgiref.types import WSGIEnvironment
+
+import pytest
+import requests
+from gunicorn.http.wsgi import FileWrapper  # type: ignore[import-untyped]
+from werkzeug.test import EnvironBuilder, run_wsgi_app
+
+from shared.files.blobs.base import BlobDamaged
+from shared.files.resources import Version
+from tests.web.files.serving import ask, gunicorn
+from web.files.content_response import content_response
+from web.files.ranges import RangeNotSatisfiable
+
+CONTENT = os.urandom(300_000)
+SHA256 = hashlib.sha256(CONTENT)
+TAG = f'"{SHA256.hexdigest()}"'
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    path = tmp_path_factory.mktemp("content") / "content.bin"
+    path.write_bytes(CONTENT)
+    with gunicorn(CONTENT_FILE=str(path)) as port:
+        yield port
+
+
+SOURCES = pytest.mark.parametrize("path", ["/local", "/remote"])
+
+
+@SOURCES
+def test_the_whole_content_arrives_with_headers_that_describe_and_protect_it(port: int, path: str) -> None:
+    response = ask(port, path)
+    assert response.status == 200
+    assert response.body == CONTENT
+    headers = response.headers
+    assert headers["ETag"] == TAG
+    assert headers["Content-Length"] == str(len(CONTENT))
+    assert headers["Accept-Ranges"] == "bytes"
+    assert headers["Repr-Digest"] == f"sha-256=:{base64.b64encode(SHA256.digest()).decode()}:"
+    assert headers["Content-Type"] == "application/octet-stream"
+    assert (
+        headers["Content-Disposition"] == "attachment; filename=\"content.bin\"; filename*=UTF-8''content.bin"
+    )
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Content-Security-Policy"] == "sandbox; default-src 'none'; frame-ancestors 'none'"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "private, no-cache"
+    assert headers["X-Robots-Tag"] == "noindex"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-site"
+
+
+@SOURCES
+@pytest.mark.parametrize(
+    ("asked", "start", "stop"),
+    [("bytes=0-0", 0, 1), ("bytes=100000-199999", 100_000, 200_000), ("bytes=-10", 299_990, 300_000)],
+)
+def test_a_range_is_sent_alone(port: int, path: str, asked: str, start: int, stop: int) -> None:
+    response = ask(port, path, {"Range": asked})
+    assert response.status == 206
+    assert response.headers["Content-Range"] == f"bytes {start}-{stop - 1}/300000"
+    assert response.headers["Content-Length"] == str(stop - start)
+    assert response.body == CONTENT[start:stop]
+
+
+@SOURCES
+def test_several_ranges_are_sent_as_parts(port: int, path: str) -> None:
+    response = ask(port, path, {"Range": "bytes=1000-1999,0-9,-5"})
+    assert response.status == 206
+    boundary = re.fullmatch(r"multipart/byteranges; boundary=(\w+)", response.headers["Content-Type"])
+    assert boundary
+    body = response.body
+    assert len(body) == int(response.headers["Content-Length"])
+    parts = body.split(f"\r\n--{boundary[1]}".encode())
+    assert parts[0] == b""
+    assert parts[-1] == b"--\r\n"
+    expected = {"1000-1999": CONTENT[1000:2000], "0-9": CONTENT[:10], "299995-299999": CONTENT[-5:]}
+    assert parts[1:-1] == [
+        f"\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {at}/300000\r\n\r\n".encode()
+        + content
+        for at, content in expected.items()
+    ]
+
+
+@SOURCES
+def test_head_announces_the_whole_content_and_sends_nothing(port: int, path: str) -> None:
+    response = ask(port, path, {"Range": "bytes=0-9"}, method="HEAD")
+    assert response.status == 200
+    assert response.headers["Content-Length"] == "300000"
+    assert response.headers["ETag"] == TAG
+    assert response.body == b""
+
+
+@SOURCES
+def test_content_the_client_has_is_not_sent_again(port: int, path: str) -> None:
+    response = ask(port, path, {"If-None-Match": TAG})
+    assert response.status == 304
+    assert response.body == b""
+    assert response.headers["ETag"] == TAG
+    assert response.headers["Cache-Control"] == "private, no-cache"
+    assert "Content-Type" not in response.headers
+
+
+@SOURCES
+def test_an_interrupted_download_resumes_only_on_the_same_content(port: int, path: str) -> None:
+    assert ask(port, path, {"Range": "bytes=9-", "If-Range": TAG}).status == 206
+    assert ask(port, path, {"Range": "bytes=9-", "If-Range": '"other"'}).body == CONTENT
+
+
+@SOURCES
+def test_a_range_beyond_the_end_and_another_content_are_refused(port: int, path: str) -> None:
+    assert ask(port, path, {"Range": "bytes=300000-"}).status == 416
+    assert ask(port, path, {"If-Match": '"other"'}).status == 412
+
+
+@SOURCES
+def test_the_connection_serves_on_after_every_kind_of_answer(port: int, path: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    for headers in ({}, {"Range": "bytes=5-9"}, {"Range": "bytes=1-2,5-9"}, {"If-None-Match": TAG}, {}):
+        connection.request("GET", path, headers=headers)
+        socket_before = connection.sock
+        connection.getresponse().read()
+        assert connection.sock is socket_before is not None
+    connection.close()
+
+
+def test_clients_in_use_read_what_is_sent(port: int, tmp_path: Path) -> None:
+    with requests.get(
+        f"http://127.0.0.1:{port}/local", headers={"Range": "bytes=7-"}, timeout=20
+    ) as response:
+        assert response.content == CONTENT[7:]
+    target = tmp_path / "content"
+    target.write_bytes(CONTENT[:1234])
+    subprocess.run(
+        ["curl", "-sS", "-C", "-", "-o", str(target), f"http://127.0.0.1:{port}/local"],
+        check=True,
+        timeout=20,
+    )
+    assert target.read_bytes() == CONTENT
+
+
+class OpenFile:
+    """An open local blob that tells whether it was closed."""
+
+    def __init__(self, path: Path, fixed_path: str | None = None) -> None:
+        self.file: FileIO | None = FileIO(path)
+        self.fixed_path = fixed_path
+
+    @property
+    def is_closed(self) -> bool:
+        return self.file is not None and self.file.closed
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        assert self.file is not None
+        yield os.pread(self.file.fileno(), stop - start, start)
+
+    def close(self) -> None:
+        assert self.file is not None
+        self.file.close()
+
+    def __enter__(self) -> "OpenFile":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def version(media_type: str = "text/plain", byte_size: int = 1000) -> Version:
+    return Version(
+        id=UUID(int=1),
+        file_id=UUID(int=2),
+        revision=1,
+        file_name="naïve.txt",
+        media_type=media_type,
+        byte_size=byte_size,
+        content_sha256=SHA256.digest(),
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+@pytest.fixture
+def blob(tmp_path: Path) -> OpenFile:
+    (tmp_path / "blob").write_bytes(CONTENT[:1000])
+    return OpenFile(tmp_path / "blob", fixed_path="ab/blob")
+
+
+def environ(method: str = "GET", **headers: str) -> WSGIEnvironment:
+    named = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    return EnvironBuilder(method=method, headers=named).get_environ()
+
+
+def test_gunicorn_is_given_the_file_itself_at_the_right_place(blob: OpenFile) -> None:
+    asked = environ(Range="bytes=100-199") | {"wsgi.file_wrapper": FileWrapper}
+    response = content_response(asked, version(), blob, cache_control="private, no-store")
+    sent = response(asked, lambda *_: lambda _: None)
+    assert isinstance(sent, FileWrapper)
+    assert os.lseek(sent.filelike.fileno(), 0, os.SEEK_CUR) == 100
+    assert response.content_length == 100
+    assert b"".join(sent) == CONTENT[100:200]
+    sent.close()
+    assert blob.is_closed
+
+
+@pytest.mark.parametrize("asked", ["", "bytes=0-9", "bytes=500-", "bytes=0-9,20-29"])
+def test_a_server_without_sendfile_sends_the_same(blob: OpenFile, asked: str) -> None:
+    request = environ(Range=asked)
+    response = content_response(request, version(), blob, cache_control="private, no-store")
+    chunks, status, headers = run_wsgi_app(response, request)
+    body = b"".join(chunks)
+    assert len(body) == int(headers["Content-Length"])
+    assert status == ("206 PARTIAL CONTENT" if asked else "200 OK")
+    chunks.close()  # type: ignore[attr-defined]
+    assert blob.is_closed
+
+
+@pytest.mark.parametrize(
+    ("declared", "sent"),
+    [
+        ("text/plain; charset=utf-8", "text/plain; charset=utf-8"),
+        ("application/pdf", "application/pdf"),
+        ("image/png", "image/png"),
+        ("text/html", "application/octet-stream"),
+        ("Text/HTML; charset=utf-8", "application/octet-stream"),
+        ("image/svg+xml", "application/octet-stream"),
+        ("application/xhtml+xml", "application/octet-stream"),
+        ("text/xml", "application/octet-stream"),
+        ("text/javascript", "application/octet-stream"),
+        ("application/x-javascript", "application/octet-stream"),
+    ],
+)
+def test_types_that_a_browser_would_run_are_not_declared(blob: OpenFile, declared: str, sent: str) -> None:
+    with blob:
+        response = content_response(environ(), version(declared), blob, cache_control="private, no-store")
+    assert response.headers["Content-Type"] == sent
+
+
+@pytest.mark.parametrize("condition", [{}, {"method": "HEAD"}, {"Range": "bytes=0-9"}])
+def test_the_front_proxy_is_told_where_the_file_lies(blob: OpenFile, condition: dict[str, str]) -> None:
+    response = content_response(
+        environ(**condition), version(), blob, cache_control="private, no-store", proxy_prefix="/internal/"
+    )
+    assert response.headers["X-Accel-Redirect"] == "/internal/ab/blob"
+    assert response.status_code == 200
+    assert response.get_data() == b""
+    assert blob.is_closed
+
+
+@pytest.mark.parametrize("condition", [{"method": "HEAD"}, {"If_None_Match": TAG}])
+def test_an_answer_without_content_closes_the_file_at_once(blob: OpenFile, condition: dict[str, str]) -> None:
+    content_response(environ(**condition), version(), blob, cache_control="private, no-store")
+    assert blob.is_closed
+
+
+def test_a_refusal_closes_the_file(blob: OpenFile) -> None:
+    with pytest.raises(RangeNotSatisfiable):
+        content_response(environ(Range="bytes=5000-"), version(), blob, cache_control="private, no-store")
+    assert blob.is_closed
+
+
+@pytest.mark.parametrize("byte_size", [999, 1001])
+def test_a_file_of_another_length_than_recorded_is_not_sent(blob: OpenFile, byte_size: int) -> None:
+    with pytest.raises(BlobDamaged):
+        content_response(environ(), version(byte_size=byte_size), blob, cache_control="private, no-store")
+    assert blob.is_closed
+
+
+def test_an_empty_content_is_sent_as_such(tmp_path: Path) -> None:
+    (tmp_path / "blob").touch()
+    request = environ(Range="bytes=0-")
+    blob = OpenFile(tmp_path / "blob")
+    response = content_response(request, version(byte_size=0), blob, cache_control="private, no-store")
+    chunks, status, headers = run_wsgi_app(response, request)
+    assert (b"".join(chunks), status, headers["Content-Length"]) == (b"", "200 OK", "0")
+    assert blob.is_closed
