@@ -5,17 +5,20 @@ Imports of the service happen inside the commands, so that becoming another prog
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
 from deploy import roles
+from deploy.secret_files import read_secret_files
 
 
 @click.group()
 @click.version_option(package_name="quartermaster")
 def main() -> None:
     """Exact files, paid model access and A2A agents for organizations."""
+    read_secret_files(os.environ)
 
 
 @main.command()
@@ -56,4 +59,17 @@ def migrate() -> None:
     "--credentials", type=click.Path(path_type=Path), required=True, help="File to write, on the first run."
 )
 def bootstrap(credentials: Path) -> None:
-    """Make the first owner and organization, unless there are any."""
+    """Set up an empty installation: its first owner, organization, deployment and distribution."""
+    from deploy.first_run import first_run
+    from shared.database import Database
+    from shared.settings import load_settings
+
+    settings = load_settings()
+    database = Database(settings.database_url, pool_size=1)
+    try:
+        made = first_run(database, settings, credentials)
+    finally:
+        database.dispose()
+    if made is not None:
+        click.echo(f"The owner's API key, shown only now: {made.owner_api_key}")
+        click.echo(f"All credentials of this installation are in {credentials}; keep them safe.")

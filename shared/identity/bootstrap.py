@@ -5,6 +5,7 @@ Runs at every start and does its work once: a lock and a look at the organizatio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -67,15 +68,27 @@ class Credentials:
 
 
 def bootstrap(
-    database: Database, settings: Settings, *, email: str = FIRST_OWNER_EMAIL, name: str = FIRST_NAME
+    database: Database,
+    settings: Settings,
+    *,
+    keep: Callable[[Credentials], None] | None = None,
+    email: str = FIRST_OWNER_EMAIL,
+    name: str = FIRST_NAME,
 ) -> Credentials | None:
-    """Set up an empty installation and give its credentials; None when it is set up already."""
+    """Set up an empty installation and give its credentials; None when it is set up already.
+
+    `keep` is called with them before the commit: what it makes durable is there whatever dies after it, and what it
+    raises undoes the setup.
+    """
     ensure_keys(database, settings)
     with database.transaction() as session:
         session.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         if session.execute(select(exists().select_from(organizations))).scalar():
             return None
-        return _set_up(session, settings, email, name)
+        credentials = _set_up(session, settings, email, name)
+        if keep is not None:
+            keep(credentials)
+    return credentials
 
 
 def _set_up(session: Session, settings: Settings, email: str, name: str) -> Credentials:
