@@ -1,3 +1,3 @@
 """What every test may ask for."""
 
-pytest_plugins = ["tests.support.servers", "tests.support.databases"]
+pytest_plugins = ["tests.support.servers", "tests.support.databases", "tests.support.front"]

@@ -28,6 +28,12 @@ class Authentication(Enum):
     CALLER = "caller"
     GRANT_OR_CALLER = "grant or caller"
     CLIENT = "client"
+    DISTRIBUTION = "distribution"
+
+    @property
+    def has_caller(self) -> bool:
+        """Whether a credential that was presented stands for a caller; a distribution's serves its own routes."""
+        return self in (Authentication.CALLER, Authentication.GRANT_OR_CALLER)
 
 
 def authenticate(how: Authentication, http: Request, services: Services) -> Credential | None:
@@ -40,9 +46,10 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     try:
         credential = services.authenticator.authenticate(authorization)
     except DomainError:
-        _slow_down_guessing(http, services)
+        if authorization:
+            slow_down_guessing(http, services)
         raise
-    _limit(authorization or "", services)
+    limit_rate(authorization or "", services)
     return credential
 
 
@@ -60,20 +67,21 @@ def check_header_rules(http: Request) -> str | None:
     return attribution.strip()
 
 
-def _limit(authorization: str, services: Services) -> None:
+def limit_rate(secret: str, services: Services) -> None:
+    """Take one request from what whoever holds this secret may ask in a minute."""
     allowance = services.rate_limiter.take(
-        hashlib.sha256(authorization.encode()).hexdigest()[:32], services.settings.rate_limit_per_minute
+        hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:32],
+        services.settings.rate_limit_per_minute,
     )
     if allowance is not None:
         g.rate_limit = allowance
         refuse_excess(allowance)
 
 
-def _slow_down_guessing(http: Request, services: Services) -> None:
-    """Limit refused credentials by address."""
-    if http.headers.get("Authorization"):
-        allowance = services.rate_limiter.take(
-            f"refused:{http.remote_addr}", services.settings.failed_logins_per_minute
-        )
-        if allowance is not None:
-            refuse_excess(allowance)
+def slow_down_guessing(http: Request, services: Services) -> None:
+    """Count a refused credential against its address; raise `RateLimited` when there were too many."""
+    allowance = services.rate_limiter.take(
+        f"refused:{http.remote_addr}", services.settings.failed_logins_per_minute
+    )
+    if allowance is not None:
+        refuse_excess(allowance)

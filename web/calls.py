@@ -11,6 +11,7 @@ from typing import Any, cast
 from flask import Request, g
 from pydantic import BaseModel
 
+from shared.identity.authentication import Credential
 from shared.identity.callers import Caller
 from web.edge import BODY_READ
 from web.requests import read_json
@@ -26,8 +27,16 @@ class Call:
     http: Request
     services: Services
     body_shape: type[BaseModel] | None = None
+    _credential: Credential | None = None
     _caller: Caller | None = None
     _query: BaseModel | None = None
+
+    @property
+    def credential(self) -> Credential:
+        """What was presented, whether or not a caller stands behind it."""
+        if self._credential is None:
+            raise RuntimeError("a public operation has no credential")
+        return self._credential
 
     @property
     def caller(self) -> Caller:

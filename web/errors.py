@@ -1,14 +1,15 @@
 """Turn errors into answers: the one place where a kind becomes a status.
 
-File and identity routes answer RFC 9457 problems; a blueprint may register another dialect (`/v1` speaks OpenAI's,
-A2A its own) under its path prefix. Whatever was not foreseen is logged with its traceback and answered 500 without it.
+File and identity routes answer RFC 9457 problems; where a protocol prescribes another form, its paths are listed with
+their dialect (`DIALECTS`). Whatever was not foreseen is logged with its traceback and answered 500 without it.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flask import Flask, Response, current_app, request
@@ -46,6 +47,18 @@ _HTTP_CODES = {
     400: "malformed_request",
     413: "content_too_large",
 }
+OAUTH_PATHS = ("/oauth/token", "/oauth/revoke", "/oauth/introspect")
+OAUTH_CODES = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "invalid_target",
+    }
+)
+_NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 _INTERNAL = ("internal_error", "The service failed; the operators can find this request by its id.")
 
 
@@ -58,9 +71,8 @@ def register_error_handlers(app: Flask) -> None:
 
 def answer_domain_error(error: DomainError) -> Response:
     """Render a domain error as a problem with its status and headers."""
-    status = STATUSES[error.kind]
-    response = problem(
-        status,
+    response = _fail(
+        STATUSES[error.kind],
         error.code,
         error.detail,
         errors=[{"location": at.location, "name": at.name, "message": at.message} for at in error.errors],
@@ -90,11 +102,22 @@ def problem(
     }
     if errors:
         body["errors"] = errors
-    response = Response(json.dumps(body, default=str), status, content_type="application/problem+json")
-    if _body_is_unread():
-        # What is left of the body would be read as the next request; close instead of draining gigabytes.
-        response.headers["Connection"] = "close"
-    return response
+    return _close_unread(
+        Response(json.dumps(body, default=str), status, content_type="application/problem+json")
+    )
+
+
+def oauth_error(status: int, code: str, detail: str, **_: Any) -> Response:
+    """Make the error answer of a token endpoint (RFC 6749 5.2); what OAuth has no code for gets the nearest."""
+    if code not in OAUTH_CODES:
+        code = {429: "temporarily_unavailable", 503: "temporarily_unavailable", 500: "server_error"}.get(
+            status, "invalid_request"
+        )
+    body = {"error": code, "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
+    response = Response(json.dumps(body), status, content_type="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Pragma"] = "no-cache"
+    return _close_unread(response)
 
 
 def title(code: str) -> str:
@@ -117,7 +140,7 @@ def problems() -> Iterator[tuple[str, int, str]]:
 
 def _answer_http_exception(error: HTTPException) -> Response:
     status = error.code or 500
-    response = problem(status, _HTTP_CODES.get(status, "malformed_request"), error.description or "")
+    response = _fail(status, _HTTP_CODES.get(status, "malformed_request"), error.description or "")
     for name, value in error.get_headers():
         if name in ("Allow", "Retry-After"):
             response.headers[name] = value
@@ -126,10 +149,24 @@ def _answer_http_exception(error: HTTPException) -> Response:
 
 def _answer_unforeseen(_: Exception) -> Response:
     log.exception("request.failed", method=request.method, route=str(request.url_rule or ""))  # noqa: LOG004 (Flask handles one)
-    return problem(500, *_INTERNAL)
+    return _fail(500, *_INTERNAL)
+
+
+def _fail(status: int, code: str, detail: str, **data: Any) -> Response:
+    dialect: Dialect = DIALECTS.get(request.path, problem)
+    return dialect(status, code, detail, **data)
+
+
+def _close_unread(response: Response) -> Response:
+    if _body_is_unread():
+        # What is left of the body would be read as the next request; close instead of draining gigabytes.
+        response.headers["Connection"] = "close"
+    return response
 
 
 def _challenge(code: str) -> str:
+    if code == "invalid_client":
+        return 'Basic realm="quartermaster", charset="UTF-8"'
     if code == "authentication_required":
         return 'Bearer realm="quartermaster"'
     return 'Bearer realm="quartermaster", error="invalid_token"'
@@ -145,3 +182,7 @@ def _subclasses(error: type[DomainError]) -> Iterator[type[DomainError]]:
     for subclass in error.__subclasses__():
         yield subclass
         yield from _subclasses(subclass)
+
+
+Dialect = Callable[..., Response]
+DIALECTS: Mapping[str, Dialect] = dict.fromkeys(OAUTH_PATHS, oauth_error)

@@ -109,9 +109,16 @@ def _view(operation: Operation) -> Callable[..., Response]:
         credential = authenticate(operation.authentication, request, services)
         attribution = check_header_rules(request) if credential is not None else None
         query = _query(operation)
-        caller = services.authenticator.resolve(credential, attribution) if credential is not None else None
+        caller = None
+        if credential is not None and operation.authentication.has_caller:
+            caller = services.authenticator.resolve(credential, attribution)
         call = Call(
-            http=request, services=services, body_shape=_json_shape(operation), _caller=caller, _query=query
+            http=request,
+            services=services,
+            body_shape=_json_shape(operation),
+            _credential=credential,
+            _caller=caller,
+            _query=query,
         )
         return _render(operation.handler(call, **path))
 
@@ -133,7 +140,11 @@ def _json_shape(operation: Operation) -> type[BaseModel] | None:
 def _render(answer: Answer | Response) -> Response:
     if isinstance(answer, Response):
         return answer
-    body = answer.body.model_dump_json(by_alias=True) if answer.body is not None else b""
-    response = Response(body, answer.status, content_type="application/json")
+    if answer.body is None:
+        response = Response(status=answer.status)
+        del response.headers["Content-Type"]
+    else:
+        json = answer.body.model_dump_json(by_alias=True)
+        response = Response(json, answer.status, content_type="application/json")
     response.headers.update(answer.headers)
     return response

@@ -10,6 +10,7 @@ from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
 from shared.identity.authentication import Authenticator
+from shared.identity.signing_keys import SigningKeys
 from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
 from web.files.slow_senders import BodyReceptions
@@ -25,6 +26,7 @@ class Services:
     settings: Settings
     database: Database
     blobs: BlobStore
+    signing_keys: SigningKeys
     authenticator: Authenticator
     valkey: redis.Redis
     rate_limiter: RateLimiter
@@ -38,6 +40,7 @@ def build_services(settings: Settings) -> Services:
         pool_size=settings.database_pool_size,
         publish=Publisher(create_celery(settings.redis_url)).publish,
     )
+    signing_keys = SigningKeys(database, settings)
     valkey = redis.Redis.from_url(
         settings.redis_url,
         socket_timeout=VALKEY_TIMEOUT_SECONDS,
@@ -47,7 +50,8 @@ def build_services(settings: Settings) -> Services:
         settings=settings,
         database=database,
         blobs=open_configured_store(settings),
-        authenticator=Authenticator(database, settings),
+        signing_keys=signing_keys,
+        authenticator=Authenticator(database, settings, signing_keys),
         valkey=valkey,
         rate_limiter=RateLimiter(valkey),
         receptions=BodyReceptions(

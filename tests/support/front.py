@@ -1,0 +1,95 @@
+"""The real front over this module's database and the run's Valkey, asked through werkzeug's client.
+
+`front.get("/admin/me", person.authorization)` and the like; `front.identity` makes organizations, people, deployments
+and their credentials. `open_front` makes one with other settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from werkzeug.test import Client, TestResponse
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.settings import Settings
+from tests.support.identity import IdentityFactory, make_settings
+from web.app import create_app
+from web.services import Services, build_services
+
+BASE_URL = "http://localhost"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Front:
+    """The application, what it is made of, and who can be made to ask it."""
+
+    app: Flask
+    client: Client
+    services: Services
+    settings: Settings
+    identity: IdentityFactory
+
+    def ask(self, method: str, path: str, authorization: str | None = None, **options: Any) -> TestResponse:
+        """Send one request; `headers`, `json`, `data` and the rest as werkzeug's client takes them."""
+        headers: Mapping[str, str] = options.pop("headers", {})
+        if authorization is not None:
+            headers = {**headers, "Authorization": authorization}
+        return self.client.open(path, method=method, headers=headers, **options)
+
+    def get(self, path: str, authorization: str | None = None, **options: Any) -> TestResponse:
+        return self.ask("GET", path, authorization, **options)
+
+    def post(self, path: str, authorization: str | None = None, **options: Any) -> TestResponse:
+        return self.ask("POST", path, authorization, **options)
+
+    def put(self, path: str, authorization: str | None = None, **options: Any) -> TestResponse:
+        return self.ask("PUT", path, authorization, **options)
+
+    def patch(self, path: str, authorization: str | None = None, **options: Any) -> TestResponse:
+        return self.ask("PATCH", path, authorization, **options)
+
+    def delete(self, path: str, authorization: str | None = None, **options: Any) -> TestResponse:
+        return self.ask("DELETE", path, authorization, **options)
+
+
+@contextmanager
+def open_front(database_url: str, valkey_url: str, directory: Path, **settings: object) -> Iterator[Front]:
+    """Assemble a front; nothing is cached and no guessing is slowed down unless `settings` say so."""
+    loaded = make_settings(
+        **{
+            "database_url": database_url,
+            "redis_url": valkey_url,
+            "blob_store": directory.as_uri(),
+            "base_url": BASE_URL,
+            "failed_logins_per_minute": 0,
+            **settings,
+        }
+    )
+    services = build_services(loaded)
+    app = create_app(loaded, services)
+    try:
+        yield Front(
+            app=app,
+            client=app.test_client(),
+            services=services,
+            settings=loaded,
+            identity=IdentityFactory(services.database, loaded),
+        )
+    finally:
+        services.database.dispose()
+        services.valkey.close()
+
+
+@pytest.fixture(scope="module")
+def front(
+    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Front]:
+    """A front for this module."""
+    with open_front(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs")) as front:
+        yield front

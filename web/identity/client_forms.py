@@ -1,0 +1,109 @@
+"""Read what an OAuth client posts: a form, and the client's id and secret (RFC 6749 2.3.1 and 3.2).
+
+A parameter stands at most once, one without a value was not sent, and unknown ones are ignored, as the protocol wants.
+The secret comes by HTTP Basic or in the form, never by both.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
+
+from flask import Request
+
+from shared.errors import Kind
+from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
+from web.edge import BODY_READ
+
+MAXIMUM_FORM_BYTES = 32 * 1024
+MAXIMUM_PARAMETERS = 32
+
+
+class InvalidTarget(OAuthError):
+    """The resource is not this service."""
+
+    code = "invalid_target"
+
+
+class FormTooLarge(OAuthError):
+    """The form is larger than any that this endpoint could grant."""
+
+    kind = Kind.TOO_LARGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientForm:
+    """A form, and who sent it; neither is verified yet."""
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    parameters: Mapping[str, str] = field(repr=False)
+
+    def require(self, name: str) -> str:
+        """Give a parameter; raise InvalidRequest when it was not sent."""
+        if name not in self.parameters:
+            raise InvalidRequest(f"The parameter {name} is required.")
+        return self.parameters[name]
+
+
+def read_client_form(http: Request) -> ClientForm:
+    """Read the form and the client's credentials; raise InvalidRequest, or InvalidClient when there are none."""
+    parameters = _read_form(http)
+    authorization = http.headers.get("Authorization")
+    if authorization is None:
+        client_id, secret = parameters.get("client_id"), parameters.get("client_secret")
+    else:
+        client_id, secret = _read_basic(authorization)
+        if "client_secret" in parameters:
+            raise InvalidRequest("Send the client's secret by HTTP Basic or in the form, not by both.")
+        if parameters.get("client_id", client_id) != client_id:
+            raise InvalidRequest("The client_id of the form is not that of the Authorization header.")
+    if not client_id or not secret:
+        raise InvalidClient("Send the client's id and secret, by HTTP Basic or in the form.")
+    return ClientForm(client_id=client_id, client_secret=secret, parameters=parameters)
+
+
+def _read_form(http: Request) -> dict[str, str]:
+    if http.mimetype != "application/x-www-form-urlencoded":
+        raise InvalidRequest("Send the parameters as application/x-www-form-urlencoded.")
+    if (http.content_length or 0) > MAXIMUM_FORM_BYTES:
+        raise FormTooLarge
+    raw = http.stream.read(MAXIMUM_FORM_BYTES + 1)
+    if len(raw) > MAXIMUM_FORM_BYTES:
+        raise FormTooLarge
+    http.environ[BODY_READ] = True
+    pairs = [part.partition(b"=") for part in raw.split(b"&") if part]
+    if len(pairs) > MAXIMUM_PARAMETERS:
+        raise InvalidRequest("The request has too many parameters.")
+    parameters: dict[str, str] = {}
+    for name, _, value in pairs:
+        read = _decode(name)
+        if read in parameters:
+            raise InvalidRequest("A parameter was sent more than once.")
+        parameters[read] = _decode(value)
+    return {name: value for name, value in parameters.items() if value}
+
+
+def _read_basic(authorization: str) -> tuple[str, str]:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        raise InvalidClient("A client authenticates by HTTP Basic.")
+    try:
+        pair = base64.b64decode(encoded.strip(), validate=True)
+    except binascii.Error:
+        raise InvalidClient from None
+    client_id, colon, secret = pair.partition(b":")
+    if not colon:
+        raise InvalidClient
+    return _decode(client_id), _decode(secret)
+
+
+def _decode(part: bytes) -> str:
+    """Undo the encoding of forms, which RFC 6749 also wants inside HTTP Basic."""
+    try:
+        return unquote_to_bytes(part.replace(b"+", b" ")).decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidRequest("The request is not UTF-8.") from None

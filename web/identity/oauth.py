@@ -1,0 +1,186 @@
+"""The OAuth endpoints: a deployment's secret against a short-lived token, and what there is to know about tokens.
+
+RFC 6749 (client credentials), 7009 (revocation), 7662 (introspection), 8414 and 9728 (metadata). Errors speak OAuth's
+dialect (`web/errors.py`), and no answer may be stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from flask import Response
+
+from shared.identity import errors, token_exchange
+from shared.identity.authorization_server import (
+    authorization_server_metadata,
+    protected_resource_metadata,
+)
+from web.authentication import Authentication, limit_rate, slow_down_guessing
+from web.calls import Answer, Call
+from web.identity import oauth_schemas as schemas
+from web.identity.client_forms import ClientForm, InvalidTarget, read_client_form
+from web.routing import FormBody, Routes
+
+routes = Routes("oauth")
+
+GRANT_TYPE = "client_credentials"
+KEY_SET_CACHE_SECONDS = 300  # no longer than a key is published before it signs
+_NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+_CLIENT = {
+    "client_id": "The client id, unless it is sent by HTTP Basic.",
+    "client_secret": "The client secret, unless it is sent by HTTP Basic.",
+}
+_TOKEN = {
+    "token": "The access token.",
+    "token_type_hint": "Ignored: there is one type.",
+}
+
+
+@routes.operation(
+    "POST",
+    "/oauth/token",
+    authentication=Authentication.CLIENT,
+    body=FormBody(
+        fields={
+            "grant_type": f"`{GRANT_TYPE}`.",
+            "scope": "Some of the permissions the client has, separated by spaces; all of them by default.",
+            "resource": "This service's address (RFC 8707).",
+            **_CLIENT,
+        },
+        required=("grant_type",),
+    ),
+    answers={200: schemas.TokenBody},
+    errors=(
+        errors.InvalidRequest,
+        errors.InvalidClient,
+        errors.UnauthorizedClient,
+        errors.UnsupportedGrantType,
+        errors.InvalidScope,
+        InvalidTarget,
+    ),
+)
+def issue_token(call: Call) -> Answer:
+    """Exchange a client id and secret for a Version access token.
+
+    There is no refresh token: ask again before `expires_in` seconds have passed.
+    """
+    services = call.services
+    with _client(call) as form:
+        if form.require("grant_type") != GRANT_TYPE:
+            raise errors.UnsupportedGrantType
+        if (
+            form.parameters.get("resource", services.settings.base_url).rstrip("/")
+            != services.settings.base_url
+        ):
+            raise InvalidTarget
+        token = token_exchange.exchange(
+            services.database,
+            services.settings,
+            services.signing_keys,
+            client_id=form.client_id,
+            client_secret=form.client_secret,
+            scope=form.parameters.get("scope"),
+        )
+    body = schemas.TokenBody(access_token=token.value, expires_in=token.expires_in_seconds, scope=token.scope)
+    return Answer(body=body, headers=_NO_STORE)
+
+
+@routes.operation(
+    "POST",
+    "/oauth/revoke",
+    authentication=Authentication.CLIENT,
+    body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
+    answers={200: None},
+    errors=(errors.InvalidRequest, errors.InvalidClient),
+)
+def revoke_token(call: Call) -> Answer:
+    """Revoke an access token of this client; any other token is answered alike."""
+    services = call.services
+    with _client(call) as form:
+        token_exchange.revoke(
+            services.database,
+            services.settings,
+            services.signing_keys,
+            client_id=form.client_id,
+            client_secret=form.client_secret,
+            token=form.require("token"),
+        )
+    return Answer(headers=_NO_STORE)
+
+
+@routes.operation(
+    "POST",
+    "/oauth/introspect",
+    authentication=Authentication.CLIENT,
+    body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
+    answers={200: schemas.IntrospectionBody},
+    errors=(errors.InvalidRequest, errors.InvalidClient),
+)
+def introspect_token(call: Call) -> Response:
+    """Describe an access token of this client; of any other it says only that it is not active."""
+    services = call.services
+    with _client(call) as form:
+        described = token_exchange.introspect(
+            services.database,
+            services.settings,
+            services.signing_keys,
+            client_id=form.client_id,
+            client_secret=form.client_secret,
+            token=form.require("token"),
+        )
+    return _document(described, _NO_STORE)
+
+
+@routes.operation(
+    "GET",
+    "/.well-known/oauth-authorization-server",
+    authentication=Authentication.PUBLIC,
+    answers={200: schemas.AuthorizationServerBody},
+)
+def describe_authorization_server(call: Call) -> Response:
+    """Tell OAuth clients the endpoints and what they support (RFC 8414)."""
+    return _document(authorization_server_metadata(call.services.settings.base_url), _cacheable())
+
+
+@routes.operation(
+    "GET",
+    "/.well-known/oauth-protected-resource",
+    authentication=Authentication.PUBLIC,
+    answers={200: schemas.ProtectedResourceBody},
+)
+def describe_protected_resource(call: Call) -> Response:
+    """Tell OAuth clients who issues tokens for this service (RFC 9728)."""
+    return _document(protected_resource_metadata(call.services.settings.base_url), _cacheable())
+
+
+@routes.operation(
+    "GET", "/.well-known/jwks.json", authentication=Authentication.PUBLIC, answers={200: schemas.KeySetBody}
+)
+def read_key_set(call: Call) -> Response:
+    """Give the public keys that access tokens are signed with, the next one among them (RFC 7517)."""
+    return _document(call.services.signing_keys.jwks(), _cacheable())
+
+
+@contextmanager
+def _client(call: Call) -> Iterator[ClientForm]:
+    """Read the form; whoever fails to authenticate is slowed down by address."""
+    try:
+        form = read_client_form(call.http)
+        limit_rate(f"{form.client_id}:{form.client_secret}", call.services)
+        yield form
+    except errors.InvalidClient:
+        slow_down_guessing(call.http, call.services)
+        raise
+
+
+def _cacheable() -> Mapping[str, str]:
+    return {"Cache-Control": f"public, max-age={KEY_SET_CACHE_SECONDS}"}
+
+
+def _document(content: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+    response = Response(json.dumps(content), content_type="application/json")
+    response.headers.update(headers)
+    return response

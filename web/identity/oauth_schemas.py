@@ -1,0 +1,83 @@
+"""The JSON of the OAuth endpoints, in the spelling of its RFCs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Standard(BaseModel):
+    """A JSON object whose members a standard names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class TokenBody(Standard):
+    """An access token (RFC 6749 5.1)."""
+
+    access_token: str = Field(description="The Version access token, a JWT (RFC 9068).")
+    token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 (a type, not a secret)
+    expires_in: int = Field(description="Life in seconds.")
+    scope: str = Field(description="The permissions it carries, separated by spaces.")
+
+
+class IntrospectionBody(Standard):
+    """What is known of a token (RFC 7662 2.2); only `active` of one that is not."""
+
+    active: bool
+    token_type: Literal["Bearer"] | None = None
+    scope: str | None = None
+    client_id: str | None = None
+    sub: str | None = None
+    iss: str | None = None
+    aud: str | None = None
+    iat: int | None = None
+    exp: int | None = None
+    jti: str | None = None
+    deployment_id: str | None = None
+    version_id: str | None = None
+
+
+class AuthorizationServerBody(Standard):
+    """Authorization server metadata (RFC 8414)."""
+
+    issuer: str
+    token_endpoint: str
+    token_endpoint_auth_methods_supported: Sequence[str]
+    revocation_endpoint: str
+    revocation_endpoint_auth_methods_supported: Sequence[str]
+    introspection_endpoint: str
+    introspection_endpoint_auth_methods_supported: Sequence[str]
+    jwks_uri: str
+    grant_types_supported: Sequence[str]
+    response_types_supported: Sequence[str]
+    scopes_supported: Sequence[str]
+
+
+class ProtectedResourceBody(Standard):
+    """Protected resource metadata (RFC 9728)."""
+
+    resource: str
+    authorization_servers: Sequence[str]
+    bearer_methods_supported: Sequence[str]
+    scopes_supported: Sequence[str]
+
+
+class KeyBody(Standard):
+    """A public key (RFC 7517)."""
+
+    kty: Literal["EC"]
+    crv: Literal["P-256"]
+    x: str
+    y: str
+    kid: str
+    use: Literal["sig"]
+    alg: Literal["ES256"]
+
+
+class KeySetBody(Standard):
+    """Public keys (RFC 7517 5)."""
+
+    keys: Sequence[KeyBody]
