@@ -87,6 +87,13 @@ def issue_api_key(
     return IssuedApiKey(key=key, secret=secret)
 
 
+def get_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
+    """Read what may be shown of one key: one's own, or one bound to an organization whose credentials one manages."""
+    key = _get(session, key_id)
+    _authorize_access(by, key)
+    return key
+
+
 def list_api_keys(
     session: Session, *, by: Actor, user_id: UUID, cursor: str | None = None, limit: int = DEFAULT_LIMIT
 ) -> Page[ApiKey]:
@@ -116,7 +123,7 @@ def list_organization_api_keys(
 def revoke_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
     """Make a key worthless: one's own, or one bound to an organization whose credentials one manages."""
     key = _get(session, key_id)
-    _authorize_revocation(by, key)
+    _authorize_access(by, key)
     if turn_off(session, api_keys, api_keys.c.revoked_at, key_id):
         _record(session, by, "api_key.revoked", key)
     return _get(session, key_id)
@@ -140,7 +147,7 @@ def _authorize_bound(session: Session, by: Actor, user_id: UUID, organization_id
         authorize_grant(by, Role(member.role), organization_id)
 
 
-def _authorize_revocation(by: Actor, key: ApiKey) -> None:
+def _authorize_access(by: Actor, key: ApiKey) -> None:
     bound_to = by.caller.bound_organization_id
     if by.user_id == key.user_id and bound_to in (None, key.organization_id):
         return

@@ -50,6 +50,13 @@ OPERATOR = Actor(
 """Whoever holds the database's own credentials: the command line and the schedule."""
 
 
+def administrator(caller: Caller, request_id: str | None) -> Actor:
+    """Let a user administer with what they hold; raise PermissionDenied for a deployment, which never does."""
+    if caller.executor.kind is not ExecutorKind.USER:
+        raise PermissionDenied("A deployment does not administer; use a user's API key.")
+    return Actor(caller=caller, request_id=request_id)
+
+
 def authorize_administration(by: Actor, permission: Permission, organization_id: UUID) -> None:
     """Raise unless the actor holds an administrative permission in an organization."""
     caller = by.caller

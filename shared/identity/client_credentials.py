@@ -68,6 +68,13 @@ def issue_client_credential(
     return issued
 
 
+def get_client_credential(session: Session, *, by: Actor, credential_id: UUID) -> ClientCredential:
+    """Read what may be shown of one secret."""
+    credential = _get(session, credential_id)
+    authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, credential.deployment_id)
+    return credential
+
+
 def list_client_credentials(
     session: Session,
     *,

@@ -7,7 +7,8 @@ until its last token has expired. One lock per database makes two processes that
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -43,6 +44,29 @@ class KeyState(StrEnum):
     NEXT = "next"
     CURRENT = "current"
     PREVIOUS = "previous"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """A signing key as an operator may see it, without the key."""
+
+    kid: str
+    purpose: Purpose
+    state: KeyState
+    created_at: datetime
+    activated_at: datetime | None
+    retired_at: datetime | None
+
+
+def list_signing_keys(session: Session, *, by: Actor) -> tuple[KeyRecord, ...]:
+    """List the signing keys there are, of both purposes, oldest first."""
+    authorize_operation(by)
+    columns = (signing_keys.c[name] for name in KeyRecord.__slots__)
+    rows = session.execute(select(*columns).order_by(signing_keys.c.created_at, signing_keys.c.kid))
+    return tuple(
+        KeyRecord(**{**row._asdict(), "purpose": Purpose(row.purpose), "state": KeyState(row.state)})
+        for row in rows
+    )
 
 
 def lifetime_seconds(settings: Settings, purpose: Purpose) -> int:

@@ -49,6 +49,12 @@ def add_member(session: Session, *, by: Actor, organization_id: UUID, email: str
     return _get(session, organization_id, user_id)
 
 
+def get_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
+    """Read one membership of an organization the actor acts in."""
+    authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
+    return _get(session, organization_id, user_id)
+
+
 def list_members(
     session: Session,
     *,

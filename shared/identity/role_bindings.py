@@ -86,6 +86,13 @@ def bind_user_role(
     return binding
 
 
+def get_role_binding(session: Session, *, by: Actor, binding_id: UUID) -> RoleBinding:
+    """Read one binding of an organization the actor acts in."""
+    binding = _get(session, binding_id)
+    authorize_administration(by, Permission.ORGANIZATION_READ, binding.organization_id)
+    return binding
+
+
 def list_role_bindings(
     session: Session,
     *,
@@ -102,10 +109,7 @@ def list_role_bindings(
 
 def unbind_role(session: Session, *, by: Actor, binding_id: UUID) -> None:
     """Take a role away again; a binding that is gone already raises ResourceNotFound."""
-    row = session.execute(select(role_bindings).where(role_bindings.c.id == binding_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    binding = _binding(row)
+    binding = _get(session, binding_id)
     _authorize(by, binding.organization_id, binding.role)
     session.execute(delete(role_bindings).where(role_bindings.c.id == binding_id))
     _record(session, by, "role.unbound", binding)
@@ -142,6 +146,13 @@ def _require_scope(session: Session, organization_id: UUID, scope_kind: ScopeKin
     elif scope_id != organization_id:
         message = "must be the organization itself"
         raise ValidationFailed(errors=[FieldError(location="body", name="scopeId", message=message)])
+
+
+def _get(session: Session, binding_id: UUID) -> RoleBinding:
+    row = session.execute(select(role_bindings).where(role_bindings.c.id == binding_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _binding(row)
 
 
 def _insert(session: Session, **values: Any) -> RoleBinding:

@@ -44,6 +44,13 @@ def deploy_version(session: Session, *, by: Actor, deployment_id: UUID, label: s
     return version
 
 
+def get_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
+    """Read one version of a deployment of an organization the actor acts in."""
+    version = _get(session, version_id)
+    authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, version.deployment_id)
+    return version
+
+
 def list_versions(
     session: Session,
     *,
