@@ -1,0 +1,83 @@
+"""One installation for all journeys: its servers and its first front run throughout, the rest as a journey asks.
+
+A journey that kills what is shared starts it again before it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support.agents import Client, exchange_token
+from tests.support.inventory import find_faults, settle
+from tests.support.stack import Servers, Service, Stack
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Run a Postgres that waits for the disk, and a Valkey."""
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    servers.start()
+    yield servers
+    servers.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """A stack that is set up, its steady front, and who calls it."""
+
+    stack: Stack
+    front: Service
+    credentials: dict[str, Any]
+    agent: Client
+    owner: Client
+
+
+@pytest.fixture(scope="session")
+def installation(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Set up an installation and run one front."""
+    stack = Stack(tmp_path_factory.mktemp("journeys"), servers)
+    credentials = stack.set_up()
+    front = stack.web()
+    with stack.running(front):
+        yield Installation(
+            stack=stack,
+            front=front,
+            credentials=credentials,
+            agent=Client(front.url, exchange_token(front.url, credentials)),
+            owner=Client(front.url, credentials["ownerApiKey"]),
+        )
+    stack.kill_all()
+
+
+@pytest.fixture(scope="session")
+def stack(installation: Installation) -> Stack:
+    return installation.stack
+
+
+@pytest.fixture(scope="session")
+def agent(installation: Installation) -> Client:
+    """The deployment's agent."""
+    return installation.agent
+
+
+@pytest.fixture(scope="session")
+def owner(installation: Installation) -> Client:
+    """The organization's owner."""
+    return installation.owner
+
+
+@pytest.fixture(scope="module")
+def workers(stack: Stack) -> Iterator[None]:
+    """Run both workers for a module."""
+    with stack.running(stack.worker("files"), stack.worker("background")):
+        yield
+
+
+def assert_nothing_left_over(stack: Stack) -> None:
+    """Let all background work be done, then compare rows and bytes."""
+    settle(stack)
+    assert find_faults(stack) == []

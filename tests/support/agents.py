@@ -1,0 +1,105 @@
+"""Clients of the file routes over real HTTP: a deployment's agent, and the organization's owner, who may delete.
+
+Each call is one request on a connection of its own, so that a front's death is seen as what it is. `via` sends a
+request to another front than the first.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import requests
+
+TIMEOUT_SECONDS = 30.0
+
+
+class Client:
+    """Someone with a bearer credential."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
+        self.timeout_seconds = TIMEOUT_SECONDS
+
+    def request(
+        self, method: str, path: str, *, via: str | None = None, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> requests.Response:
+        authorization = {"Authorization": f"Bearer {self.token}", "Connection": "close"}
+        return requests.request(
+            method,
+            (via or self.url) + path,
+            headers={**authorization, **(headers or {})},
+            timeout=self.timeout_seconds,
+            **more,
+        )
+
+    def upload(
+        self, content: bytes, *, operation: UUID, via: str | None = None, prefer: str | None = None, **query: Any
+    ) -> requests.Response:
+        return self.request(
+            "POST",
+            "/files/agent-artifacts",
+            via=via,
+            headers={"Prefer": prefer} if prefer else None,
+            params={"operationId": str(operation), "byteSize": len(content), **query},
+            files=part(content),
+        )
+
+    def replace(
+        self, content: bytes, *, operation: UUID, current: Mapping[str, Any], via: str | None = None
+    ) -> requests.Response:
+        expected = {"expectedVersionId": current["versionId"], "expectedRevision": current["revision"]}
+        return self.request(
+            "PUT",
+            f"/files/{current['id']}",
+            via=via,
+            params={"operationId": str(operation), "byteSize": len(content), **expected},
+            files=part(content),
+        )
+
+    def delete(self, file_id: str, *, operation: UUID, via: str | None = None) -> requests.Response:
+        return self.request("DELETE", f"/files/{file_id}", via=via, params={"operationId": str(operation)})
+
+    def renew(self, file_id: str, deadline: str | None, *, via: str | None = None) -> requests.Response:
+        return self.request("PUT", f"/files/{file_id}/retention", via=via, json={"retentionExpiresAt": deadline})
+
+    def grant(self, file_id: str, version_id: str, *, via: str | None = None) -> requests.Response:
+        return self.request("POST", f"/files/{file_id}/versions/{version_id}/grants", via=via)
+
+    def read(self, file_id: str, *, via: str | None = None) -> requests.Response:
+        return self.request("GET", f"/files/{file_id}", via=via)
+
+    def download(
+        self, file_id: str, version_id: str | None = None, *, via: str | None = None
+    ) -> requests.Response:
+        query = {"versionId": version_id} if version_id else {}
+        return self.request("GET", f"/files/{file_id}/content", via=via, params=query)
+
+
+def exchange_token(url: str, credentials: Mapping[str, Any]) -> str:
+    """Exchange the deployment's client id and secret for a Version access token."""
+    deployment = credentials["deployment"]
+    answer = requests.post(
+        f"{url}/oauth/token",
+        data={"grant_type": "client_credentials"},
+        auth=(deployment["clientId"], deployment["clientSecret"]),
+        timeout=TIMEOUT_SECONDS,
+    )
+    answer.raise_for_status()
+    token: str = answer.json()["access_token"]
+    return token
+
+
+def open_link(link: str, *, via: str, headers: Mapping[str, str] | None = None) -> requests.Response:
+    """Follow a share link as its recipient would, without any credential."""
+    parts = urlsplit(link)
+    return requests.get(f"{via}{parts.path}?{parts.query}", headers=headers, timeout=TIMEOUT_SECONDS)
+
+
+def part(content: bytes) -> dict[str, tuple[str, io.BytesIO, str]]:
+    """Make the one part of an upload."""
+    return {"file": ("report.bin", io.BytesIO(content), "application/octet-stream")}

@@ -1,0 +1,139 @@
+"""Compare what the service has promised with what it keeps: rows with rows, and rows with the bytes in the store.
+
+`settle` lets all background work come to its end, as time and the schedule would; `find_faults` then lists, in
+words, everything that does not agree. The store's tree and the rows must be exactly equal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import psycopg2.extras
+from kombu.exceptions import OperationalError
+
+from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, SweepStaging
+from shared.jobs import create_celery, send
+from tests.support.stack import Stack, TookTooLong
+
+SWEEPS = (PlaceStaged(), ExpireDue(), CollectDoomed(), SweepStaging())
+RESEND_SECONDS = 1.0
+_WAITING = """
+SELECT (SELECT count(*) FROM blobs WHERE state <> 'live')
+    + (SELECT count(*) FROM files WHERE state = 'Available' AND retention_expires_at <= now())
+"""
+_DISAGREEING_ROWS = {
+    "bytes kept for a file that has ended": """
+        SELECT b.version_id FROM blobs b
+        LEFT JOIN file_versions v ON v.id = b.version_id LEFT JOIN files f ON f.id = v.file_id
+        WHERE f.state IS DISTINCT FROM 'Available' AND b.state IN ('live', 'staged')""",
+    "a version of an available file without bytes": """
+        SELECT v.id FROM file_versions v JOIN files f ON f.id = v.file_id
+        LEFT JOIN blobs b ON b.version_id = v.id
+        WHERE f.state = 'Available' AND (b.state IS NULL OR b.state NOT IN ('live', 'staged'))""",
+    "a revision that does not count the versions": """
+        SELECT f.id FROM files f WHERE f.revision <> (SELECT count(*) FROM file_versions v WHERE v.file_id = f.id)
+        OR f.current_version_id <> (SELECT id FROM file_versions v WHERE v.file_id = f.id AND v.revision = f.revision)""",
+    "a file that no upload made": """
+        SELECT f.id FROM files f WHERE 1 <> (SELECT count(*) FROM file_operations o
+        WHERE o.file_id = f.id AND o.kind = 'upload')""",
+    "a version that no operation made, or more than one": """
+        SELECT v.id FROM file_versions v WHERE 1 <> (SELECT count(*) FROM file_operations o
+        WHERE o.version_id = v.id AND o.kind IN ('upload', 'replace'))""",
+    "a deletion that no operation made": """
+        SELECT f.id FROM files f WHERE f.state = 'Deleted' AND 1 <> (SELECT count(*) FROM file_operations o
+        WHERE o.file_id = f.id AND o.kind = 'delete')""",
+}
+
+
+@contextlib.contextmanager
+def connect(stack: Stack) -> Iterator[psycopg2.extensions.connection]:
+    """Open a plain connection to the stack's database, past everything under test."""
+    connection = psycopg2.connect(stack.database_url)
+    connection.autocommit = True
+    with contextlib.closing(connection):
+        yield connection
+
+
+def query(stack: Stack, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+    """Ask the database; give the rows."""
+    with connect(stack) as connection, connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
+def let_leases_end(stack: Stack) -> None:
+    """Let the time pass that a dead worker's claims keep others waiting."""
+    query(stack, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()")
+
+
+def request_sweeps(stack: Stack) -> None:
+    """Ask the workers for every sweep now, as beat does in its time."""
+    app = create_celery(stack.redis_url)
+    with contextlib.closing(app), contextlib.suppress(OperationalError):
+        for job in SWEEPS:
+            send(app, job)
+
+
+def settle(stack: Stack, *, seconds: float = 30.0) -> None:
+    """Have the running workers do everything there is to do; raise `TookTooLong` with what is left."""
+    deadline = time.monotonic() + seconds
+    while not is_settled(stack):
+        if time.monotonic() > deadline:
+            left = query(stack, "SELECT version_id, state, lease_until FROM blobs WHERE state <> 'live' LIMIT 5")
+            raise TookTooLong(f"not settled; rows: {left}, staging: {sorted(staged_names(stack.blobs))[:5]}")
+        let_leases_end(stack)
+        request_sweeps(stack)
+        _wait_a_moment_for(stack)
+
+
+def is_settled(stack: Stack) -> bool:
+    """Tell whether no row waits for a worker and nothing is staged."""
+    return query(stack, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
+
+
+def find_faults(stack: Stack) -> list[str]:
+    """List everything on which a settled stack's rows and bytes do not agree."""
+    faults = [
+        f"{what}: {row[0]}" for what, statement in _DISAGREEING_ROWS.items() for row in query(stack, statement)
+    ]
+    recorded = dict(query(stack, "SELECT version_id, state FROM blobs"))
+    objects, staged = placed_paths(stack.blobs), staged_names(stack.blobs)
+    live = {name for name, state in recorded.items() if state == "live"}
+    faults += [f"leaked bytes: {name}" for name in objects.keys() - live]
+    faults += [f"leaked staging file: {name}" for name in staged - recorded.keys()]
+    faults += [f"a live row without bytes: {name}" for name in live - objects.keys()]
+    faults += [f"a stuck row: {name} {state}" for name, state in recorded.items() if state != "live"]
+    return faults + _find_damage(stack, objects)
+
+
+def placed_paths(blobs: Path) -> dict[str, Path]:
+    """Give the path of every object of a local store by its name."""
+    return {path.name: path for path in (blobs / "objects").glob("*/*")}
+
+
+def staged_names(blobs: Path) -> set[str]:
+    """Name every staged file of a local store."""
+    return {path.name for path in (blobs / "staging").glob("*")}
+
+
+def _find_damage(stack: Stack, objects: dict[str, Path]) -> list[str]:
+    digests = {
+        name: bytes(digest) for name, digest in query(stack, "SELECT id, content_sha256 FROM file_versions")
+    }
+    return [
+        f"damaged bytes: {name}"
+        for name, path in objects.items()
+        if name in digests and hashlib.sha256(path.read_bytes()).digest() != digests[name]
+    ]
+
+
+def _wait_a_moment_for(stack: Stack) -> None:
+    resend_at = time.monotonic() + RESEND_SECONDS
+    while time.monotonic() < resend_at and not is_settled(stack):
+        time.sleep(0.05)

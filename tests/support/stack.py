@@ -1,0 +1,247 @@
+"""The whole service as real processes, for journeys and chaos: durable Postgres, Valkey, web, workers, beat.
+
+Each process is started by the same command as in production, with the environment a test chooses (armed `FAULTS`, for
+one), and can be killed and started again on its own. Everything lives in one directory and on free ports, and dies
+with the process that made it: start things from a thread that lives as long as they should (see `deploy.processes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.valkey import EmbeddedValkey
+from deploy.processes import Program, kill, spawn, stop
+from deploy.roles import beat_command, web_command, worker_command
+
+PATIENCE_SECONDS = 30.0
+ROOT = Path(__file__).resolve().parents[2]
+FOREIGN = ("DATABASE_URL", "REDIS_URL", "BLOB_STORE", "BASE_URL", "QM_HOME", "PORT", "WEB_BIND", "FAULTS")
+
+
+class TookTooLong(AssertionError):
+    """What a test waited for did not come about."""
+
+
+def wait_until(condition: Callable[[], object], what: str, *, seconds: float = PATIENCE_SECONDS) -> None:
+    """Look again and again until the condition holds; raise `TookTooLong` when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TookTooLong(what)
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """Find a port that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Servers:
+    """A Postgres that keeps its promises and a Valkey, to be killed and started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.postgres = EmbeddedPostgres(directory / "postgres", durable=True)
+        self.valkey = EmbeddedValkey(directory / "valkey")
+
+    def start(self) -> None:
+        self.postgres.start()
+        self.valkey.start()
+
+    def stop(self) -> None:
+        self.valkey.kill()
+        self.postgres.stop()
+
+
+class Service:
+    """One process of the service."""
+
+    def __init__(self, program: Program, *, port: int | None = None) -> None:
+        assert program.log is not None
+        self.name = program.name
+        self.port = port
+        self.log = program.log
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        return None if self._process is None else self._process.returncode
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it and do not wait; what it logs is appended to its log."""
+        self._process = spawn(self._program)
+
+    def kill(self) -> None:
+        """End it and its children by SIGKILL."""
+        if self._process is not None:
+            kill(self._process)
+
+    def send_signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def terminate(self) -> bool:
+        """Ask it to end; tell whether it did so by itself."""
+        return self._process is None or stop(self._process, self._program)
+
+    def wait_for_end(self, *, seconds: float = PATIENCE_SECONDS) -> int:
+        """Wait until it has ended; give its status, negative for a signal."""
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def is_answering(self) -> bool:
+        """Tell whether this front answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        return False
+
+    def wait_until_answering(self) -> None:
+        wait_until(self.is_answering, f"{self.name} answers; see {self.log}")
+
+    def has_logged(self, text: str) -> bool:
+        return self.log.exists() and text in self.log.read_text(errors="replace")
+
+
+class Stack:
+    """One installation of the service over `servers`: a database, a store and any number of processes."""
+
+    def __init__(
+        self,
+        directory: Path,
+        servers: Servers,
+        *,
+        name: str = "quartermaster",
+        redis_database: int = 0,
+        blob_store: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.servers = servers
+        self.blobs = directory / "blobs"
+        self._started: list[Service] = []
+        directory.mkdir(parents=True, exist_ok=True)
+        self.database_url = servers.postgres.create_database(name)
+        self.redis_url = servers.valkey.url.rpartition("/")[0] + f"/{redis_database}"
+        self.web_port = free_port()
+        inherited = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+        self.environment = inherited | {
+            "DATABASE_URL": self.database_url,
+            "REDIS_URL": self.redis_url,
+            "BLOB_STORE": blob_store or self.blobs.as_uri(),
+            "BASE_URL": f"http://127.0.0.1:{self.web_port}",
+            "ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+            "QM_HOME": str(directory),
+            "PYTHONUNBUFFERED": "1",
+            "WEB_PROCESSES": "1",
+            "WEB_THREADS": "16",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            **(settings or {}),
+        }
+
+    def set_up(self) -> dict[str, Any]:
+        """Migrate and make the first owner, as the first start does; give the credentials it prints once."""
+        credentials = self.directory / "credentials.json"
+        self.run("migrate")
+        self.run("bootstrap", "--credentials", str(credentials))
+        document: dict[str, Any] = json.loads(credentials.read_text())
+        return document
+
+    def run(self, *arguments: str) -> None:
+        """Run the `quartermaster` command to its end; raise with its output unless it succeeds."""
+        code = "from deploy.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def web(self, *, port: int | None = None, **settings: str) -> Service:
+        """Describe a front; the first one, without a port of its own, is where links point to."""
+        port = port or self.web_port
+        return self._service(f"web-{port}", web_command(), {"PORT": str(port), **settings}, port=port)
+
+    def worker(self, name: str, **settings: str) -> Service:
+        """Describe a worker, `files` or `background`."""
+        return self._service(f"worker-{name}", worker_command(name), settings)
+
+    def beat(self, **settings: str) -> Service:
+        """Describe a beat."""
+        environment = self.environment | settings
+        return self._service("beat", beat_command(environment), settings)
+
+    @contextlib.contextmanager
+    def running(self, *services: Service) -> Iterator[None]:
+        """Run these services within the block; fronts answer when it begins, and all are killed at its end."""
+        try:
+            for service in services:
+                service.start()
+            for service in services:
+                if service.port is not None:
+                    service.wait_until_answering()
+            yield
+        finally:
+            for service in services:
+                service.kill()
+
+    def kill_all(self) -> None:
+        """End every process this stack has started."""
+        for service in self._started:
+            service.kill()
+
+    def _service(
+        self, name: str, command: list[str], settings: Mapping[str, str], *, port: int | None = None
+    ) -> Service:
+        number = len(self._started)
+        program = Program(
+            name=name,
+            command=tuple(command),
+            environment=self.environment | dict(settings),
+            directory=ROOT,
+            log=self.directory / f"{number:03d}-{name}.log",
+            stop_seconds=PATIENCE_SECONDS,
+        )
+        service = Service(program, port=port)
+        self._started.append(service)
+        return service
+
+
+def with_command(service: Service, command: list[str]) -> Service:
+    """Give the same service started by another command."""
+    return Service(replace(service._program, command=tuple(command)), port=service.port)
