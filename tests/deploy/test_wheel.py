@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("web", "workers", "shared", "deploy")
 # What only people and machines with a checkout use.
-LEFT_OUT = {".md", ".txt", ".yaml", ".yml", ".conf", ".example", ".pyc"}
+LEFT_OUT = {".md", ".txt", ".yaml", ".yml", ".conf", ".dockerignore", ".example", ".pyc"}
 
 
 def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path) -> None:
