@@ -28,6 +28,7 @@ class LastUse:
         self._database = database
         self._pending: dict[tuple[str, UUID], Table] = {}
         self._changed = threading.Condition()
+        self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def note(self, table: Table, credential_id: UUID) -> None:
@@ -41,11 +42,12 @@ class LastUse:
             self._changed.notify()
 
     def flush(self) -> None:
-        """Write what is pending now."""
-        with self._changed:
-            pending, self._pending = self._pending, {}
-        for table in {table.name: table for table in pending.values()}.values():
-            self._write(table, [credential for name, credential in pending if name == table.name])
+        """Write what is pending now, and wait for what the thread is writing."""
+        with self._writing:
+            with self._changed:
+                pending, self._pending = self._pending, {}
+            for table in {table.name: table for table in pending.values()}.values():
+                self._write(table, [credential for name, credential in pending if name == table.name])
 
     def _run(self) -> None:
         while True:

@@ -1,0 +1,310 @@
+"""Administration: every operation, by everyone who may and everyone who may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import pytest
+
+from shared.database import Database, Session
+from shared.errors import PermissionDenied
+from shared.identity.api_keys import list_organization_api_keys
+from shared.identity.audit import list_audit_events
+from shared.identity.authorization import OPERATOR, Actor
+from shared.identity.client_credentials import (
+    issue_client_credential,
+    list_client_credentials,
+    revoke_client_credential,
+)
+from shared.identity.deployments import (
+    DeploymentKind,
+    create_deployment,
+    disable_deployment,
+    get_deployment,
+    list_deployments,
+)
+from shared.identity.distributions import (
+    create_distribution,
+    disable_distribution,
+    enable_distribution,
+    get_distribution,
+    list_distributions,
+    rotate_distribution_token,
+    rotate_webhook_secret,
+    update_distribution,
+)
+from shared.identity.errors import (
+    ResourceNotFound,
+)
+from shared.identity.identities import (
+    create_principal_identity,
+    disable_identity,
+    get_identity,
+    list_identities,
+)
+from shared.identity.memberships import add_member, list_members
+from shared.identity.organizations import (
+    create_organization,
+    get_organization,
+    rename_organization,
+    resume_organization,
+    suspend_organization,
+)
+from shared.identity.role_bindings import bind_identity_role, bind_user_role, list_role_bindings
+from shared.identity.roles import Role, ScopeKind
+from shared.identity.users import (
+    create_user,
+    list_users,
+)
+from shared.identity.versions import deploy_version, list_versions, revoke_version
+from shared.settings import Settings
+from tests.shared.identity.conftest import World
+from tests.support.identity import IdentityFactory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Somebody's try at an operation in a world."""
+
+    session: Session
+    by: Actor
+    world: World
+    settings: Settings
+
+
+Operation = Callable[[Attempt], object]
+
+
+READS: dict[str, Operation] = {
+    "get organization": lambda t: get_organization(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+    "list members": lambda t: list_members(t.session, by=t.by, organization_id=t.world.organization_id),
+    "list identities": lambda t: list_identities(t.session, by=t.by, organization_id=t.world.organization_id),
+    "get identity": lambda t: get_identity(t.session, by=t.by, identity_id=t.world.principal_id),
+    "list deployments": lambda t: list_deployments(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+    "get deployment": lambda t: get_deployment(
+        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+    ),
+    "list versions": lambda t: list_versions(
+        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+    ),
+    "list distributions": lambda t: list_distributions(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+    "get distribution": lambda t: get_distribution(
+        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+    ),
+    "list role bindings": lambda t: list_role_bindings(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+}
+
+
+CHANGES: dict[str, Operation] = {
+    "rename organization": lambda t: rename_organization(
+        t.session, by=t.by, organization_id=t.world.organization_id, name="New"
+    ),
+    "add member": lambda t: add_member(
+        t.session, by=t.by, organization_id=t.world.organization_id, email="new@example.org", role=Role.MEMBER
+    ),
+    "create principal": lambda t: create_principal_identity(
+        t.session, by=t.by, organization_id=t.world.organization_id, name="new"
+    ),
+    "disable identity": lambda t: disable_identity(t.session, by=t.by, identity_id=t.world.principal_id),
+    "create deployment": lambda t: create_deployment(
+        t.session, by=t.by, organization_id=t.world.organization_id, kind=DeploymentKind.GITHUB, name="new"
+    ),
+    "disable deployment": lambda t: disable_deployment(
+        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+    ),
+    "deploy version": lambda t: deploy_version(
+        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+    ),
+    "revoke version": lambda t: revoke_version(t.session, by=t.by, version_id=t.world.deployment.version.id),
+    "issue client secret": lambda t: issue_client_credential(
+        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+    ),
+    "list client secrets": lambda t: list_client_credentials(
+        t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
+    ),
+    "revoke client secret": lambda t: revoke_client_credential(
+        t.session, by=t.by, credential_id=t.world.deployment.credential.credential.id
+    ),
+    "create distribution": lambda t: create_distribution(
+        t.session,
+        t.settings,
+        by=t.by,
+        organization_id=t.world.organization_id,
+        name="new",
+        networks=["telegram"],
+        principal_identity_id=t.world.principal_id,
+        deployment_id=t.world.deployment.deployment.id,
+    ),
+    "update distribution": lambda t: update_distribution(
+        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id, media_retention_days=7
+    ),
+    "disable distribution": lambda t: disable_distribution(
+        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+    ),
+    "enable distribution": lambda t: enable_distribution(
+        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+    ),
+    "rotate distribution token": lambda t: rotate_distribution_token(
+        t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
+    ),
+    "rotate webhook secret": lambda t: rotate_webhook_secret(
+        t.session, t.settings, by=t.by, distribution_id=t.world.distribution.distribution.id
+    ),
+    "bind role": lambda t: bind_identity_role(
+        t.session,
+        by=t.by,
+        organization_id=t.world.organization_id,
+        identity_id=t.world.principal_id,
+        role=Role.PROJECT_AGENT,
+        scope_kind=ScopeKind.ORGANIZATION,
+        scope_id=t.world.organization_id,
+    ),
+    "list keys of the organization": lambda t: list_organization_api_keys(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+    "list audit events": lambda t: list_audit_events(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+}
+
+
+OPERATIONS: dict[str, Operation] = {
+    "create organization": lambda t: create_organization(
+        t.session, by=t.by, name="Other", owner_id=t.by.user_id or UUID(int=0)
+    ),
+    "suspend organization": lambda t: suspend_organization(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+    "resume organization": lambda t: resume_organization(
+        t.session, by=t.by, organization_id=t.world.organization_id
+    ),
+    "create user": lambda t: create_user(t.session, by=t.by, email="someone@example.org"),
+    "list users": lambda t: list_users(t.session, by=t.by),
+}
+
+
+def attempt(factory: IdentityFactory, operation: Operation, by: Actor, world: World) -> None:
+    """Try an operation and roll it back."""
+
+    class _Undo(Exception):
+        pass
+
+    try:
+        with factory.database.transaction() as session:
+            operation(Attempt(session=session, by=by, world=world, settings=factory.settings))
+            raise _Undo
+    except _Undo:
+        pass
+
+
+@pytest.mark.parametrize("name", READS | CHANGES)
+def test_owners_admins_and_operators_administer(factory: IdentityFactory, world: World, name: str) -> None:
+    operation = (READS | CHANGES)[name]
+    for role in (Role.WORKSPACE_OWNER, Role.WORKSPACE_ADMIN):
+        attempt(factory, operation, factory.actor(factory.person(world.organization_id, role)), world)
+    attempt(factory, operation, factory.actor(factory.operator()), world)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_members_read_what_the_workspace_shows(factory: IdentityFactory, world: World, name: str) -> None:
+    attempt(factory, READS[name], factory.actor(factory.person(world.organization_id)), world)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_members_change_nothing(factory: IdentityFactory, world: World, name: str) -> None:
+    member = factory.actor(factory.person(world.organization_id))
+    with pytest.raises(PermissionDenied):
+        attempt(factory, CHANGES[name], member, world)
+
+
+@pytest.mark.parametrize("name", READS | CHANGES)
+def test_another_organizations_owner_sees_nothing_here(
+    factory: IdentityFactory, world: World, name: str
+) -> None:
+    stranger = factory.actor(factory.person(factory.organization().id, Role.WORKSPACE_OWNER))
+    with pytest.raises(ResourceNotFound):
+        attempt(factory, (READS | CHANGES)[name], stranger, world)
+
+
+@pytest.mark.parametrize("name", READS | CHANGES)
+def test_a_daemon_never_administers(
+    factory: IdentityFactory, database: Database, world: World, name: str
+) -> None:
+    """Not even one that holds an administrator's role: its token's scope has no room for it."""
+    with database.transaction() as session:
+        bind_identity_role(
+            session,
+            by=OPERATOR,
+            organization_id=world.organization_id,
+            identity_id=world.daemon_id,
+            role=Role.WORKSPACE_OWNER,
+            scope_kind=ScopeKind.ORGANIZATION,
+            scope_id=world.organization_id,
+        )
+    authenticator = factory.authenticator()
+    credential = authenticator.authenticate(factory.authorization(world.deployment))
+    daemon = Actor(caller=authenticator.resolve(credential, None))
+    with pytest.raises(PermissionDenied):
+        attempt(factory, (READS | CHANGES)[name], daemon, world)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_only_operators_operate(factory: IdentityFactory, world: World, name: str) -> None:
+    owner = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_OWNER))
+    with pytest.raises(PermissionDenied):
+        attempt(factory, OPERATIONS[name], owner, world)
+    attempt(factory, OPERATIONS[name], factory.actor(factory.operator()), world)
+
+
+def test_a_role_over_one_owner_administers_nothing(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    person = factory.person(world.organization_id)
+    with database.transaction() as session:
+        bind_user_role(
+            session,
+            by=OPERATOR,
+            organization_id=world.organization_id,
+            user_id=person.user_id,
+            role=Role.WORKSPACE_OWNER,
+            owner_id=world.principal_id,
+        )
+    for operation in CHANGES.values():
+        with pytest.raises(PermissionDenied):
+            attempt(factory, operation, factory.actor(person), world)
+
+
+def test_an_operator_naming_an_organization_that_is_not_there_is_told_so(
+    factory: IdentityFactory, world: World
+) -> None:
+    nowhere = World(
+        organization_id=UUID(int=1),
+        deployment=world.deployment,
+        distribution=world.distribution,
+        principal_id=world.principal_id,
+        daemon_id=world.daemon_id,
+    )
+    for name in ("add member", "create principal", "create deployment", "create distribution", "bind role"):
+        with pytest.raises(ResourceNotFound):
+            attempt(factory, CHANGES[name], OPERATOR, nowhere)
+
+
+def test_a_refused_or_rolled_back_change_leaves_no_trace(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    with database.transaction() as session:
+        before = len(list_audit_events(session, by=OPERATOR, organization_id=world.organization_id).items)
+    attempt(factory, CHANGES["create deployment"], OPERATOR, world)
+    with database.transaction() as session:
+        after = len(list_audit_events(session, by=OPERATOR, organization_id=world.organization_id).items)
+    assert after == before

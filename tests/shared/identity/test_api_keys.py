@@ -1,0 +1,138 @@
+"""Personal keys: whose they are, where they act, how long, and who may make or end them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from shared.database import Database
+from shared.errors import PermissionDenied, ValidationFailed
+from shared.identity.api_keys import issue_api_key, list_api_keys, revoke_api_key
+from shared.identity.authorization import OPERATOR
+from shared.identity.errors import (
+    InvalidToken,
+    ResourceNotFound,
+    TooManyLive,
+)
+from shared.identity.memberships import add_member
+from shared.identity.organizations import (
+    list_organizations,
+)
+from shared.identity.roles import Role
+from shared.identity.users import (
+    get_user,
+    select_active_organization,
+)
+from tests.shared.identity.conftest import World
+from tests.support.identity import IdentityFactory
+
+
+def test_a_bound_key_stays_in_its_organization(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    person = factory.person(world.organization_id, Role.WORKSPACE_OWNER, bound=True)
+    other = factory.organization()
+    with database.transaction() as session:
+        add_member(
+            session, by=OPERATOR, organization_id=other.id, email=person.email, role=Role.WORKSPACE_OWNER
+        )
+        unbound = issue_api_key(
+            session, by=OPERATOR, user_id=person.user_id, organization_id=None, name="unbound"
+        )
+    actor = factory.actor(person)
+    for organization_id in (None, other.id):
+        with pytest.raises(PermissionDenied), database.transaction() as session:
+            issue_api_key(
+                session, by=actor, user_id=person.user_id, organization_id=organization_id, name="wider"
+            )
+    with pytest.raises(PermissionDenied), database.transaction() as session:
+        select_active_organization(session, by=actor, organization_id=other.id)
+    with pytest.raises(ResourceNotFound), database.transaction() as session:
+        revoke_api_key(session, by=actor, key_id=unbound.key.id)
+    with database.transaction() as session:
+        assert [found.id for found in list_organizations(session, by=actor).items] == [world.organization_id]
+        assert len(list_api_keys(session, by=actor, user_id=person.user_id).items) == 1
+
+
+def test_people_manage_their_own_keys_and_not_each_others(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    me, other = factory.person(world.organization_id), factory.person(world.organization_id)
+    actor = factory.actor(me)
+    with database.transaction() as session:
+        issued = issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="laptop")
+        listed = list_api_keys(session, by=actor, user_id=me.user_id).items
+        assert issued.key in listed
+        (others,) = list_api_keys(session, by=OPERATOR, user_id=other.user_id).items
+    for operation in (
+        lambda s: issue_api_key(s, by=actor, user_id=other.user_id, organization_id=None, name="x"),
+        lambda s: issue_api_key(
+            s, by=actor, user_id=other.user_id, organization_id=world.organization_id, name="x"
+        ),
+        lambda s: list_api_keys(s, by=actor, user_id=other.user_id),
+        lambda s: revoke_api_key(s, by=actor, key_id=others.id),
+        lambda s: get_user(s, by=actor, user_id=other.user_id),
+    ):
+        with pytest.raises((PermissionDenied, ResourceNotFound)), database.transaction() as session:
+            operation(session)
+    assert factory.authenticator().authenticate(f"Bearer {issued.secret.value}").caller is not None
+    with database.transaction() as session:
+        revoked = revoke_api_key(session, by=actor, key_id=issued.key.id)
+        assert revoke_api_key(session, by=actor, key_id=issued.key.id) == revoked
+    with pytest.raises(InvalidToken):
+        factory.authenticator().authenticate(f"Bearer {issued.secret.value}")
+
+
+def test_an_admin_issues_and_revokes_bound_keys_of_members(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    admin = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_ADMIN))
+    member = factory.person(world.organization_id)
+    with database.transaction() as session:
+        issued = issue_api_key(
+            session,
+            by=admin,
+            user_id=member.user_id,
+            organization_id=world.organization_id,
+            name="for them",
+        )
+    caller = factory.authenticator().authenticate(f"Bearer {issued.secret.value}").caller
+    assert caller is not None
+    assert caller.executor.id == member.user_id
+    with database.transaction() as session:
+        assert revoke_api_key(session, by=admin, key_id=issued.key.id).revoked_at is not None
+
+
+def test_a_key_expires_and_must_expire_in_the_future(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    me = factory.person(world.organization_id)
+    with pytest.raises(ValidationFailed), database.transaction() as session:
+        issue_api_key(
+            session,
+            by=factory.actor(me),
+            user_id=me.user_id,
+            organization_id=None,
+            name="past",
+            expires_at=datetime.now(UTC) - timedelta(days=1),
+        )
+    with database.transaction() as session:
+        session.execute(
+            text("UPDATE api_keys SET expires_at = now() WHERE user_id = :user_id"), {"user_id": me.user_id}
+        )
+    with pytest.raises(InvalidToken):
+        factory.authenticator().authenticate(me.authorization)
+
+
+def test_a_user_has_at_most_a_hundred_live_keys(
+    factory: IdentityFactory, database: Database, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.identity.api_keys.LIVE_LIMIT", 2)
+    me = factory.person(world.organization_id)
+    actor = factory.actor(me)
+    with database.transaction() as session:
+        issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="second")
+        with pytest.raises(TooManyLive):
+            issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="third")

@@ -1,0 +1,117 @@
+"""Who belongs where, and what happens to those who leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.database import Database
+from shared.identity.authorization import OPERATOR
+from shared.identity.errors import (
+    AlreadyExists,
+    InvalidToken,
+    LastOwner,
+    ResourceNotFound,
+)
+from shared.identity.memberships import add_member, change_member_role, list_members, remove_member
+from shared.identity.organizations import (
+    list_organizations,
+)
+from shared.identity.role_bindings import bind_user_role
+from shared.identity.roles import Role
+from shared.identity.users import (
+    create_user,
+    disable_user,
+    enable_user,
+    select_active_organization,
+)
+from tests.shared.identity.conftest import World
+from tests.support.identity import IdentityFactory
+
+
+def test_an_organization_keeps_an_owner(factory: IdentityFactory, database: Database) -> None:
+    organization = factory.organization()
+    with database.transaction() as session:
+        (first,) = list_members(session, by=OPERATOR, organization_id=organization.id).items
+    for operation in (
+        lambda s: remove_member(s, by=OPERATOR, organization_id=organization.id, user_id=first.user_id),
+        lambda s: change_member_role(
+            s, by=OPERATOR, organization_id=organization.id, user_id=first.user_id, role=Role.MEMBER
+        ),
+    ):
+        with pytest.raises(LastOwner), database.transaction() as session:
+            operation(session)
+    second = factory.person(organization.id, Role.WORKSPACE_OWNER)
+    with database.transaction() as session:
+        remove_member(
+            session, by=factory.actor(second), organization_id=organization.id, user_id=first.user_id
+        )
+
+
+def test_who_leaves_takes_nothing_along(factory: IdentityFactory, database: Database, world: World) -> None:
+    bound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN, bound=True)
+    unbound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN)
+    for person in (bound, unbound):
+        with database.transaction() as session:
+            bind_user_role(
+                session,
+                by=OPERATOR,
+                organization_id=world.organization_id,
+                user_id=person.user_id,
+                role=Role.WORKSPACE_ADMIN,
+                owner_id=world.principal_id,
+            )
+            remove_member(session, by=OPERATOR, organization_id=world.organization_id, user_id=person.user_id)
+    with pytest.raises(InvalidToken):
+        factory.authenticator().authenticate(bound.authorization)
+    caller = factory.actor(unbound).caller
+    assert caller.organization_id is None
+    assert not caller.permissions_on(organization_id=world.organization_id, owner_id=world.principal_id)
+
+
+def test_adding_a_member_again_is_refused_and_addresses_differ_by_more_than_case(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    person = factory.person(world.organization_id)
+    with pytest.raises(AlreadyExists), database.transaction() as session:
+        add_member(
+            session,
+            by=OPERATOR,
+            organization_id=world.organization_id,
+            email=person.email.upper(),
+            role=Role.MEMBER,
+        )
+    with pytest.raises(AlreadyExists), database.transaction() as session:
+        create_user(session, by=OPERATOR, email=person.email.title())
+
+
+def test_a_user_selects_among_their_own_organizations(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    person = factory.person(world.organization_id)
+    other = factory.organization()
+    with pytest.raises(ResourceNotFound), database.transaction() as session:
+        select_active_organization(session, by=factory.actor(person), organization_id=other.id)
+    with database.transaction() as session:
+        add_member(
+            session, by=OPERATOR, organization_id=other.id, email=person.email, role=Role.WORKSPACE_ADMIN
+        )
+    assert factory.actor(person).caller.organization_id == world.organization_id
+    with database.transaction() as session:
+        select_active_organization(session, by=factory.actor(person), organization_id=other.id)
+        mine = list_organizations(session, by=factory.actor(person)).items
+    assert {organization.id for organization in mine} == {world.organization_id, other.id}
+    assert factory.actor(person).caller.organization_id == other.id
+
+
+def test_a_disabled_user_is_locked_out_until_enabled(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    person = factory.person(world.organization_id)
+    with database.transaction() as session:
+        first = disable_user(session, by=OPERATOR, user_id=person.user_id)
+        assert disable_user(session, by=OPERATOR, user_id=person.user_id) == first
+    with pytest.raises(InvalidToken):
+        factory.authenticator().authenticate(person.authorization)
+    with database.transaction() as session:
+        enable_user(session, by=OPERATOR, user_id=person.user_id)
+    assert factory.authenticator().authenticate(person.authorization).caller is not None
