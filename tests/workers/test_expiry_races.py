@@ -1,0 +1,89 @@
+"""The sweep of deadlines against writes that commit while it is at work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import psycopg2
+import pytest
+
+from shared.database import Database
+from shared.files.blobs.local import LocalBlobStore
+from shared.files.expiry import expire_due
+from shared.ids import new_id
+from tests.support.stack import wait_until
+
+_FILE = """
+INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision,
+    retention_expires_at)
+VALUES (%s, %s, %s, 'AgentArtifact', 'DaemonIdentity', %s, 'Available', %s, 1, now() + %s * interval '1 second')
+"""
+_VERSION = """
+INSERT INTO file_versions (id, file_id, revision, file_name, media_type, byte_size, content_sha256)
+VALUES (%s, %s, %s, 'a', 'text/plain', 0, decode(repeat('00', 32), 'hex'))
+"""
+_REPLACE = "UPDATE files SET current_version_id = %s, revision = 2 WHERE id = %s"
+_BLOB = "INSERT INTO blobs (version_id, state, byte_size) VALUES (%s, 'live', 0)"
+_PAUSE = """
+CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
+'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
+CREATE TRIGGER pause BEFORE UPDATE ON files FOR EACH ROW WHEN (OLD.id = '{}') EXECUTE FUNCTION pause()
+"""
+_PAUSED = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+class Rows:
+    """A connection that makes rows, statement by statement or held in one transaction."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = psycopg2.connect(url)
+        self.connection.autocommit = True
+
+    def run(self, statement: str, *parameters: object) -> object:
+        with self.connection.cursor() as cursor:
+            cursor.execute(statement, tuple(str(at) if isinstance(at, UUID) else at for at in parameters))
+            return cursor.fetchone() if cursor.description else None
+
+    def file(self, seconds: float) -> UUID:
+        file_id = new_id()
+        self.run(_FILE, file_id, new_id(), new_id(), new_id(), file_id, seconds)
+        self.version(file_id, revision=1, version_id=file_id)
+        return file_id
+
+    def version(self, file_id: UUID, *, revision: int, version_id: UUID) -> None:
+        self.run(_VERSION, version_id, file_id, revision)
+        self.run(_BLOB, version_id)
+
+
+@pytest.fixture
+def rows(database_url: str) -> Iterator[Rows]:
+    rows = Rows(database_url)
+    yield rows
+    rows.connection.close()
+
+
+def test_expiry_takes_the_bytes_of_a_replace_that_commits_in_the_middle_of_it(
+    database: Database, database_url: str, rows: Rows, tmp_path: Path
+) -> None:
+    first, second = rows.file(0.1), rows.file(0.5)
+    late = new_id()
+    rows.run(_PAUSE.format(first))
+    replace = Rows(database_url)
+    replace.connection.autocommit = False
+    replace.run(_REPLACE, late, second)
+    replace.version(second, revision=2, version_id=late)
+    rows.run("SELECT pg_advisory_lock(1)")
+    time.sleep(0.6)
+    sweep = threading.Thread(target=expire_due, args=(database, LocalBlobStore(tmp_path)))
+    sweep.start()
+    wait_until(lambda: rows.run(_PAUSED) == (1,), "the sweep has begun")
+    replace.connection.commit()
+    replace.connection.close()
+    rows.run("SELECT pg_advisory_unlock(1)")
+    sweep.join()
+    assert rows.run("SELECT state FROM files WHERE id = %s", second) == ("Expired",)
+    assert rows.run("SELECT count(*) FROM blobs") == (0,)
