@@ -16,6 +16,7 @@ from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engi
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from shared import faults
 from shared.errors import Unavailable
 
 STATEMENT_TIMEOUT_MS = 30_000
@@ -99,6 +100,7 @@ class Database:
 
     def _publish_jobs(self, session: Session) -> None:
         if session.jobs and self._publish is not None:
+            faults.reach("jobs.before_publish")
             self._publish(session.jobs)
 
 

@@ -37,11 +37,11 @@ def delete(database: Database, caller: Caller, file_id: UUID, operation_id: UUID
     )
     try:
         with database.transaction() as session:
-            return _delete(session, caller, file_id, operation)
+            deletion = _delete(session, caller, file_id, operation)
     except LockTimeout:
         raise OperationInProgress from None
-    finally:
-        faults.reach("delete.committed")
+    faults.reach("delete.committed")
+    return deletion
 
 
 def doom_content(session: Session, file_id: UUID) -> None:

@@ -49,7 +49,9 @@ def renew(
         if not _set(session, file_id, deadline):
             refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending))
         faults.reach("renew.before_commit")
-        return get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
+        file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
+    faults.reach("renew.committed")
+    return file
 
 
 def _require_renewal(session: Session, file: File, deadline: datetime | None) -> None:

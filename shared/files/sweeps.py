@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import delete, func, literal, select, text, tuple_
 
+from shared import faults
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.jobs import CollectDoomed
@@ -29,9 +30,11 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     discarded = 0
     for candidates in store.unattended():
         dead = _doom_ownerless(database, [candidate.version_id for candidate in candidates])
+        faults.reach("sweep.doomed")
         for candidate in candidates:
             if candidate.version_id in dead:
                 candidate.discard()
+        faults.reach("sweep.discarded")
         discarded += len(dead)
     SWEPT.labels("staging").inc(discarded)
     return discarded
