@@ -26,7 +26,13 @@ class Client:
         self.timeout_seconds = TIMEOUT_SECONDS
 
     def request(
-        self, method: str, path: str, *, via: str | None = None, headers: Mapping[str, str] | None = None, **more: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        via: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> requests.Response:
         authorization = {"Authorization": f"Bearer {self.token}", "Connection": "close"}
         return requests.request(
@@ -38,7 +44,13 @@ class Client:
         )
 
     def upload(
-        self, content: bytes, *, operation: UUID, via: str | None = None, prefer: str | None = None, **query: Any
+        self,
+        content: bytes,
+        *,
+        operation: UUID,
+        via: str | None = None,
+        prefer: str | None = None,
+        **query: Any,
     ) -> requests.Response:
         return self.request(
             "POST",
@@ -65,7 +77,9 @@ class Client:
         return self.request("DELETE", f"/files/{file_id}", via=via, params={"operationId": str(operation)})
 
     def renew(self, file_id: str, deadline: str | None, *, via: str | None = None) -> requests.Response:
-        return self.request("PUT", f"/files/{file_id}/retention", via=via, json={"retentionExpiresAt": deadline})
+        return self.request(
+            "PUT", f"/files/{file_id}/retention", via=via, json={"retentionExpiresAt": deadline}
+        )
 
     def grant(self, file_id: str, version_id: str, *, via: str | None = None) -> requests.Response:
         return self.request("POST", f"/files/{file_id}/versions/{version_id}/grants", via=via)

@@ -38,7 +38,8 @@ _DISAGREEING_ROWS = {
         WHERE f.state = 'Available' AND (b.state IS NULL OR b.state NOT IN ('live', 'staged'))""",
     "a revision that does not count the versions": """
         SELECT f.id FROM files f WHERE f.revision <> (SELECT count(*) FROM file_versions v WHERE v.file_id = f.id)
-        OR f.current_version_id <> (SELECT id FROM file_versions v WHERE v.file_id = f.id AND v.revision = f.revision)""",
+        OR f.current_version_id <> (SELECT id FROM file_versions v
+            WHERE v.file_id = f.id AND v.revision = f.revision)""",
     "a file that no upload made": """
         SELECT f.id FROM files f WHERE 1 <> (SELECT count(*) FROM file_operations o
         WHERE o.file_id = f.id AND o.kind = 'upload')""",
@@ -85,7 +86,9 @@ def settle(stack: Stack, *, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_settled(stack):
         if time.monotonic() > deadline:
-            left = query(stack, "SELECT version_id, state, lease_until FROM blobs WHERE state <> 'live' LIMIT 5")
+            left = query(
+                stack, "SELECT version_id, state, lease_until FROM blobs WHERE state <> 'live' LIMIT 5"
+            )
             raise TookTooLong(f"not settled; rows: {left}, staging: {sorted(staged_names(stack.blobs))[:5]}")
         let_leases_end(stack)
         request_sweeps(stack)
@@ -100,7 +103,9 @@ def is_settled(stack: Stack) -> bool:
 def find_faults(stack: Stack) -> list[str]:
     """List everything on which a settled stack's rows and bytes do not agree."""
     faults = [
-        f"{what}: {row[0]}" for what, statement in _DISAGREEING_ROWS.items() for row in query(stack, statement)
+        f"{what}: {row[0]}"
+        for what, statement in _DISAGREEING_ROWS.items()
+        for row in query(stack, statement)
     ]
     recorded = dict(query(stack, "SELECT version_id, state FROM blobs"))
     objects, staged = placed_paths(stack.blobs), staged_names(stack.blobs)
