@@ -20,12 +20,14 @@ from joserfc.jwk import ECKey
 from sqlalchemy import Row, case, extract, func, or_, select
 
 from shared.database import Database
+from shared.errors import Unavailable
 from shared.identity.encryption import Encryption
 from shared.identity.key_rotation import KeyState, Purpose, ensure_keys, lifetime_seconds
 from shared.identity.tables import signing_keys
 from shared.settings import Settings
 
 UNKNOWN_KEY_RELOAD_SECONDS = 1.0
+READING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +89,16 @@ class SigningKeys:
         snapshot = self._snapshot
         if snapshot is not None and time.monotonic() - snapshot.read_at_monotonic < limit:
             return snapshot
-        with self._reading:
+        # One thread reads for all; the others do not queue up behind a database that is not there.
+        if not self._reading.acquire(timeout=READING_SECONDS):
+            raise Unavailable
+        try:
             waited = self._snapshot
-            if waited is not None and waited is not snapshot:
-                return waited
-            self._snapshot = self._read()
-            return self._snapshot
+            if waited is None or waited is snapshot:
+                self._snapshot = waited = self._read()
+            return waited
+        finally:
+            self._reading.release()
 
     def _read(self) -> _Snapshot:
         rows = self._rows()
