@@ -33,7 +33,8 @@ FROM due WHERE files.id = due.id RETURNING files.id
 )
 
 # A statement of its own, after the locks: the first one's snapshot may be older than the last replace of a file that it
-# ends, and the bytes of a version it does not see would stay for ever. It takes the lease at once, so that the bytes need no second claim.
+# ends, and the bytes of a version it does not see would stay for ever. This one takes the lease as well, so that the
+# bytes need no second claim.
 _DOOM = text(
     """
 UPDATE blobs SET state = 'doomed', lease_until = now() + :lease
