@@ -54,10 +54,10 @@ def root(tmp_path: Path) -> Path:
 class Copy:
     """One run of the stack over a home."""
 
-    def __init__(self, root: Path, home: Path, port: int) -> None:
+    def __init__(self, root: Path | None, home: Path, port: int) -> None:
         self.home, self.port = home, port
         code = "from pathlib import Path; from deploy import up; "
-        code += f"up.main(root=Path({str(root)!r}), bootstrap=('true',))"
+        code += f"up.main(root=Path({str(root)!r}), bootstrap=('true',))" if root else "up.main()"
         environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -76,8 +76,8 @@ class Copy:
                 return seen
         raise AssertionError(f"never ready:\n{seen}")
 
-    def get(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/") as answer:
+    def get(self, path: str = "/") -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as answer:
             return str(answer.read().decode())
 
     def processes(self) -> list[psutil.Process]:
@@ -200,3 +200,22 @@ def test_a_process_that_cannot_start_ends_everything(root: Path, copies: list[Co
     assert copy.process.returncode == 1
     assert "beat cannot start" in output
     assert copy.processes() == []
+
+
+def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
+    tmp_path: Path, copies: list[Copy]
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    copies.append(Copy(None, tmp_path / "home", port))
+    copies[-1].read_until_ready()
+    assert '"status":"ok"' in copies[-1].get("/readyz")
+    credentials = copies[-1].home / "credentials.json"
+    assert credentials.stat().st_mode & 0o777 == 0o600
+    first = credentials.read_text()
+    assert copies[-1].end(signal.SIGTERM) == 0
+    copies.append(Copy(None, tmp_path / "home", port))
+    copies[-1].read_until_ready()
+    assert credentials.read_text() == first
+    assert copies[-1].end(signal.SIGTERM) == 0

@@ -1,0 +1,71 @@
+"""The front server's settings, tried on a real gunicorn."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.roles import GUNICORN_SETTINGS
+
+_APPLICATION = """
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Length", "2"), ("Content-Type", "text/plain")])
+    return [b"ok"]
+"""
+_REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: %s\r\n\r\n"
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """Run gunicorn with our settings and a trivial application."""
+    (tmp_path / "trivial.py").write_text(_APPLICATION)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    environment = {**os.environ, "PORT": str(port), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
+    command = [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "trivial:application"]
+    root = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
+    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL) as server:
+        _wait_for(port)
+        yield port
+        server.terminate()
+
+
+def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:
+    """gunicorn's accepting thread waits two seconds for each connection it closes; ours waits for none."""
+    idle = [_ask(port, b"close") for _ in range(3)]
+    for connection in idle:
+        assert connection.recv(1 << 16).endswith(b"ok")
+    started = time.monotonic()
+    with _ask(port, b"keep-alive") as connection:
+        assert connection.recv(1 << 16).endswith(b"ok")
+    waited = time.monotonic() - started
+    for connection in idle:
+        connection.close()
+    assert waited < 2.0, "an idle client's hang-up was waited for"
+
+
+def _ask(port: int, connection: bytes) -> socket.socket:
+    asking = socket.create_connection(("127.0.0.1", port), timeout=10)
+    asking.sendall(_REQUEST % connection)
+    return asking
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise TimeoutError("gunicorn did not start")
