@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
 import pytest
 
 from shared.database import Database
@@ -115,3 +118,21 @@ def test_a_disabled_user_is_locked_out_until_enabled(
     with database.transaction() as session:
         enable_user(session, by=OPERATOR, user_id=person.user_id)
     assert factory.authenticator().authenticate(person.authorization).caller is not None
+
+
+def test_two_owners_cannot_remove_each_other_at_once(factory: IdentityFactory, database: Database) -> None:
+    organization = factory.organization()
+    with database.transaction() as session:
+        (first,) = list_members(session, by=OPERATOR, organization_id=organization.id).items
+    owners = [first.user_id, factory.person(organization.id, Role.WORKSPACE_OWNER).user_id]
+
+    def remove(user_id: UUID) -> bool:
+        try:
+            with database.transaction() as session:
+                remove_member(session, by=OPERATOR, organization_id=organization.id, user_id=user_id)
+        except LastOwner:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(remove, owners)) == [False, True]
