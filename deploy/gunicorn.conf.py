@@ -8,8 +8,11 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from pathlib import Path
+
+import gunicorn.util
 
 from deploy.launch import bind_to_parent
 
@@ -59,6 +62,25 @@ Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).mkdir(parents=True, exist_ok=True)
 def post_fork(server, worker):
     """Let no worker outlive a master that was killed."""
     bind_to_parent(signal.SIGKILL)
+
+
+def post_worker_init(worker):
+    """Have the accepting thread hang up without waiting for clients, which could otherwise hold up all others."""
+    gunicorn.util.close_graceful = hang_up
+
+
+def hang_up(sock, timeout=0.0, max_drain=1 << 16):
+    """Close a connection at once, taking what has already arrived so that our last answer is not reset away."""
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        sock.settimeout(0)
+        drained = 0
+        while drained < max_drain and (data := sock.recv(1 << 16)):
+            drained += len(data)
+    except OSError:
+        pass  # nothing more to take, or the client is gone
+    finally:
+        sock.close()
 
 
 def child_exit(server, worker):

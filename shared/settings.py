@@ -70,6 +70,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Uploads one web process receives at once; more are answered 503. Keep below its threads.",
     )
+    concurrent_small_bodies: int = Field(
+        default=28,
+        gt=0,
+        description="JSON and form bodies one web process receives at once. Keep below its threads.",
+    )
     operation_retention_days: int = Field(
         default=30, ge=30, description="How long the result of an operationId is kept for retries, in days."
     )

@@ -12,10 +12,11 @@ from flask import Request, g
 from pydantic import BaseModel
 
 from shared.identity.authentication import Credential
+from shared.identity.authorization import Actor, administrator
 from shared.identity.callers import Caller
-from web.edge import BODY_READ
-from web.requests import read_json
+from web.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.services import Services
+from web.small_bodies import read_small_body
 
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
@@ -46,6 +47,11 @@ class Call:
         return self._caller
 
     @property
+    def actor(self) -> Actor:
+        """Who administers; raises PermissionDenied for a deployment."""
+        return administrator(self.caller, request_id())
+
+    @property
     def query(self) -> Any:
         """The query parameters, an instance of the operation's query shape."""
         return self._query
@@ -54,8 +60,10 @@ class Call:
         """Read the JSON body as an instance of the operation's shape; checked last, so the handler asks."""
         if self.body_shape is None:
             raise RuntimeError("this operation declares no JSON body")
-        self.http.environ[BODY_READ] = True
-        return read_json(self.http, self.body_shape)
+        if self.http.mimetype != "application/json":
+            raise UnsupportedMediaType("Send the body as application/json.")
+        raw = read_small_body(self.services.small_bodies, self.http.environ, MAXIMUM_JSON_BYTES)
+        return read_json(raw, self.body_shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class Services:
     valkey: redis.Redis
     rate_limiter: RateLimiter
     receptions: BodyReceptions
+    small_bodies: BodyReceptions
 
 
 def build_services(settings: Settings) -> Services:
@@ -54,9 +55,14 @@ def build_services(settings: Settings) -> Services:
         authenticator=Authenticator(database, settings, signing_keys),
         valkey=valkey,
         rate_limiter=RateLimiter(valkey),
-        receptions=BodyReceptions(
-            limit=settings.concurrent_uploads,
-            grace_seconds=settings.upload_grace_seconds,
-            minimum_bytes_per_second=settings.upload_minimum_bytes_per_second,
-        ),
+        receptions=_receptions(settings, settings.concurrent_uploads),
+        small_bodies=_receptions(settings, settings.concurrent_small_bodies),
+    )
+
+
+def _receptions(settings: Settings, limit: int) -> BodyReceptions:
+    return BodyReceptions(
+        limit=limit,
+        grace_seconds=settings.upload_grace_seconds,
+        minimum_bytes_per_second=settings.upload_minimum_bytes_per_second,
     )

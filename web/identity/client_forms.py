@@ -15,8 +15,10 @@ from urllib.parse import unquote_to_bytes
 from flask import Request
 
 from shared.errors import Kind
+from shared.files.body_errors import ContentTooLarge
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
-from web.edge import BODY_READ
+from web.files.slow_senders import BodyReceptions
+from web.small_bodies import read_small_body
 
 MAXIMUM_FORM_BYTES = 32 * 1024
 MAXIMUM_PARAMETERS = 32
@@ -49,9 +51,9 @@ class ClientForm:
         return self.parameters[name]
 
 
-def read_client_form(http: Request) -> ClientForm:
+def read_client_form(http: Request, receptions: BodyReceptions) -> ClientForm:
     """Read the form and the client's credentials; raise InvalidRequest, or InvalidClient when there are none."""
-    parameters = _read_form(http)
+    parameters = _read_form(http, receptions)
     authorization = http.headers.get("Authorization")
     if authorization is None:
         client_id, secret = parameters.get("client_id"), parameters.get("client_secret")
@@ -66,15 +68,13 @@ def read_client_form(http: Request) -> ClientForm:
     return ClientForm(client_id=client_id, client_secret=secret, parameters=parameters)
 
 
-def _read_form(http: Request) -> dict[str, str]:
+def _read_form(http: Request, receptions: BodyReceptions) -> dict[str, str]:
     if http.mimetype != "application/x-www-form-urlencoded":
         raise InvalidRequest("Send the parameters as application/x-www-form-urlencoded.")
-    if (http.content_length or 0) > MAXIMUM_FORM_BYTES:
-        raise FormTooLarge
-    raw = http.stream.read(MAXIMUM_FORM_BYTES + 1)
-    if len(raw) > MAXIMUM_FORM_BYTES:
-        raise FormTooLarge
-    http.environ[BODY_READ] = True
+    try:
+        raw = read_small_body(receptions, http.environ, MAXIMUM_FORM_BYTES)
+    except ContentTooLarge:
+        raise FormTooLarge from None
     pairs = [part.partition(b"=") for part in raw.split(b"&") if part]
     if len(pairs) > MAXIMUM_PARAMETERS:
         raise InvalidRequest("The request has too many parameters.")

@@ -168,7 +168,7 @@ def read_key_set(call: Call) -> Response:
 def _client(call: Call) -> Iterator[ClientForm]:
     """Read the form; whoever fails to authenticate is slowed down by address."""
     try:
-        form = read_client_form(call.http)
+        form = read_client_form(call.http, call.services.small_bodies)
         limit_rate(f"{form.client_id}:{form.client_secret}", call.services)
         yield form
     except errors.InvalidClient:
