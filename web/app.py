@@ -22,7 +22,7 @@ from web.calls import assign_request_id, request_id
 from web.converters import register_converters
 from web.errors import register_error_handlers
 from web.files.routes import routes as file_routes
-from web.identity.oauth import routes as oauth_routes
+from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.operations.documents import routes as document_routes
 from web.operations.health import routes as health_routes
 from web.services import Services, build_services
@@ -30,7 +30,7 @@ from web.services import Services, build_services
 log = get_logger(__name__)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
-ROUTES = (file_routes, oauth_routes, document_routes, health_routes)
+ROUTES = (file_routes, *IDENTITY_ROUTES, document_routes, health_routes)
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:

@@ -58,6 +58,11 @@ OAUTH_CODES = frozenset(
         "invalid_target",
     }
 )
+_OAUTH_CODES_BY_STATUS = {
+    429: "temporarily_unavailable",
+    500: "server_error",
+    503: "temporarily_unavailable",
+}
 _NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 _INTERNAL = ("internal_error", "The service failed; the operators can find this request by its id.")
 
@@ -108,16 +113,19 @@ def problem(
 
 
 def oauth_error(status: int, code: str, detail: str, **_: Any) -> Response:
-    """Make the error answer of a token endpoint (RFC 6749 5.2); what OAuth has no code for gets the nearest."""
-    if code not in OAUTH_CODES:
-        code = {429: "temporarily_unavailable", 503: "temporarily_unavailable", 500: "server_error"}.get(
-            status, "invalid_request"
-        )
-    body = {"error": code, "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
+    """Make the error answer of a token endpoint (RFC 6749 5.2)."""
+    body = {"error": oauth_code(status, code), "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
     response = Response(json.dumps(body), status, content_type="application/json")
     response.headers["Cache-Control"] = "no-store"
     response.headers["Pragma"] = "no-cache"
     return _close_unread(response)
+
+
+def oauth_code(status: int, code: str) -> str:
+    """Give OAuth's own code for an error, the nearest where it has none."""
+    if code in OAUTH_CODES:
+        return code
+    return _OAUTH_CODES_BY_STATUS.get(status, "invalid_request")
 
 
 def title(code: str) -> str:

@@ -15,7 +15,7 @@ from shared.errors import DomainError
 from shared.files.references import ReferenceKind
 from shared.identity import errors as identity_errors
 from web.authentication import Authentication
-from web.errors import STATUSES
+from web.errors import OAUTH_PATHS, STATUSES, oauth_code
 from web.rate_limits import RateLimited
 from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 from web.routing import FilePart, FormBody, Operation
@@ -26,22 +26,26 @@ _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 _REF = "#/components/schemas/{model}"
 
 _ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
-_AUTHENTICATED: tuple[type[DomainError], ...] = (
+_RECOGNIZED: tuple[type[DomainError], ...] = (
     identity_errors.AuthenticationRequired,
     identity_errors.InvalidToken,
-    identity_errors.AttributionInvalid,
     identity_errors.AttributionEmpty,
     identity_errors.AttributionRepeated,
     identity_errors.PrincipalSelectorNotAllowed,
+    RateLimited,
+)
+_AUTHENTICATED: tuple[type[DomainError], ...] = (
+    *_RECOGNIZED,
+    identity_errors.AttributionInvalid,
     identity_errors.AttributionMismatch,
     identity_errors.OrganizationSuspended,
-    RateLimited,
 )
 _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.PUBLIC: [],
     Authentication.CALLER: [{"bearer": []}],
     Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
-    Authentication.CLIENT: [{"client": []}, {}],
+    Authentication.CLIENT: [{"client": []}, {}],  # the secret may stand in the form instead
+    Authentication.DISTRIBUTION: [{"distribution": []}],
 }
 _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
@@ -74,7 +78,7 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
         "servers": [{"url": base_url}],
         "paths": dict(paths),
         "components": {
-            "schemas": schemas | {"Problem": _PROBLEM_SCHEMA},
+            "schemas": schemas | {"Problem": _PROBLEM_SCHEMA, "OAuthError": _OAUTH_SCHEMA},
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
@@ -206,22 +210,42 @@ def _problems(operation: Operation) -> dict[str, Any]:
         by_status[404].setdefault("not_found", "Nothing is at this address.")
     by_status[500]["internal_error"] = "The service failed."
     by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
+    render = _oauth_error if operation.path in OAUTH_PATHS else _problem
     return {
-        str(status): {
-            "description": "\n".join(f"- `{code}`: {meaning}" for code, meaning in codes.items()),
-            "content": {
-                PROBLEM: {"schema": _ref("Problem") | {"properties": {"code": {"enum": list(codes)}}}}
-            },
-        }
+        str(status): render(status, codes)
         for status, codes in sorted(by_status.items())
         if status not in operation.answers
     }
 
 
+def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "description": _list_codes(codes),
+        "content": {PROBLEM: {"schema": _ref("Problem") | {"properties": {"code": {"enum": list(codes)}}}}},
+    }
+
+
+def _oauth_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    """Describe the errors of a status in OAuth's dialect, where several of ours may share one code."""
+    own: dict[str, str] = {}
+    for code, meaning in codes.items():
+        own.setdefault(oauth_code(status, code), meaning)
+    schema = _ref("OAuthError") | {"properties": {"error": {"enum": list(own)}}}
+    return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
+
+
+def _list_codes(codes: Mapping[str, str]) -> str:
+    return "\n".join(f"- `{code}`: {meaning}" for code, meaning in codes.items())
+
+
 def _errors(operation: Operation) -> Iterable[type[DomainError]]:
     yield from _ALWAYS
-    if operation.authentication in (Authentication.CALLER, Authentication.GRANT_OR_CALLER):
+    if operation.authentication.has_caller:
         yield from _AUTHENTICATED
+    elif operation.authentication is Authentication.DISTRIBUTION:
+        yield from _RECOGNIZED
+    elif operation.authentication is Authentication.CLIENT:
+        yield RateLimited
     yield from operation.errors
 
 
@@ -271,6 +295,12 @@ _PROBLEM_SCHEMA: dict[str, Any] = {
     },
     "required": ["type", "title", "status", "detail", "code", "requestId"],
 }
+_OAUTH_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What went wrong (RFC 6749 5.2).",
+    "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
+    "required": ["error"],
+}
 _SECURITY_SCHEMES: dict[str, Any] = {
     "bearer": {
         "type": "http",
@@ -284,4 +314,5 @@ _SECURITY_SCHEMES: dict[str, Any] = {
         "description": "A read grant, from a shared link.",
     },
     "client": {"type": "http", "scheme": "basic", "description": "A deployment's client id and secret."},
+    "distribution": {"type": "http", "scheme": "bearer", "description": "A distribution's token."},
 }

@@ -1,0 +1,296 @@
+"""The JSON of what agents are made of: identities, roles, deployments, distributions, signing keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from shared.identity.callers import OwnerKind
+from shared.identity.deployments import DeploymentKind
+from shared.identity.distribution_routing import MAX_REPORTED_CHARACTERS
+from shared.identity.distributions import (
+    DEFAULT_MEDIA_RETENTION_DAYS,
+    DEFAULT_OVERLAP_SECONDS,
+    MAX_MEDIA_RETENTION_DAYS,
+    MAX_OVERLAP_SECONDS,
+)
+from shared.identity.key_rotation import KeyState, Purpose
+from shared.identity.names import MAX_NETWORKS
+from shared.identity.roles import Role, ScopeKind
+from web.identity.schemas import Shown, ShownPage
+from web.values import Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
+
+Network = Annotated[str, Field(pattern="^[a-z][a-z0-9._-]{0,62}$")]
+Networks = Annotated[Sequence[Network], Field(min_length=1, max_length=MAX_NETWORKS)]
+RetentionDays = Annotated[JsonCount, Field(ge=1, le=MAX_MEDIA_RETENTION_DAYS)]
+Reported = Annotated[str, Text(minimum=1, maximum=MAX_REPORTED_CHARACTERS)]
+
+
+class IdentityBody(Shown):
+    """An agent principal, which owns files."""
+
+    id: Id
+    organization_id: Id
+    kind: OwnerKind
+    name: str
+    disabled_at: UtcTime | None
+    created_at: UtcTime
+
+
+class IdentityPage(ShownPage):
+    """Identities, oldest first."""
+
+    identities: Sequence[IdentityBody]
+
+
+class NewPrincipalIdentity(Sent):
+    """A Principal Identity to make; Daemon Identities come with their deployments."""
+
+    name: Name
+
+
+class RoleBindingBody(Shown):
+    """A role that an identity, or a user, holds over a scope."""
+
+    id: Id
+    organization_id: Id
+    subject_identity_id: Id | None
+    subject_user_id: Id | None
+    role: Role
+    scope_kind: ScopeKind
+    scope_id: Id
+    created_at: UtcTime
+
+
+class RoleBindingPage(ShownPage):
+    """Role bindings, oldest first."""
+
+    role_bindings: Sequence[RoleBindingBody]
+
+
+class NewRoleBinding(Sent):
+    """A role to bind to one subject; a user's role in the organization itself is the membership's."""
+
+    subject_identity_id: Id | None = None
+    subject_user_id: Id | None = None
+    role: Literal["ProjectAgent", "Member", "WorkspaceAdmin", "WorkspaceOwner"]
+    scope_kind: Literal["Organization", "Identity"]
+    scope_id: Id = Field(description="The organization, or the identity over whose files the role is held.")
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> Self:
+        if (self.subject_identity_id is None) == (self.subject_user_id is None):
+            raise PydanticCustomError("subject", "send subjectIdentityId or subjectUserId, one of them")
+        if self.subject_user_id is not None and self.scope_kind != "Identity":
+            raise PydanticCustomError(
+                "scope", "a user's role over an organization is the membership's; scopeKind must be Identity"
+            )
+        return self
+
+    @property
+    def user_id(self) -> UUID:
+        """The subject, where it is a user."""
+        if self.subject_user_id is None:
+            raise RuntimeError("the subject is an identity")
+        return self.subject_user_id
+
+
+class DeploymentBody(Shown):
+    """A deployment, and the client id that it authenticates with."""
+
+    id: Id
+    organization_id: Id
+    kind: DeploymentKind
+    name: str
+    client_id: Id
+    daemon_identity_id: Id
+    active_version_id: Id | None
+    disabled_at: UtcTime | None
+    created_at: UtcTime
+
+
+class CreatedDeployment(DeploymentBody):
+    """A new deployment with its client secret."""
+
+    client_credential_id: Id
+    client_secret: str = Field(description="The secret, shown only now.")
+
+
+class DeploymentPage(ShownPage):
+    """Deployments, oldest first."""
+
+    deployments: Sequence[DeploymentBody]
+
+
+class NewDeployment(Sent):
+    """A deployment to make."""
+
+    name: Name
+    kind: Literal["Remote", "GitHub"] = "Remote"
+    label: Name | None = Field(default=None, description="A name for its first version, such as a commit.")
+
+
+class DeployedVersionBody(Shown):
+    """A deployed version."""
+
+    id: Id
+    deployment_id: Id
+    number: JsonCount
+    label: str | None
+    revoked_at: UtcTime | None
+    created_at: UtcTime
+
+
+class DeployedVersionPage(ShownPage):
+    """Versions, oldest first."""
+
+    versions: Sequence[DeployedVersionBody]
+
+
+class NewVersion(Sent):
+    """A version that was deployed."""
+
+    label: Name | None = Field(default=None, description="A name for it, such as a commit.")
+
+
+class ClientCredentialBody(Shown):
+    """A client secret, without the secret."""
+
+    id: Id
+    deployment_id: Id
+    client_id: Id
+    last4: str = Field(description="The secret's last four characters.")
+    expires_at: UtcTime | None
+    revoked_at: UtcTime | None
+    last_used_at: UtcTime | None
+    created_at: UtcTime
+
+
+class IssuedClientCredential(ClientCredentialBody):
+    """A new client secret."""
+
+    client_secret: str = Field(description="The secret, shown only now.")
+
+
+class ClientCredentialPage(ShownPage):
+    """Client secrets, oldest first."""
+
+    client_credentials: Sequence[ClientCredentialBody]
+
+
+class NewClientCredential(Sent):
+    """A client secret to issue."""
+
+    expires_at: UtcTime | None = Field(default=None, description="When it ends by itself.")
+
+
+class DistributionBody(Shown):
+    """A distribution: the networks it routes from, who receives, and which deployment answers."""
+
+    id: Id
+    organization_id: Id
+    name: str
+    networks: Sequence[str]
+    principal_identity_id: Id
+    deployment_id: Id
+    token_last4: str = Field(description="The token's last four characters.")
+    media_retention_days: JsonCount
+    disabled_at: UtcTime | None
+    last_used_at: UtcTime | None
+    created_at: UtcTime
+
+
+class CreatedDistribution(DistributionBody):
+    """A new distribution with its secrets."""
+
+    token: str = Field(description="The token to call us with, shown only now.")
+    webhook_secret: str = Field(description="The secret to sign webhooks with, shown only now.")
+
+
+class DistributionPage(ShownPage):
+    """Distributions, oldest first."""
+
+    distributions: Sequence[DistributionBody]
+
+
+class NewDistribution(Sent):
+    """A distribution to make."""
+
+    name: Name
+    networks: Networks
+    principal_identity_id: Id = Field(description="The identity that receives, and owns what is imported.")
+    deployment_id: Id = Field(description="The deployment that answers.")
+    media_retention_days: RetentionDays = DEFAULT_MEDIA_RETENTION_DAYS
+
+
+class ChangedDistribution(Sent):
+    """What to change of a distribution; what is omitted or null stays."""
+
+    name: Name | None = None
+    networks: Networks | None = None
+    media_retention_days: RetentionDays | None = None
+
+
+class RotationQuery(Sent):
+    """The parameters of a rotation."""
+
+    overlap_seconds: Annotated[
+        Count,
+        Field(le=MAX_OVERLAP_SECONDS, description="How long the replaced secret stays good, in seconds."),
+    ] = DEFAULT_OVERLAP_SECONDS
+
+
+class RotatedToken(Wire):
+    """A distribution's new token."""
+
+    token: str = Field(description="The token, shown only now.")
+
+
+class RotatedWebhookSecret(Wire):
+    """A distribution's new webhook secret."""
+
+    webhook_secret: str = Field(description="The secret, shown only now.")
+
+
+class SigningKeyBody(Shown):
+    """A signing key, without the key."""
+
+    kid: str
+    purpose: Purpose
+    state: KeyState
+    created_at: UtcTime
+    activated_at: UtcTime | None
+    retired_at: UtcTime | None
+
+
+class SigningKeyList(Wire):
+    """The signing keys there are."""
+
+    signing_keys: Sequence[SigningKeyBody]
+
+
+class ReportedCallerBody(Sent):
+    """Who the network says has written; it is shown, and decides nothing."""
+
+    id: Reported
+    display: Reported | None = None
+
+
+class NewAttribution(Sent):
+    """A request that the distribution is about to route to its deployment."""
+
+    message_id: Reported | None = Field(default=None, description="The network's id of the message.")
+    channel: Reported | None = Field(default=None, description="The network it came from.")
+    reported_caller: ReportedCallerBody | None = None
+
+
+class AttributionBody(Wire):
+    """The header to send along with the routed request, unchanged."""
+
+    attribution: str = Field(description="The value of `Service-Usage-Attribution`.")
+    transaction_id: str = Field(description="Names the routed request.")
+    expires_at: UtcTime

@@ -1,0 +1,172 @@
+"""Administer distributions, and let one attribute the requests that it routes."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.errors import PermissionDenied
+from shared.identity import distribution_routing, distributions
+from shared.identity.callers import ReportedCaller
+from shared.identity.errors import OrganizationSuspended, TargetDisabled
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.identity import agent_schemas as schemas
+from web.identity.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
+
+routes = AdministrationRoutes("distributions")
+
+
+@routes.creates(
+    "/organizations/<id:organization_id>/distributions",
+    schemas.NewDistribution,
+    schemas.CreatedDistribution,
+)
+def create_distribution(call: Call, organization_id: UUID) -> Answer:
+    """Make a distribution with its token and webhook secret, shown only now."""
+    by = call.actor
+    body: schemas.NewDistribution = call.read_body()
+    with call.services.database.transaction() as session:
+        made = distributions.create_distribution(
+            session,
+            call.services.settings,
+            by=by,
+            organization_id=organization_id,
+            name=body.name,
+            networks=body.networks,
+            principal_identity_id=body.principal_identity_id,
+            deployment_id=body.deployment_id,
+            media_retention_days=body.media_retention_days,
+        )
+    shown = schemas.CreatedDistribution.with_secret(
+        made.distribution, token=made.token.value, webhook_secret=made.webhook_secret.value
+    )
+    return created(call, shown, f"/distributions/{made.distribution.id}")
+
+
+@routes.lists("/organizations/<id:organization_id>/distributions", schemas.DistributionPage)
+def list_distributions(call: Call, organization_id: UUID) -> Answer:
+    """List the distributions of an organization."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        page = distributions.list_distributions(
+            session, by=by, organization_id=organization_id, **call.query.position
+        )
+    return Answer(body=schemas.DistributionPage.of(page))
+
+
+@routes.reads("/distributions/<id:distribution_id>", schemas.DistributionBody)
+def read_distribution(call: Call, distribution_id: UUID) -> Answer:
+    """Read a distribution."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        found = distributions.get_distribution(session, by=by, distribution_id=distribution_id)
+    return Answer(body=schemas.DistributionBody.of(found))
+
+
+@routes.changes(
+    "PATCH",
+    "/distributions/<id:distribution_id>",
+    schemas.ChangedDistribution,
+    schemas.DistributionBody,
+)
+def update_distribution(call: Call, distribution_id: UUID) -> Answer:
+    """Change what is given; media that is stored already keeps its deadline."""
+    by = call.actor
+    body: schemas.ChangedDistribution = call.read_body()
+    with call.services.database.transaction() as session:
+        changed = distributions.update_distribution(
+            session,
+            by=by,
+            distribution_id=distribution_id,
+            name=body.name,
+            networks=body.networks,
+            media_retention_days=body.media_retention_days,
+        )
+    return Answer(body=schemas.DistributionBody.of(changed))
+
+
+@routes.acts("/distributions/<id:distribution_id>/disable", schemas.DistributionBody)
+def disable_distribution(call: Call, distribution_id: UUID) -> Answer:
+    """Make a distribution's token worthless, and every attribution it was given."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        changed = distributions.disable_distribution(session, by=by, distribution_id=distribution_id)
+    return Answer(body=schemas.DistributionBody.of(changed))
+
+
+@routes.acts("/distributions/<id:distribution_id>/enable", schemas.DistributionBody)
+def enable_distribution(call: Call, distribution_id: UUID) -> Answer:
+    """Let a disabled distribution route again."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        changed = distributions.enable_distribution(session, by=by, distribution_id=distribution_id)
+    return Answer(body=schemas.DistributionBody.of(changed))
+
+
+@routes.acts(
+    "/distributions/<id:distribution_id>/rotate-token",
+    schemas.RotatedToken,
+    query=schemas.RotationQuery,
+)
+def rotate_distribution_token(call: Call, distribution_id: UUID) -> Answer:
+    """Give a new token, shown only now; the one it replaces stays good for the overlap."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        token = distributions.rotate_distribution_token(
+            session, by=by, distribution_id=distribution_id, overlap_seconds=call.query.overlap_seconds
+        )
+    return Answer(body=schemas.RotatedToken(token=token.value), headers=NO_STORE)
+
+
+@routes.acts(
+    "/distributions/<id:distribution_id>/rotate-webhook-secret",
+    schemas.RotatedWebhookSecret,
+    query=schemas.RotationQuery,
+)
+def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
+    """Give a new webhook secret, shown only now; the one it replaces stays good for the overlap."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        secret = distributions.rotate_webhook_secret(
+            session,
+            call.services.settings,
+            by=by,
+            distribution_id=distribution_id,
+            overlap_seconds=call.query.overlap_seconds,
+        )
+    return Answer(body=schemas.RotatedWebhookSecret(webhook_secret=secret.value), headers=NO_STORE)
+
+
+@routes.operation(
+    "POST",
+    "/oauth/attributions",
+    authentication=Authentication.DISTRIBUTION,
+    body=schemas.NewAttribution,
+    answers={201: schemas.AttributionBody},
+    errors=(
+        PermissionDenied,
+        OrganizationSuspended,
+        TargetDisabled,
+        *JSON_BODY,
+    ),
+)
+def mint_attribution(call: Call) -> Answer:
+    """Attribute a request that a distribution routes to its deployment.
+
+    The header names the distribution's receiving identity, deployment and organization; the request decides only what
+    is reported about the message. It is good for that deployment alone.
+    """
+    body: schemas.NewAttribution = call.read_body()
+    reported = body.reported_caller
+    minted = distribution_routing.mint_attribution(
+        call.services.signing_keys,
+        call.services.settings,
+        call.credential,
+        message_id=body.message_id,
+        channel=body.channel,
+        reported_caller=ReportedCaller(id=reported.id, display=reported.display) if reported else None,
+    )
+    shown = schemas.AttributionBody(
+        attribution=minted.value, transaction_id=minted.transaction_id, expires_at=minted.expires_at
+    )
+    return Answer(body=shown, status=201, headers=NO_STORE)

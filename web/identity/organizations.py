@@ -1,0 +1,153 @@
+"""Administer organizations, their members, and read what was done in them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.identity import audit, memberships, organizations
+from shared.identity.errors import AlreadyExists, GrantExceedsGranter, LastOwner
+from shared.identity.roles import Role
+from web.calls import Answer, Call
+from web.identity import schemas
+from web.identity.administration import AdministrationRoutes, created
+
+routes = AdministrationRoutes("organizations")
+
+
+@routes.creates("/organizations", schemas.NewOrganization, schemas.OrganizationBody)
+def create_organization(call: Call) -> Answer:
+    """Make an organization and its first owner; for operators."""
+    by = call.actor
+    body: schemas.NewOrganization = call.read_body()
+    with call.services.database.transaction() as session:
+        made = organizations.create_organization(session, by=by, name=body.name, owner_id=body.owner_id)
+    return created(call, schemas.OrganizationBody.of(made), f"/organizations/{made.id}")
+
+
+@routes.lists("/organizations", schemas.OrganizationPage)
+def list_organizations(call: Call) -> Answer:
+    """List one's organizations; for operators all there are."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        page = organizations.list_organizations(session, by=by, **call.query.position)
+    return Answer(body=schemas.OrganizationPage.of(page))
+
+
+@routes.reads("/organizations/<id:organization_id>", schemas.OrganizationBody)
+def read_organization(call: Call, organization_id: UUID) -> Answer:
+    """Read an organization."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        found = organizations.get_organization(session, by=by, organization_id=organization_id)
+    return Answer(body=schemas.OrganizationBody.of(found))
+
+
+@routes.changes(
+    "PATCH",
+    "/organizations/<id:organization_id>",
+    schemas.ChangedOrganization,
+    schemas.OrganizationBody,
+)
+def rename_organization(call: Call, organization_id: UUID) -> Answer:
+    """Give an organization another name."""
+    by = call.actor
+    body: schemas.ChangedOrganization = call.read_body()
+    with call.services.database.transaction() as session:
+        changed = organizations.rename_organization(
+            session, by=by, organization_id=organization_id, name=body.name
+        )
+    return Answer(body=schemas.OrganizationBody.of(changed))
+
+
+@routes.acts("/organizations/<id:organization_id>/suspend", schemas.OrganizationBody)
+def suspend_organization(call: Call, organization_id: UUID) -> Answer:
+    """Stop everything done in the name or at the cost of an organization; for operators."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        changed = organizations.suspend_organization(session, by=by, organization_id=organization_id)
+    return Answer(body=schemas.OrganizationBody.of(changed))
+
+
+@routes.acts("/organizations/<id:organization_id>/resume", schemas.OrganizationBody)
+def resume_organization(call: Call, organization_id: UUID) -> Answer:
+    """Undo a suspension; for operators."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        changed = organizations.resume_organization(session, by=by, organization_id=organization_id)
+    return Answer(body=schemas.OrganizationBody.of(changed))
+
+
+@routes.creates(
+    "/organizations/<id:organization_id>/members",
+    schemas.NewMember,
+    schemas.MemberBody,
+    AlreadyExists,
+    GrantExceedsGranter,
+)
+def add_member(call: Call, organization_id: UUID) -> Answer:
+    """Add a member by their address, with a role no higher than one's own."""
+    by = call.actor
+    body: schemas.NewMember = call.read_body()
+    with call.services.database.transaction() as session:
+        made = memberships.add_member(
+            session, by=by, organization_id=organization_id, email=body.email, role=Role(body.role)
+        )
+    path = f"/organizations/{organization_id}/members/{made.user_id}"
+    return created(call, schemas.MemberBody.of(made), path)
+
+
+@routes.lists("/organizations/<id:organization_id>/members", schemas.MemberPage)
+def list_members(call: Call, organization_id: UUID) -> Answer:
+    """List the members of an organization."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        page = memberships.list_members(
+            session, by=by, organization_id=organization_id, **call.query.position
+        )
+    return Answer(body=schemas.MemberPage.of(page))
+
+
+@routes.reads("/organizations/<id:organization_id>/members/<id:user_id>", schemas.MemberBody)
+def read_member(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
+    """Read a membership."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        found = memberships.get_member(session, by=by, organization_id=organization_id, user_id=user_id)
+    return Answer(body=schemas.MemberBody.of(found))
+
+
+@routes.changes(
+    "PATCH",
+    "/organizations/<id:organization_id>/members/<id:user_id>",
+    schemas.ChangedMember,
+    schemas.MemberBody,
+    GrantExceedsGranter,
+    LastOwner,
+)
+def change_member_role(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
+    """Give a member another role; only owners touch owners, and one owner stays."""
+    by = call.actor
+    body: schemas.ChangedMember = call.read_body()
+    with call.services.database.transaction() as session:
+        changed = memberships.change_member_role(
+            session, by=by, organization_id=organization_id, user_id=user_id, role=Role(body.role)
+        )
+    return Answer(body=schemas.MemberBody.of(changed))
+
+
+@routes.removes("/organizations/<id:organization_id>/members/<id:user_id>", LastOwner)
+def remove_member(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
+    """End a membership, and with it the user's role bindings and bound keys in the organization."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        memberships.remove_member(session, by=by, organization_id=organization_id, user_id=user_id)
+    return Answer(status=204)
+
+
+@routes.lists("/organizations/<id:organization_id>/audit-events", schemas.AuditEventPage)
+def list_audit_events(call: Call, organization_id: UUID) -> Answer:
+    """List what was done in an organization and by whom, newest first."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        page = audit.list_audit_events(session, by=by, organization_id=organization_id, **call.query.position)
+    return Answer(body=schemas.AuditEventPage.of(page))

@@ -1,0 +1,204 @@
+"""The JSON of organizations, users, members, API keys and the audit, and what all administrative JSON has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from shared.identity.pages import DEFAULT_LIMIT, MAX_LIMIT, Page
+from shared.identity.roles import Role
+from web.values import Count, Id, Name, Sent, Text, UtcTime, Wire
+
+MemberRole = Literal["Member", "WorkspaceAdmin", "WorkspaceOwner"]
+Email = Annotated[str, Text(minimum=3, maximum=318)]
+
+
+class Shown(Wire):
+    """A resource, shown as the domain has it."""
+
+    @classmethod
+    def of(cls, resource: object) -> Self:
+        """Show a resource."""
+        return cls.model_validate(resource, from_attributes=True)
+
+    @classmethod
+    def with_secret(cls, resource: object, **secrets: Any) -> Self:
+        """Show a resource together with what is shown only now."""
+        known = {name: getattr(resource, name) for name in cls.model_fields if name not in secrets}
+        return cls(**known, **secrets)
+
+
+class PageQuery(Sent):
+    """The parameters of a listing."""
+
+    cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
+    limit: Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="Items on the page.")] = DEFAULT_LIMIT
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where the page begins and how long it is, as the domain's listings take it."""
+        return {"cursor": str(self.cursor) if self.cursor else None, "limit": self.limit}
+
+
+class ShownPage(Wire):
+    """Some resources, under their own name, and where the next page begins."""
+
+    next_cursor: Id | None
+
+    @classmethod
+    def of(cls, page: Page[Any]) -> Self:
+        """Show a page; the one field besides the cursor takes the items."""
+        (items,) = cls.model_fields.keys() - {"next_cursor"}
+        return cls.model_validate({items: page.items, "next_cursor": page.next_cursor}, from_attributes=True)
+
+
+class OrganizationBody(Shown):
+    """An organization; while `suspendedAt` is set, nothing is done in its name or at its cost."""
+
+    id: Id
+    name: str
+    suspended_at: UtcTime | None
+    created_at: UtcTime
+
+
+class OrganizationPage(ShownPage):
+    """Organizations, oldest first."""
+
+    organizations: Sequence[OrganizationBody]
+
+
+class NewOrganization(Sent):
+    """An organization to make."""
+
+    name: Name
+    owner_id: Id = Field(description="The user who becomes its first owner.")
+
+
+class ChangedOrganization(Sent):
+    """What to change of an organization."""
+
+    name: Name
+
+
+class UserBody(Shown):
+    """A user."""
+
+    id: Id
+    email: str
+    is_operator: bool = Field(description="Whether they operate this installation.")
+    active_organization_id: Id | None = Field(description="Where keys act that are bound to no organization.")
+    disabled_at: UtcTime | None
+    created_at: UtcTime
+
+
+class UserPage(ShownPage):
+    """Users, oldest first."""
+
+    users: Sequence[UserBody]
+
+
+class NewUser(Sent):
+    """A user to make."""
+
+    email: Email
+
+
+class ActiveOrganization(Sent):
+    """The organization to act in from now on."""
+
+    organization_id: Id
+
+
+class MemberBody(Shown):
+    """A user's place in an organization."""
+
+    organization_id: Id
+    user_id: Id
+    email: str
+    role: Role
+    created_at: UtcTime
+
+
+class MemberPage(ShownPage):
+    """Members, oldest user first."""
+
+    members: Sequence[MemberBody]
+
+
+class NewMember(Sent):
+    """A member to add; a user is made for an address that is new."""
+
+    email: Email
+    role: MemberRole
+
+
+class ChangedMember(Sent):
+    """A member's new role."""
+
+    role: MemberRole
+
+
+class ApiKeyBody(Shown):
+    """An API key, without its secret."""
+
+    id: Id
+    user_id: Id
+    organization_id: Id | None = Field(description="The one organization it acts in; null: the active one.")
+    name: str
+    last4: str = Field(description="The secret's last four characters.")
+    expires_at: UtcTime | None
+    revoked_at: UtcTime | None
+    last_used_at: UtcTime | None
+    created_at: UtcTime
+
+
+class IssuedApiKey(ApiKeyBody):
+    """A new API key with its secret."""
+
+    api_key: str = Field(description="The secret, shown only now.")
+
+
+class ApiKeyPage(ShownPage):
+    """API keys, oldest first."""
+
+    api_keys: Sequence[ApiKeyBody]
+
+
+class NewApiKey(Sent):
+    """An API key to issue."""
+
+    name: Name
+    user_id: Id | None = Field(default=None, description="Whose key; one's own by default.")
+    organization_id: Id | None = Field(
+        default=None, description="Binds the key to an organization; required for another user's."
+    )
+    expires_at: UtcTime | None = Field(default=None, description="When it ends by itself.")
+
+
+class ApiKeyQuery(PageQuery):
+    """The parameters of a listing of keys."""
+
+    user_id: Id | None = Field(default=None, description="Whose keys; one's own by default.")
+
+
+class AuditEventBody(Shown):
+    """One act: who did what to which resource."""
+
+    id: Id
+    organization_id: Id | None
+    actor_kind: str
+    actor_id: Id
+    action: str
+    resource_kind: str
+    resource_id: str
+    details: Mapping[str, str | None]
+    request_id: str | None
+    at: UtcTime
+
+
+class AuditEventPage(ShownPage):
+    """What happened, newest first."""
+
+    audit_events: Sequence[AuditEventBody]
