@@ -42,9 +42,9 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:
     """gunicorn's accepting thread waits two seconds for each connection it closes; ours waits for none."""
-    with contextlib.ExitStack() as idle:
-        for _ in range(10):
-            connection = idle.enter_context(_ask(port, b"close"))
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(_ask(port, b"close")) for _ in range(10)]
+        for connection in idle:
             assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
         with _ask(port, b"keep-alive") as asking:
             assert asking.recv(1 << 16).startswith(b"HTTP/1.1 200"), "the client is as patient as ten seconds"
