@@ -5,6 +5,7 @@ A journey that kills what is shared starts it again before it ends.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.agents import Client, exchange_token
-from tests.support.inventory import find_faults, settle
+from tests.support.inventory import find_faults, request_sweeps, settle
 from tests.support.stack import Servers, Service, Stack
 
 
@@ -81,3 +82,11 @@ def assert_nothing_left_over(stack: Stack) -> None:
     """Let all background work be done, then compare rows and bytes."""
     settle(stack)
     assert find_faults(stack) == []
+
+
+def run_until_dead(stack: Stack, name: str, point: str) -> None:
+    """Run a worker that is armed for this point until it has died there."""
+    worker = stack.worker(name, FAULTS=point)
+    with stack.running(worker):
+        request_sweeps(stack)
+        assert worker.wait_for_end() == -signal.SIGKILL

@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from tests.journeys.conftest import assert_nothing_left_over
+from tests.journeys.raw_uploads import raw_upload
 from tests.support.agents import Client
 from tests.support.inventory import query, staged_names
 from tests.support.stack import Service, Stack, free_port, wait_until
@@ -126,21 +127,6 @@ def test_an_upload_is_finished_before_its_front_obeys_a_wish_to_stop(stack: Stac
             assert connection.recv(100).startswith(b"HTTP/1.1 201 ")
         assert front.wait_for_end() == 0
     assert_nothing_left_over(stack)
-
-
-def raw_upload(agent: Client, content: bytes) -> tuple[bytes, bytes]:
-    """Write an upload's head and body by hand, to be sent in pieces."""
-    request = requests.Request(
-        "POST",
-        f"{agent.url}/files/agent-artifacts",
-        params={"operationId": str(uuid4()), "byteSize": len(content)},
-        files={"file": ("a.bin", content, "application/octet-stream")},
-        headers={"Authorization": f"Bearer {agent.token}"},
-    ).prepare()
-    assert isinstance(request.body, bytes)
-    lines = [f"POST {request.path_url} HTTP/1.1", "Host: localhost"]
-    lines += [f"{name}: {value}" for name, value in request.headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode(), request.body
 
 
 def count_of(table: str, stack: Stack, key: str) -> int:

@@ -1,0 +1,24 @@
+"""Uploads written by hand, to be sent in pieces."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import requests
+
+from tests.support.agents import Client
+
+
+def raw_upload(agent: Client, content: bytes) -> tuple[bytes, bytes]:
+    """Write an upload's head and body by hand, to be sent in pieces."""
+    request = requests.Request(
+        "POST",
+        f"{agent.url}/files/agent-artifacts",
+        params={"operationId": str(uuid4()), "byteSize": len(content)},
+        files={"file": ("a.bin", content, "application/octet-stream")},
+        headers={"Authorization": f"Bearer {agent.token}"},
+    ).prepare()
+    assert isinstance(request.body, bytes)
+    lines = [f"POST {request.path_url} HTTP/1.1", "Host: localhost"]
+    lines += [f"{name}: {value}" for name, value in request.headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode(), request.body

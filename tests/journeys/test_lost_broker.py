@@ -1,0 +1,127 @@
+"""Valkey dies, forgets, or stops answering: uploads are acknowledged all the same, and every one is placed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pytest
+import redis
+
+from tests.journeys.conftest import assert_nothing_left_over
+from tests.support.agents import Client
+from tests.support.inventory import query
+from tests.support.stack import Servers, Stack, wait_until
+
+QUICKLY_SECONDS = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _restored(servers: Servers) -> Iterator[None]:
+    """Leave a Valkey that answers to whoever comes next."""
+    yield
+    if not servers.valkey.is_ready():
+        servers.valkey.kill()
+        servers.valkey.start()
+
+
+def test_a_hundred_queued_uploads_survive_a_valkey_that_forgets_everything(
+    stack: Stack, servers: Servers, agent: Client
+) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        uploads = [pool.submit(agent.upload, b"%d" % number, operation=uuid4()) for number in range(100)]
+        wait_until(lambda: sum(at.done() for at in uploads) >= 30, "some are acknowledged")
+        servers.valkey.kill()
+        servers.valkey.start(lose_memory=True)
+    answers = [at.result() for at in uploads]
+    assert {answer.status_code for answer in answers} == {201}
+    assert all(state == "staged" for state in states(stack, [at.json()["versionId"] for at in answers]))
+    with stack.running(stack.worker("files"), stack.worker("background"), stack.beat()):
+        wait_until(lambda: set(states_of(answers, stack)) == {"live"}, "the schedule finds them")
+        assert_nothing_left_over(stack)
+    for number, answer in enumerate(answers):
+        assert agent.download(answer.json()["id"]).content == b"%d" % number
+
+
+def test_running_workers_go_on_after_valkey_was_killed_and_after_it_was_emptied(
+    stack: Stack, servers: Servers, agent: Client
+) -> None:
+    workers = [stack.worker("files"), stack.worker("background")]
+    with stack.running(*workers):
+        for lose in (kill_and_forget, kill_and_remember, empty):
+            lose(servers)
+            uploaded = agent.upload(b"content", operation=uuid4())
+            assert uploaded.status_code == 201
+            assert_nothing_left_over(stack)
+        assert all(worker.is_running for worker in workers)
+
+
+def test_uploads_are_acknowledged_quickly_while_valkey_is_down(
+    stack: Stack, servers: Servers, agent: Client
+) -> None:
+    servers.valkey.kill()
+    answers = upload_quickly(agent)
+    servers.valkey.start()
+    with stack.running(stack.worker("files"), stack.worker("background")):
+        assert_nothing_left_over(stack)
+    assert set(states_of(answers, stack)) == {"live"}
+
+
+def test_uploads_are_acknowledged_quickly_while_valkey_accepts_and_does_not_answer(
+    stack: Stack, servers: Servers, agent: Client
+) -> None:
+    with mute(servers):
+        answers = upload_quickly(agent)
+    with stack.running(stack.worker("files"), stack.worker("background")):
+        assert_nothing_left_over(stack)
+    assert set(states_of(answers, stack)) == {"live"}
+
+
+def upload_quickly(agent: Client) -> list[object]:
+    began = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: agent.upload(b"content", operation=uuid4()), range(24)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert time.monotonic() - began < QUICKLY_SECONDS
+    return answers
+
+
+def states_of(answers: Sequence[object], stack: Stack) -> list[str]:
+    return states(stack, [answer.json()["versionId"] for answer in answers])  # type: ignore[attr-defined]
+
+
+def states(stack: Stack, versions: list[str]) -> list[str]:
+    rows = query(stack, "SELECT state FROM blobs WHERE version_id::text = ANY(%s)", (versions,))
+    assert len(rows) == len(versions)
+    return [row[0] for row in rows]
+
+
+def kill_and_forget(servers: Servers) -> None:
+    servers.valkey.kill()
+    servers.valkey.start(lose_memory=True)
+
+
+def kill_and_remember(servers: Servers) -> None:
+    servers.valkey.kill()
+    servers.valkey.start()
+
+
+def empty(servers: Servers) -> None:
+    with redis.Redis.from_url(servers.valkey.url) as client:
+        client.flushall()
+
+
+@contextmanager
+def mute(servers: Servers) -> Iterator[None]:
+    """Stop Valkey without closing its port: the kernel goes on accepting connections for it."""
+    process = servers.valkey._process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
