@@ -8,6 +8,7 @@ from shared.settings import load_settings
 from shared.telemetry import configure_logging
 from workers.files import bind_files
 from workers.handling import Depot
+from workers.identity import bind_identity
 from workers.schedule import SCHEDULE
 
 settings = load_settings()
@@ -16,4 +17,6 @@ faults.arm(settings.faults)
 
 app = create_celery(settings.redis_url)
 app.conf.beat_schedule = SCHEDULE
-bind_files(app, Depot(settings))
+depot = Depot(settings)
+bind_files(app, depot)
+bind_identity(app, depot)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, SweepStaging
+from shared.identity.jobs import RotateDueKeys, SweepRevokedTokens
 from shared.jobs import Job
 
 _INTERVALS: dict[type[Job], float] = {
@@ -16,6 +17,8 @@ _INTERVALS: dict[type[Job], float] = {
     CollectDoomed: 10,
     SweepStaging: 30,
     PurgeRecords: 3600,
+    RotateDueKeys: 600,
+    SweepRevokedTokens: 600,
 }
 
 SCHEDULE: dict[str, dict[str, Any]] = {
