@@ -183,7 +183,7 @@ class _Reception:
         self._store = store
         self._version_id = version_id
         self._byte_size = byte_size
-        self._lease = timedelta(seconds=time_limit_seconds) + RECEIVING_LEASE_MARGIN
+        self._time_limit_seconds = time_limit_seconds
         self._receiver: Receiver | None = None
 
     @property
@@ -214,12 +214,14 @@ class _Reception:
             self._doom()
 
     def _record(self, upload_id: str | None) -> None:
+        # Only here, where the size has been found acceptable: any size may be announced, and not every one has a lease.
+        lease = timedelta(seconds=self._time_limit_seconds) + RECEIVING_LEASE_MARGIN
         row = insert(blob_rows).values(
             version_id=self._version_id,
             state="receiving",
             byte_size=self._byte_size,
             upload_id=upload_id,
-            lease_until=func.now() + literal(self._lease),
+            lease_until=func.now() + literal(lease),
         )
         with self._database.autocommit() as session:
             session.execute(row)
