@@ -9,11 +9,12 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from shared import faults
 from shared.database import Database, LockTimeout, Session
 from shared.files.access import get_file, lock_file, refuse_ended
-from shared.files.errors import FileReferenced, OperationInProgress
+from shared.files.errors import FileReferenced, OperationConflict, OperationInProgress
 from shared.files.jobs import CollectDoomed
 from shared.files.operations import Operation, OperationKind, get_standing, hash_request, operation_values
 from shared.files.references import list_references
@@ -40,6 +41,9 @@ def delete(database: Database, caller: Caller, file_id: UUID, operation_id: UUID
             deletion = _delete(session, caller, file_id, operation)
     except LockTimeout:
         raise OperationInProgress from None
+    except IntegrityError:
+        # The same operationId was committed for another file in the meantime.
+        raise OperationConflict from None
     faults.reach("delete.committed")
     return deletion
 
@@ -54,6 +58,8 @@ def doom_content(session: Session, file_id: UUID) -> None:
 
 
 def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operation) -> Deletion:
+    # Asked first as well: whoever may not delete the file neither waits for its row nor makes others wait.
+    get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     lock_file(session, file_id)
     # Read after the lock: what a concurrent write has just done is seen, and nothing changes until the commit.
     file = get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
