@@ -37,8 +37,11 @@ def place_staged(database: Database, store: BlobStore) -> int:
     return placed
 
 
-def wait_until_placed(database: Database, version_id: UUID, wait_seconds: float) -> bool:
-    """Wait, at most so long, until a version's content is in its final place; return whether it is."""
+def wait_while_staged(database: Database, version_id: UUID, wait_seconds: float) -> bool:
+    """Wait, at most so long, while a version's content is staged; return whether it still is.
+
+    Content that was placed, or removed meanwhile, has nothing left to wait for.
+    """
     deadline = time.monotonic() + wait_seconds
     attempt = 0
     while True:
@@ -47,10 +50,10 @@ def wait_until_placed(database: Database, version_id: UUID, wait_seconds: float)
                 select(blobs.c.state).where(blobs.c.version_id == version_id)
             ).scalar_one_or_none()
         if state != "staged":
-            return state == "live"
+            return False
         pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
         if time.monotonic() + pause > deadline:
-            return False
+            return True
         time.sleep(pause)
         attempt += 1
 

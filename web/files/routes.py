@@ -22,7 +22,7 @@ from shared.files import (
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable, StorageFull
 from shared.files.content import get_content, refuse_pending
 from shared.files.operations import ReceivedPart
-from shared.files.placement import wait_until_placed
+from shared.files.placement import wait_while_staged
 from shared.files.references import ReferenceKind
 from shared.files.resources import Availability, File, Purpose, Receipt
 from shared.files.staging import OpenReceiver, staged_availability
@@ -400,9 +400,7 @@ def _receipt_answer(call: Call, receipt: Receipt, *, first_status: int) -> Answe
     )
     is_pending = preference.responds_async and not receipt.replayed
     if receipt.availability is Availability.PENDING:
-        is_pending = not wait_until_placed(
-            call.services.database, receipt.version.id, preference.wait_seconds
-        )
+        is_pending = wait_while_staged(call.services.database, receipt.version.id, preference.wait_seconds)
     url = _content_url(call, receipt.version.file_id)
     headers = {"Location": f"{settings.base_url}/files/{receipt.version.file_id}"}
     if preference.applied:
