@@ -24,11 +24,12 @@ from shared.files.content import get_content, refuse_pending
 from shared.files.operations import ReceivedPart
 from shared.files.placement import wait_while_staged
 from shared.files.references import ReferenceKind
-from shared.files.resources import Availability, File, Purpose, Receipt
+from shared.files.resources import Availability, Content, File, Purpose, Receipt
 from shared.files.staging import OpenReceiver, staged_availability
 from shared.identity.callers import Caller
 from shared.identity.errors import OwnerRequired, PayerMismatch
 from shared.identity.permissions import Permission
+from shared.telemetry import get_logger
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.edge import GRANTS
@@ -47,6 +48,7 @@ from web.requests import (
 )
 from web.routing import FilePart, Routes
 
+log = get_logger(__name__)
 routes = Routes("files")
 
 _FOUND: tuple[type[DomainError], ...] = (errors.FileNotFound, PermissionDenied, Unavailable)
@@ -340,20 +342,29 @@ def download_content(call: Call, file_id: UUID) -> Response:
     ranges and conditions (RFC 9110).
     """
     services = call.services
-    sent_grants = call.http.environ.get(GRANTS)
-    with services.database.autocommit() as session:
-        if sent_grants:
-            content = grants.get_granted_content(session, file_id, _one_grant(call, sent_grants))
-        else:
-            content = get_content(session, call.caller, file_id, call.query.version_id)
+    content = _get_content(call, file_id)
     refuse_pending(content, services.blobs)
-    return content_response(
-        call.http.environ,
-        content.version,
-        services.blobs.open(content.version.id, placed=content.is_placed),
-        cache_control="private, no-store" if sent_grants else "private, no-cache",
-        proxy_prefix=services.settings.x_accel_prefix,
-    )
+    try:
+        return content_response(
+            call.http.environ,
+            content.version,
+            services.blobs.open(content.version.id, placed=content.is_placed),
+            cache_control="private, no-store" if call.http.environ.get(GRANTS) else "private, no-cache",
+            proxy_prefix=services.settings.x_accel_prefix,
+        )
+    except BlobMissing:
+        # If the file ended between the look at its row and the look at its bytes, that is the answer.
+        _get_content(call, file_id)
+        log.warning("blob.missing", version_id=content.version.id)
+        raise
+
+
+def _get_content(call: Call, file_id: UUID) -> Content:
+    sent_grants = call.http.environ.get(GRANTS)
+    with call.services.database.autocommit() as session:
+        if sent_grants:
+            return grants.get_granted_content(session, file_id, _one_grant(call, sent_grants))
+        return get_content(session, call.caller, file_id, call.query.version_id)
 
 
 def _one_grant(call: Call, sent: Sequence[str]) -> str:
