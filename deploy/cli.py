@@ -1,10 +1,12 @@
 """The `quartermaster` command: run a process of the service, or look after its database.
 
-Imports of the service happen inside the commands, so that becoming another program costs only what it must.
+Imports of the service happen inside the commands, and the administrative ones are loaded when they are asked for, so
+that becoming another program costs only what it must.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 
@@ -13,8 +15,40 @@ import click
 from deploy import roles
 from deploy.secret_files import read_secret_files
 
+_ADMINISTRATION = {
+    "organizations": "deploy.cli_people",
+    "members": "deploy.cli_people",
+    "users": "deploy.cli_people",
+    "api-keys": "deploy.cli_people",
+    "audit-events": "deploy.cli_people",
+    "identities": "deploy.cli_routing",
+    "role-bindings": "deploy.cli_routing",
+    "distributions": "deploy.cli_routing",
+    "deployments": "deploy.cli_agents",
+    "versions": "deploy.cli_agents",
+    "client-credentials": "deploy.cli_agents",
+    "signing-keys": "deploy.cli_agents",
+    "rotate-keys": "deploy.cli_agents",
+}
 
-@click.group()
+
+class LazyGroup(click.Group):
+    """A group that imports the module of an administrative command when that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List all commands, loaded or not."""
+        return sorted({*super().list_commands(ctx), *_ADMINISTRATION})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Give a command, loading it if need be."""
+        if cmd_name not in _ADMINISTRATION:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(_ADMINISTRATION[cmd_name])
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+
+@click.group(cls=LazyGroup)
 @click.version_option(package_name="quartermaster")
 def main() -> None:
     """Exact files, paid model access and A2A agents for organizations."""
@@ -43,15 +77,11 @@ def beat() -> None:
 @main.command()
 def migrate() -> None:
     """Bring the database to the newest schema."""
-    from shared.database import Database
+    from deploy.administration import installation
     from shared.migrations.runner import migrate as run_migrations
-    from shared.settings import load_settings
 
-    database = Database(load_settings().database_url, pool_size=1)
-    try:
+    with installation() as (database, _):
         run_migrations(database.engine)
-    finally:
-        database.dispose()
 
 
 @main.command()
@@ -60,16 +90,11 @@ def migrate() -> None:
 )
 def bootstrap(credentials: Path) -> None:
     """Set up an empty installation: its first owner, organization, deployment and distribution."""
+    from deploy.administration import installation
     from deploy.first_run import first_run
-    from shared.database import Database
-    from shared.settings import load_settings
 
-    settings = load_settings()
-    database = Database(settings.database_url, pool_size=1)
-    try:
+    with installation() as (database, settings):
         made = first_run(database, settings, credentials)
-    finally:
-        database.dispose()
     if made is not None:
         click.echo(f"The owner's API key, shown only now: {made.owner_api_key}")
         click.echo(f"All credentials of this installation are in {credentials}; keep them safe.")

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic.alias_generators import to_camel
 
 from shared.identity.pages import DEFAULT_LIMIT, MAX_LIMIT, Page
 from shared.identity.roles import Role
 from web.values import Count, Id, Name, Sent, Text, UtcTime, Wire
 
+
+def _camel_keys(details: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {to_camel(name): value for name, value in details.items()}
+
+
+Details = Annotated[Mapping[str, str | None], BeforeValidator(_camel_keys)]
 MemberRole = Literal["Member", "WorkspaceAdmin", "WorkspaceOwner"]
 Email = Annotated[str, Text(minimum=3, maximum=318)]
 
@@ -193,7 +200,7 @@ class AuditEventBody(Shown):
     action: str
     resource_kind: str
     resource_id: str
-    details: Mapping[str, str | None]
+    details: Details
     request_id: str | None
     at: UtcTime
 

@@ -1,0 +1,115 @@
+"""What the administrative commands share: the database, as the operator; JSON out; errors as one line.
+
+Whoever can run these commands holds the database's credentials, and acts as the operator of the installation. The
+rules that bind operators too are the domain's and hold here as they do over HTTP; so does the spelling of the JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import click
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from shared.database import Database, Session
+from shared.errors import DomainError
+from shared.identity.authorization import OPERATOR
+from shared.identity.pages import DEFAULT_LIMIT, MAX_LIMIT, Page
+from shared.settings import Settings, load_settings
+
+Act = Callable[..., Any]
+INSTANT = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"])
+
+
+@contextmanager
+def installation() -> Iterator[tuple[Database, Settings]]:
+    """Open the database of the environment's settings; what goes wrong ends the command with one line."""
+    try:
+        settings = load_settings()
+    except ValidationError as error:
+        wrong = [".".join(map(str, item["loc"])).upper() for item in error.errors()]
+        raise click.ClickException(f"Missing or wrong in the environment: {', '.join(wrong)}.") from None
+    database = Database(settings.database_url, pool_size=2)
+    try:
+        yield database, settings
+    except DomainError as error:
+        fields = "".join(f" {at.name} {at.message}." for at in error.errors)
+        raise click.ClickException(f"{error.code}: {error.detail}{fields}") from error
+    finally:
+        database.dispose()
+
+
+@contextmanager
+def administration() -> Iterator[Session]:
+    """Open one transaction on it."""
+    with installation() as (database, _), database.transaction() as session:
+        yield session
+
+
+def show(resource: object, **secrets: object) -> None:
+    """Print a resource as JSON, with what is shown only now."""
+    click.echo(json.dumps(document(resource) | _document_of(secrets), indent=2))
+
+
+def show_page(name: str, page: Page[Any]) -> None:
+    """Print a page of resources under their name."""
+    shown = {name: [document(item) for item in page.items], "nextCursor": page.next_cursor}
+    click.echo(json.dumps(shown, indent=2))
+
+
+def document(resource: Any) -> dict[str, Any]:
+    """Give a resource's fields as JSON spells them."""
+    names = [field.name for field in dataclasses.fields(resource)]
+    return _document_of({name: getattr(resource, name) for name in names})
+
+
+def acts_on(group: click.Group, resource: str, acts: dict[str, Act]) -> None:
+    """Add commands that take the id of a resource, do one thing to it, and print what became of it."""
+    for name, act in acts.items():
+        group.add_command(_command_on(resource, name, act))
+
+
+def paged(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a listing its `--cursor` and `--limit`."""
+    limit = click.option(
+        "--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, show_default=True
+    )
+    return click.option("--cursor", help="The nextCursor of the page before.")(limit(command))
+
+
+def in_utc(moment: datetime | None) -> datetime | None:
+    """Read what was given with `Z` as what it says."""
+    return moment.replace(tzinfo=UTC) if moment else None
+
+
+def _command_on(resource: str, name: str, act: Act) -> click.Command:
+    def run(resource_id: UUID) -> None:
+        with administration() as session:
+            changed = act(session, by=OPERATOR, **{f"{resource}_id": resource_id})
+        if changed is not None:
+            show(changed)
+
+    summary = (act.__doc__ or "").split("\n")[0]
+    argument = click.Argument(["resource_id"], type=click.UUID, metavar="ID")
+    return click.Command(name, callback=run, params=[argument], help=summary)
+
+
+def _document_of(members: dict[str, Any]) -> dict[str, Any]:
+    return {to_camel(name): _plain(value) for name, value in members.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return _document_of(value) if isinstance(value, dict) else value

@@ -1,0 +1,241 @@
+"""Commands for identities, role bindings and distributions: who may do what, and what comes in for whom."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import click
+
+from deploy.administration import (
+    acts_on,
+    administration,
+    installation,
+    paged,
+    show,
+    show_page,
+)
+from shared.identity import distributions as domain
+from shared.identity import identities as principals
+from shared.identity import role_bindings as bindings
+from shared.identity.authorization import OPERATOR
+from shared.identity.roles import Role, ScopeKind
+
+_organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
+_overlap = click.option(
+    "--overlap-seconds",
+    type=click.IntRange(0, domain.MAX_OVERLAP_SECONDS),
+    default=domain.DEFAULT_OVERLAP_SECONDS,
+    show_default=True,
+    help="How long the replaced secret stays good.",
+)
+_days = click.IntRange(1, domain.MAX_MEDIA_RETENTION_DAYS)
+
+
+@click.group()
+def identities() -> None:
+    """Look after identities."""
+
+
+@identities.command("create")
+@_organization
+@click.option("--name", required=True)
+def create_principal_identity(organization_id: UUID, name: str) -> None:
+    """Make a Principal Identity; Daemon Identities come with their deployments."""
+    with administration() as session:
+        made = principals.create_principal_identity(
+            session, by=OPERATOR, organization_id=organization_id, name=name
+        )
+    show(made)
+
+
+@identities.command("list")
+@_organization
+@paged
+def list_identities(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    """List the identities of an organization, of both kinds."""
+    with administration() as session:
+        page = principals.list_identities(
+            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+        )
+    show_page("identities", page)
+
+
+acts_on(
+    identities,
+    "identity",
+    {
+        "show": principals.get_identity,
+        "disable": principals.disable_identity,
+        "enable": principals.enable_identity,
+    },
+)
+
+
+@click.group("role-bindings")
+def role_bindings() -> None:
+    """Look after the roles of identities, and of users over single identities."""
+
+
+@role_bindings.command("bind-identity")
+@_organization
+@click.option("--identity", "identity_id", type=click.UUID, required=True, help="Who gets the role.")
+@click.option("--role", type=click.Choice(sorted(Role)), required=True)
+@click.option("--over", "owner_id", type=click.UUID, help="One identity; the whole organization without it.")
+def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owner_id: UUID | None) -> None:
+    """Give an identity a role over its organization, or over one identity."""
+    with administration() as session:
+        made = bindings.bind_identity_role(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            identity_id=identity_id,
+            role=Role(role),
+            scope_kind=ScopeKind.IDENTITY if owner_id else ScopeKind.ORGANIZATION,
+            scope_id=owner_id or organization_id,
+        )
+    show(made)
+
+
+@role_bindings.command("bind-user")
+@_organization
+@click.option("--user", "user_id", type=click.UUID, required=True, help="Who gets the role.")
+@click.option("--role", type=click.Choice(sorted(Role)), required=True)
+@click.option("--over", "owner_id", type=click.UUID, required=True, help="The identity.")
+def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UUID) -> None:
+    """Give a member a role over one identity."""
+    with administration() as session:
+        made = bindings.bind_user_role(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            user_id=user_id,
+            role=Role(role),
+            owner_id=owner_id,
+        )
+    show(made)
+
+
+@role_bindings.command("list")
+@_organization
+@paged
+def list_role_bindings(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    """List the role bindings of an organization."""
+    with administration() as session:
+        page = bindings.list_role_bindings(
+            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+        )
+    show_page("roleBindings", page)
+
+
+acts_on(role_bindings, "binding", {"show": bindings.get_role_binding, "unbind": bindings.unbind_role})
+
+
+@click.group()
+def distributions() -> None:
+    """Look after distributions."""
+
+
+@distributions.command("create")
+@_organization
+@click.option("--name", required=True)
+@click.option("--network", "networks", multiple=True, required=True, help="May be given several times.")
+@click.option("--principal-identity", "principal_id", type=click.UUID, required=True, help="Who receives.")
+@click.option("--deployment", "deployment_id", type=click.UUID, required=True, help="Who answers.")
+@click.option("--media-retention-days", "days", type=_days, default=domain.DEFAULT_MEDIA_RETENTION_DAYS)
+def create_distribution(
+    *,
+    organization_id: UUID,
+    name: str,
+    networks: tuple[str, ...],
+    principal_id: UUID,
+    deployment_id: UUID,
+    days: int,
+) -> None:
+    """Make a distribution; its token and webhook secret are shown only now."""
+    with installation() as (database, settings), database.transaction() as session:
+        made = domain.create_distribution(
+            session,
+            settings,
+            by=OPERATOR,
+            organization_id=organization_id,
+            name=name,
+            networks=networks,
+            principal_identity_id=principal_id,
+            deployment_id=deployment_id,
+            media_retention_days=days,
+        )
+    show(made.distribution, token=made.token.value, webhook_secret=made.webhook_secret.value)
+
+
+@distributions.command("list")
+@_organization
+@paged
+def list_distributions(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    """List the distributions of an organization."""
+    with administration() as session:
+        page = domain.list_distributions(
+            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+        )
+    show_page("distributions", page)
+
+
+@distributions.command("update")
+@click.argument("distribution_id", type=click.UUID, metavar="ID")
+@click.option("--name")
+@click.option("--network", "networks", multiple=True, help="May be given several times.")
+@click.option("--media-retention-days", "days", type=_days)
+def update_distribution(
+    distribution_id: UUID, name: str | None, networks: tuple[str, ...], days: int | None
+) -> None:
+    """Change what is given."""
+    with administration() as session:
+        changed = domain.update_distribution(
+            session,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            name=name,
+            networks=networks or None,
+            media_retention_days=days,
+        )
+    show(changed)
+
+
+@distributions.command("rotate-token")
+@click.argument("distribution_id", type=click.UUID, metavar="ID")
+@_overlap
+def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> None:
+    """Give a new token, shown only now."""
+    with administration() as session:
+        token = domain.rotate_distribution_token(
+            session, by=OPERATOR, distribution_id=distribution_id, overlap_seconds=overlap_seconds
+        )
+        distribution = domain.get_distribution(session, by=OPERATOR, distribution_id=distribution_id)
+    show(distribution, token=token.value)
+
+
+@distributions.command("rotate-webhook-secret")
+@click.argument("distribution_id", type=click.UUID, metavar="ID")
+@_overlap
+def rotate_webhook_secret(distribution_id: UUID, overlap_seconds: int) -> None:
+    """Give a new webhook secret, shown only now."""
+    with installation() as (database, settings), database.transaction() as session:
+        secret = domain.rotate_webhook_secret(
+            session,
+            settings,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            overlap_seconds=overlap_seconds,
+        )
+        distribution = domain.get_distribution(session, by=OPERATOR, distribution_id=distribution_id)
+    show(distribution, webhook_secret=secret.value)
+
+
+acts_on(
+    distributions,
+    "distribution",
+    {
+        "show": domain.get_distribution,
+        "disable": domain.disable_distribution,
+        "enable": domain.enable_distribution,
+    },
+)
