@@ -11,7 +11,7 @@ from enum import Enum
 
 from flask import Request, g
 
-from shared.errors import DomainError
+from shared.errors import DomainError, Kind
 from shared.identity.authentication import Credential
 from shared.identity.errors import AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed
 from web.edge import GRANTS
@@ -45,11 +45,12 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     authorization = http.headers.get("Authorization")
     try:
         credential = services.authenticator.authenticate(authorization)
-    except DomainError:
-        if authorization:
+    except DomainError as error:
+        # A database that is away says nothing about the credential, and must not lock its holder out afterwards.
+        if authorization and error.kind is Kind.UNAUTHENTICATED:
             slow_down_guessing(http, services)
         raise
-    limit_rate(authorization or "", services)
+    limit_rate(str(credential.id), services)
     return credential
 
 
@@ -67,10 +68,13 @@ def check_header_rules(http: Request) -> str | None:
     return attribution.strip()
 
 
-def limit_rate(secret: str, services: Services) -> None:
-    """Take one request from what whoever holds this secret may ask in a minute."""
+def limit_rate(credential: str, services: Services) -> None:
+    """Take one request from what a credential may ask in a minute; it is named by its id, or by all of what was sent.
+
+    Never by a header as sent: spaces and capitals in it, or one more token, would start a new count.
+    """
     allowance = services.rate_limiter.take(
-        hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:32],
+        hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()[:32],
         services.settings.rate_limit_per_minute,
     )
     if allowance is not None:
