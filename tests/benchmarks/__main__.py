@@ -1,0 +1,62 @@
+"""Measure the product against its yardsticks: `python -m tests.benchmarks [--quick] [ROW …]`.
+
+Every figure is taken in the same run on the same machine as its yardstick's, in turn, as the median of several runs.
+A verdict that reads FAIL changes nothing; the exit code is that of a run that broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.benchmarks.downloads import large_downloads
+from tests.benchmarks.growth import growth
+from tests.benchmarks.product import Bench
+from tests.benchmarks.report import Line, table
+from tests.benchmarks.sweeps import sweeping
+from tests.benchmarks.uploads import (
+    large_uploads,
+    placement_latency,
+    small_uploads,
+    upload_latency,
+    upload_memory,
+)
+
+ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
+    "upload": large_uploads,
+    "memory": upload_memory,
+    "small-uploads": small_uploads,
+    "latency": upload_latency,
+    "queue": placement_latency,
+    "download": large_downloads,
+    "sweep": sweeping,
+    "growth": growth,
+}
+PEERS = Path(__file__).resolve().parents[2] / "build" / "benchmark-peers"
+
+
+def main() -> None:
+    """Run the rows asked for, all by default."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs: a minute or so")
+    parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured")
+    options = parser.parse_args()
+    if unknown := set(options.rows) - set(ROWS):
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory(prefix="qm-bench-", dir=options.directory) as directory:
+        bench = Bench(Path(directory), PEERS, quick=options.quick)
+        try:
+            for name in options.rows or ROWS:
+                started_at = time.monotonic()
+                lines = list(ROWS[name](bench))
+                print(table(f"{name} ({time.monotonic() - started_at:.0f} s)", lines), flush=True)
+        finally:
+            bench.close()
+
+
+if __name__ == "__main__":
+    main()
