@@ -1,4 +1,4 @@
-"""A light HTTP client for one machine: raw sockets kept alive, requests made in advance, nothing parsed but what is needed.
+"""A light HTTP client for one machine: raw sockets kept alive, requests made in advance, little parsed.
 
 The generator shares the machine with what it measures, so it must cost little: files leave by sendfile, answers are
 read into one buffer, many clients are one thread and a selector.

@@ -15,7 +15,8 @@ from shared.ids import new_id
 _FILES = """
 INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision,
     retention_expires_at)
-SELECT id, %(organization)s, %(organization)s, 'AgentArtifact', 'DaemonIdentity', %(owner)s, 'Available', version_id, 1, due
+SELECT id, %(organization)s, %(organization)s, 'AgentArtifact', 'DaemonIdentity', %(owner)s, 'Available', version_id, 1,
+    due
 FROM bulk
 """
 _VERSIONS = """

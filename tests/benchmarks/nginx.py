@@ -95,9 +95,11 @@ def _install() -> None:
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         return
-    quietly = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": False}
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run([apt, "update", "-q"], **quietly)  # type: ignore[call-overload]
-    subprocess.run(  # type: ignore[call-overload]
-        [apt, "install", "-y", "-q", "--no-install-recommends", "nginx"], env=environment, **quietly
-    )
+    for command in (["update"], ["install", "-y", "--no-install-recommends", "nginx"]):
+        subprocess.run(
+            [apt, "-q", *command],
+            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )

@@ -120,7 +120,7 @@ class Bench:
 
     @cached_property
     def nginx(self) -> Nginx | None:
-        """Start nginx over a directory for PUT, the service's blobs and the proxied front; None where it cannot be had."""
+        """Start nginx over a directory for PUT, the blobs and the proxied front; None where it cannot be had."""
         nginx = Nginx.find(self.directory / "nginx")
         if nginx is None:
             return None

@@ -1,4 +1,6 @@
 """Print figures beside their yardsticks. A verdict is information: a noisy machine fails nobody's build."""
+# The multiplication sign is meant.
+# ruff: noqa: RUF001
 
 from __future__ import annotations
 
@@ -77,9 +79,5 @@ def table(title: str, lines: Sequence[Line]) -> str:
     """Lay out lines under their row's name."""
     rows = [HEADINGS, *(line.cells() for line in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    text = [f"\n{title}"]
-    for row in rows:
-        text.append(
-            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
-    return "\n".join(text)
+    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join([f"\n{title}", *(f"  {'  '.join(row)}".rstrip() for row in padded)])
