@@ -28,6 +28,7 @@ SELECT (SELECT count(*) FROM blobs WHERE state <> 'live')
     + (SELECT count(*) FROM files WHERE state = 'Available' AND retention_expires_at <= now())
 """
 _DISAGREEING_ROWS = {
+    "a stuck row": "SELECT version_id::text || ' ' || state FROM blobs WHERE state <> 'live'",
     "bytes kept for a file that has ended": """
         SELECT b.version_id FROM blobs b
         LEFT JOIN file_versions v ON v.id = b.version_id LEFT JOIN files f ON f.id = v.file_id
@@ -101,20 +102,23 @@ def is_settled(stack: Stack) -> bool:
 
 
 def find_faults(stack: Stack) -> list[str]:
-    """List everything on which a settled stack's rows and bytes do not agree."""
-    faults = [
+    """List everything on which a settled stack's rows and the bytes of its local store do not agree."""
+    recorded = dict(query(stack, "SELECT version_id, state FROM blobs"))
+    objects, staged = placed_paths(stack.blobs), staged_names(stack.blobs)
+    live = {name for name, state in recorded.items() if state == "live"}
+    faults = [f"leaked bytes: {name}" for name in objects.keys() - live]
+    faults += [f"leaked staging file: {name}" for name in staged - recorded.keys()]
+    faults += [f"a live row without bytes: {name}" for name in live - objects.keys()]
+    return faults + find_disagreeing_rows(stack) + _find_damage(stack, objects)
+
+
+def find_disagreeing_rows(stack: Stack) -> list[str]:
+    """List everything on which a settled stack's rows do not agree with each other."""
+    return [
         f"{what}: {row[0]}"
         for what, statement in _DISAGREEING_ROWS.items()
         for row in query(stack, statement)
     ]
-    recorded = dict(query(stack, "SELECT version_id, state FROM blobs"))
-    objects, staged = placed_paths(stack.blobs), staged_names(stack.blobs)
-    live = {name for name, state in recorded.items() if state == "live"}
-    faults += [f"leaked bytes: {name}" for name in objects.keys() - live]
-    faults += [f"leaked staging file: {name}" for name in staged - recorded.keys()]
-    faults += [f"a live row without bytes: {name}" for name in live - objects.keys()]
-    faults += [f"a stuck row: {name} {state}" for name, state in recorded.items() if state != "live"]
-    return faults + _find_damage(stack, objects)
 
 
 def placed_paths(blobs: Path) -> dict[str, Path]:
