@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from shared.errors import DomainError
 from web.authentication import Authentication, authenticate, check_header_rules
 from web.calls import Answer, Call
+from web.edge import GRANTS
 from web.requests import read_query, refuse_query
 from web.services import Services
 
@@ -127,6 +128,9 @@ def _view(operation: Operation) -> Callable[..., Response]:
 
 def _query(operation: Operation) -> BaseModel | None:
     query_string = request.environ.get("QUERY_STRING", "")
+    if request.environ.get(GRANTS) and operation.authentication is not Authentication.GRANT_OR_CALLER:
+        # The edge has taken it out of the query, where it would have been refused.
+        refuse_query("grant")
     if operation.query is None:
         refuse_query(query_string)
         return None
