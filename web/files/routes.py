@@ -30,7 +30,7 @@ from shared.identity.callers import Caller
 from shared.identity.errors import OwnerRequired, PayerMismatch
 from shared.identity.permissions import Permission
 from shared.telemetry import get_logger
-from web.authentication import Authentication
+from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call
 from web.edge import GRANTS
 from web.files import schemas
@@ -361,10 +361,14 @@ def download_content(call: Call, file_id: UUID) -> Response:
 
 def _get_content(call: Call, file_id: UUID) -> Content:
     sent_grants = call.http.environ.get(GRANTS)
-    with call.services.database.autocommit() as session:
-        if sent_grants:
-            return grants.get_granted_content(session, file_id, _one_grant(call, sent_grants))
-        return get_content(session, call.caller, file_id, call.query.version_id)
+    try:
+        with call.services.database.autocommit() as session:
+            if sent_grants:
+                return grants.get_granted_content(session, file_id, _one_grant(call, sent_grants))
+            return get_content(session, call.caller, file_id, call.query.version_id)
+    except errors.GrantNotFound:
+        slow_down_guessing(call.http, call.services)
+        raise
 
 
 def _one_grant(call: Call, sent: Sequence[str]) -> str:
