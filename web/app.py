@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, current_app, g, request
 
 from shared import faults
 from shared.settings import Settings
@@ -25,10 +25,13 @@ from web.files.routes import routes as file_routes
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.operations.documents import routes as document_routes
 from web.operations.health import routes as health_routes
+from web.requests import MalformedRequest
 from web.services import Services, build_services
 
 log = get_logger(__name__)
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_PORT = re.compile(r":\d*$")
 
 ROUTES = (file_routes, *IDENTITY_ROUTES, document_routes, health_routes)
 
@@ -47,6 +50,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     for routes in ROUTES:
         routes.register(app)
     app.before_request(_begin)
+    app.before_request(_refuse_foreign_host)
     app.after_request(_finish)
     app.teardown_request(_forget)
     app.wsgi_app = edge.wrap(app.wsgi_app)  # type: ignore[method-assign, assignment]
@@ -58,6 +62,14 @@ def _begin() -> None:
     g.log_context = bind_log_context(request_id=assign_request_id(request), trace_id=_trace_id())
 
 
+def _refuse_foreign_host() -> None:
+    """Refuse a request for a host name that is not ours, where the setting lists them; probes ask by address."""
+    allowed = current_app.extensions["services"].settings.allowed_hosts
+    is_probe = (request.endpoint or "").startswith("operations.")
+    if allowed and not is_probe and _PORT.sub("", request.headers.get("Host", "")).lower() not in allowed:
+        raise MalformedRequest("This host name is not served here.")
+
+
 def _finish(response: Response) -> Response:
     response.headers["X-Request-Id"] = request_id()
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
@@ -65,8 +77,10 @@ def _finish(response: Response) -> Response:
         response.headers.update(g.rate_limit.headers())
     route = request.url_rule.rule if request.url_rule is not None else "none"
     seconds = time.perf_counter() - g.started
-    HTTP_REQUESTS.labels(request.method, route, str(response.status_code)).inc()
-    HTTP_SECONDS.labels(request.method, route).observe(seconds)
+    # Any word may be sent as a method, and each new label would stay in memory for good.
+    method = request.method if request.method in _METHODS else "other"
+    HTTP_REQUESTS.labels(method, route, str(response.status_code)).inc()
+    HTTP_SECONDS.labels(method, route).observe(seconds)
     log.info(
         "request.answered",
         method=request.method,
