@@ -1,0 +1,205 @@
+"""The file routes as verbs, and what an answer must look like; used by every test of these routes.
+
+An `Asker` is one set of headers: who asks, and on whose behalf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from tests.support.front import Front
+from tests.web.files.bodies import CONTENT_TYPE, multipart
+
+TABLES = ("files", "file_versions", "blobs", "file_operations", "file_references", "read_grants")
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """Someone who asks the front; `owner_id` is whose files a call of theirs writes."""
+
+    front: Front
+    headers: Mapping[str, str] = field(repr=False)
+    owner_id: UUID | None = None
+    organization_id: UUID | None = None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        query: Fields | None = None,
+        headers: Fields | None = None,
+        **options: Any,
+    ) -> TestResponse:
+        """Send one request over a connection of its own, so that threads may ask at once."""
+        sent = {name: str(value) for name, value in (query or {}).items() if value is not None}
+        return self.front.app.test_client().open(
+            path,
+            method=method,
+            query_string=urlencode(sent) if sent else None,
+            headers={**self.headers, **(headers or {})},
+            buffered=True,
+            **options,
+        )
+
+    def upload(
+        self,
+        content: bytes = b"content",
+        *,
+        file_name: str = "report.txt",
+        media_type: str = "text/plain",
+        headers: Fields | None = None,
+        **query: object,
+    ) -> TestResponse:
+        asked = {"operationId": uuid4(), "byteSize": len(content), **query}
+        return self.send_part(
+            "POST", "/files/agent-artifacts", asked, content, file_name, media_type, headers
+        )
+
+    def replace(
+        self,
+        file: Any,
+        content: bytes = b"newer content",
+        *,
+        file_name: str = "report.txt",
+        media_type: str = "text/plain",
+        headers: Fields | None = None,
+        **query: object,
+    ) -> TestResponse:
+        """Replace what an upload result or metadata describes, expecting the version it says."""
+        asked = {
+            "operationId": uuid4(),
+            "byteSize": len(content),
+            "expectedVersionId": file["versionId"],
+            "expectedRevision": file["revision"],
+            **query,
+        }
+        return self.send_part("PUT", f"/files/{file['id']}", asked, content, file_name, media_type, headers)
+
+    def send_part(
+        self,
+        method: str,
+        path: str,
+        query: Fields,
+        content: bytes,
+        file_name: str,
+        media_type: str,
+        headers: Fields | None,
+    ) -> TestResponse:
+        header = (
+            f'Content-Disposition: form-data; name="file"; filename="{file_name}"\r\n'
+            f"Content-Type: {media_type}"
+        )
+        body = multipart(content, header.encode())
+        return self.ask(method, path, query, headers, data=body, content_type=CONTENT_TYPE)
+
+    def metadata(self, file: Any) -> TestResponse:
+        return self.ask("GET", f"/files/{file['id']}")
+
+    def content(
+        self, file: Any, *, method: str = "GET", headers: Fields | None = None, **query: object
+    ) -> TestResponse:
+        return self.ask(method, f"/files/{file['id']}/content", query, headers)
+
+    def versions(self, file: Any) -> TestResponse:
+        return self.ask("GET", f"/files/{file['id']}/versions")
+
+    def grant(self, file: Any, **query: object) -> TestResponse:
+        return self.ask("POST", f"/files/{file['id']}/versions/{file['versionId']}/grants", query)
+
+    def renew(self, file: Any, deadline: str | None) -> TestResponse:
+        return self.ask("PUT", f"/files/{file['id']}/retention", json={"retentionExpiresAt": deadline})
+
+    def delete(self, file: Any, **query: object) -> TestResponse:
+        return self.ask("DELETE", f"/files/{file['id']}", {"operationId": uuid4(), **query})
+
+    def list(self, **query: object) -> TestResponse:
+        return self.ask("GET", "/files", query)
+
+    def references(self, file: Any) -> TestResponse:
+        return self.ask("GET", f"/files/{file['id']}/references")
+
+    def refer(self, file: Any, kind: str = "Task", reference_id: str = "t-1") -> TestResponse:
+        return self.ask("PUT", f"/files/{file['id']}/references/{kind}/{quote(reference_id)}")
+
+    def release(self, file: Any, kind: str = "Task", reference_id: str = "t-1") -> TestResponse:
+        return self.ask("DELETE", f"/files/{file['id']}/references/{kind}/{quote(reference_id)}")
+
+    def follow(self, url: str, *, method: str = "GET", headers: Fields | None = None) -> TestResponse:
+        """Open a shared link as a stranger's browser does: without any credential."""
+        parts = urlsplit(url)
+        return self.front.app.test_client().open(
+            f"{parts.path}?{parts.query}", method=method, headers=dict(headers or {}), buffered=True
+        )
+
+
+def succeed(answer: TestResponse, status: int = 200) -> Any:
+    """Give the JSON of an answer that must be a success."""
+    assert answer.status_code == status, answer.text
+    return answer.json
+
+
+def refuse(answer: TestResponse, status: int, code: str) -> Any:
+    """Give the problem of an answer that must be one, whole and of the documented form (RFC 9457)."""
+    found: Any = answer.json
+    assert (answer.status_code, (found or {}).get("code")) == (status, code), answer.text
+    assert answer.mimetype == "application/problem+json"
+    assert found["status"] == status
+    assert found["type"].endswith(f"/problems/{code}")
+    assert found["title"]
+    assert found["detail"]
+    assert found["requestId"] == answer.headers["X-Request-Id"]
+    if status == 401:
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
+    return found
+
+
+def fields_of(problem: Any) -> set[tuple[str, str]]:
+    """Give location and name of the inputs a problem complains of."""
+    return {(at["location"], at["name"]) for at in problem.get("errors", ())}
+
+
+def stored_names(front: Front) -> set[str]:
+    """Name every file in the local blob store, staged or placed."""
+    root = Path(urlsplit(front.settings.blob_store).path)
+    return {path.name for path in root.rglob("*") if path.is_file()}
+
+
+def count_rows(front: Front) -> dict[str, int]:
+    """Count the rows of the file domain."""
+    counts = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in TABLES)
+    with front.services.database.autocommit() as session:
+        return dict(session.execute(text(f"SELECT {counts}")).one()._mapping)
+
+
+@contextmanager
+def leaving_nothing(front: Front) -> Iterator[None]:
+    """Fail unless the block leaves every table and the store as they were."""
+    before = count_rows(front), stored_names(front)
+    yield
+    assert (count_rows(front), stored_names(front)) == before
+
+
+def run_sql(front: Front, statement: str, **values: object) -> Sequence[Any]:
+    """Look at rows, or change them behind the service's back as the passing of time would; give the rows."""
+    with front.services.database.autocommit() as session:
+        result = session.execute(text(statement), values)
+        return result.all() if result.returns_rows else []
+
+
+def expire(front: Front, file: Any) -> None:
+    """Let a file's deadline have passed a moment ago."""
+    run_sql(
+        front,
+        "UPDATE files SET retention_expires_at = clock_timestamp() - interval '1 ms' WHERE id = :id",
+        id=file["id"],
+    )

@@ -1,0 +1,160 @@
+"""Two organizations with agents, receiving identities and people: everyone who may ask for a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid4
+
+import pytest
+
+from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.role_bindings import bind_identity_role, list_role_bindings, unbind_role
+from shared.identity.roles import Role, ScopeKind
+from shared.identity.usage_attribution import Attribution, mint_usage_attribution
+from tests.support.front import Front
+from tests.web.files.asking import Asker
+
+ATTRIBUTION = "Service-Usage-Attribution"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """Askers by what they are; `acme` and `globex` are the two organizations."""
+
+    front: Front
+    acme: UUID
+    globex: UUID
+    agent_deployment: CreatedDeployment
+    agent: Asker
+    for_p1: Asker
+    for_p2: Asker
+    colleague: Asker
+    colleague_for_p1: Asker
+    stranger: Asker
+    stranger_for_p3: Asker
+    agent_for_p3: Asker
+    owner: Asker
+    admin: Asker
+    member: Asker
+    globex_owner: Asker
+    nobody: Asker
+
+    def newcomer(self) -> tuple[CreatedDeployment, Asker]:
+        """A deployment of Acme that no other test knows."""
+        created = self.front.identity.deployment(self.acme)
+        return created, agent_of(self.front, created)
+
+    def demoted(self) -> Asker:
+        """A deployment whose daemon has just lost its role, with a file of its own from before."""
+        created, asker = self.newcomer()
+        asker.upload(b"from before")
+        demote(self.front, created)
+        return asker
+
+
+@pytest.fixture(scope="module")
+def cast(front: Front) -> Cast:
+    """The cast, in this module's database."""
+    return make_cast(front)
+
+
+def make_cast(front: Front) -> Cast:
+    identity = front.identity
+    acme, globex = identity.organization("Acme").id, identity.organization("Globex").id
+    agent, colleague = identity.deployment(acme, "agent"), identity.deployment(acme, "colleague")
+    stranger = identity.deployment(globex, "stranger")
+    p1, p2 = identity.principal(acme, "p1").id, identity.principal(acme, "p2").id
+    p3 = identity.principal(globex, "p3").id
+
+    def person(organization_id: UUID, role: Role) -> Asker:
+        authorization = identity.person(organization_id, role).authorization
+        return Asker(front=front, headers={"Authorization": authorization}, organization_id=organization_id)
+
+    return Cast(
+        front=front,
+        acme=acme,
+        globex=globex,
+        agent_deployment=agent,
+        agent=agent_of(front, agent),
+        for_p1=on_behalf_of(front, agent, p1, payer_id=acme),
+        for_p2=on_behalf_of(front, agent, p2, payer_id=acme),
+        colleague=agent_of(front, colleague),
+        colleague_for_p1=on_behalf_of(front, colleague, p1, payer_id=acme),
+        stranger=agent_of(front, stranger),
+        stranger_for_p3=on_behalf_of(front, stranger, p3, payer_id=globex),
+        agent_for_p3=on_behalf_of(front, agent, p3, payer_id=globex),
+        owner=person(acme, Role.WORKSPACE_OWNER),
+        admin=person(acme, Role.WORKSPACE_ADMIN),
+        member=person(acme, Role.MEMBER),
+        globex_owner=person(globex, Role.WORKSPACE_OWNER),
+        nobody=Asker(front=front, headers={}),
+    )
+
+
+def agent_of(front: Front, deployment: CreatedDeployment, scope: str | None = None) -> Asker:
+    """A deployment at work of its own."""
+    return Asker(
+        front=front,
+        headers={"Authorization": front.identity.authorization(deployment, scope)},
+        owner_id=deployment.deployment.daemon_identity_id,
+        organization_id=deployment.deployment.organization_id,
+    )
+
+
+def on_behalf_of(front: Front, deployment: CreatedDeployment, principal_id: UUID, *, payer_id: UUID) -> Asker:
+    """A deployment at work for a receiving identity, with the attribution the router would have sent it."""
+    asker = agent_of(front, deployment)
+    value = attribution_for(front, deployment, principal_id, payer_id=payer_id)
+    return replace(
+        asker, headers={**asker.headers, ATTRIBUTION: value}, owner_id=principal_id, organization_id=payer_id
+    )
+
+
+def attribution_for(
+    front: Front, deployment: CreatedDeployment, principal_id: UUID, *, payer_id: UUID
+) -> str:
+    """Mint an attribution as the service's own router does."""
+    attribution = Attribution(
+        principal_id=principal_id,
+        daemon_id=deployment.deployment.daemon_identity_id,
+        deployment_id=deployment.deployment.id,
+        version_id=deployment.version.id,
+        payer_id=payer_id,
+        distribution_id=None,
+        transaction_id=str(uuid4()),
+        channel=None,
+        message_id=None,
+        reported_caller=None,
+    )
+    return mint_usage_attribution(front.identity.keys, front.settings, attribution).value
+
+
+def demote(front: Front, deployment: CreatedDeployment) -> None:
+    """Take every role away from a deployment's daemon."""
+    organization_id = deployment.deployment.organization_id
+    with front.services.database.transaction() as session:
+        cursor: str | None = None
+        while True:
+            page = list_role_bindings(session, by=OPERATOR, organization_id=organization_id, cursor=cursor)
+            for binding in page.items:
+                if binding.subject_identity_id == deployment.deployment.daemon_identity_id:
+                    unbind_role(session, by=OPERATOR, binding_id=binding.id)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+
+def promote(front: Front, deployment: CreatedDeployment, role: Role = Role.WORKSPACE_ADMIN) -> None:
+    """Give a deployment's daemon a further role over its organization."""
+    organization_id = deployment.deployment.organization_id
+    with front.services.database.transaction() as session:
+        bind_identity_role(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            identity_id=deployment.deployment.daemon_identity_id,
+            role=role,
+            scope_kind=ScopeKind.ORGANIZATION,
+            scope_id=organization_id,
+        )

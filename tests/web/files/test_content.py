@@ -1,0 +1,124 @@
+"""`GET` and `HEAD /files/{id}/content` with credentials, once each over the route (specification 4.7).
+
+What ranges and conditions mean in detail is tested at `test_ranges.py` and `test_downloads.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
+
+import pytest
+
+from shared.files.blobs.base import BlobReader
+from shared.files.collection import collect_doomed
+from shared.files.placement import place_staged
+from tests.support.front import Front
+from tests.web.files.asking import refuse, succeed
+from tests.web.files.conftest import Cast
+
+CONTENT = bytes(range(256)) * 40
+DIGEST = hashlib.sha256(CONTENT)
+
+
+@pytest.fixture(scope="module")
+def file(cast: Cast) -> Any:
+    return succeed(cast.agent.upload(CONTENT, file_name="naïve “x”.bin", media_type="image/png"), 201)
+
+
+@pytest.mark.parametrize("is_placed", [False, True])
+def test_a_download_is_the_content_with_headers_that_describe_it(
+    cast: Cast, front: Front, file: Any, *, is_placed: bool
+) -> None:
+    if is_placed:
+        place_staged(front.services.database, front.services.blobs)
+    answer = cast.agent.content(file)
+    assert (answer.status_code, answer.data) == (200, CONTENT)
+    headers = answer.headers
+    assert headers["Content-Type"] == "image/png"
+    assert headers["Content-Length"] == str(len(CONTENT))
+    assert headers["ETag"] == f'"{DIGEST.hexdigest()}"'
+    assert headers["Repr-Digest"] == f"sha-256=:{base64.b64encode(DIGEST.digest()).decode()}:"
+    assert headers["Content-Disposition"].endswith("filename*=UTF-8''na%C3%AFve%20%E2%80%9Cx%E2%80%9D.bin")
+    assert headers["Accept-Ranges"] == "bytes"
+    assert headers["Cache-Control"] == "private, no-cache"
+    assert headers["Content-Security-Policy"].startswith("sandbox")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+
+
+def test_head_describes_and_sends_nothing(cast: Cast, file: Any) -> None:
+    got, head = cast.agent.content(file), cast.agent.content(file, method="HEAD")
+    assert (head.status_code, head.data) == (200, b"")
+    per_request = {"X-Request-Id", "RateLimit"}
+    assert {name: value for name, value in head.headers if name not in per_request} == {
+        name: value for name, value in got.headers if name not in per_request
+    }
+
+
+def test_ranges_are_sent_alone_or_as_parts(cast: Cast, file: Any) -> None:
+    one = cast.agent.content(file, headers={"Range": "bytes=100-199"})
+    assert (one.status_code, one.data) == (206, CONTENT[100:200])
+    assert one.headers["Content-Range"] == f"bytes 100-199/{len(CONTENT)}"
+    several = cast.agent.content(file, headers={"Range": "bytes=0-1,-1"})
+    assert several.status_code == 206
+    assert several.mimetype == "multipart/byteranges"
+    assert several.data.count(b"Content-Range: ") == 2
+
+
+def test_conditions_are_honoured(cast: Cast, file: Any) -> None:
+    tag = cast.agent.content(file).headers["ETag"]
+    assert cast.agent.content(file, headers={"If-None-Match": tag}).status_code == 304
+    assert cast.agent.content(file, headers={"If-Range": tag, "Range": "bytes=0-0"}).status_code == 206
+    assert cast.agent.content(file, headers={"If-Range": '"x"', "Range": "bytes=0-0"}).status_code == 200
+    refuse(cast.agent.content(file, headers={"If-Match": '"x"'}), 412, "version_mismatch")
+
+
+def test_a_range_beyond_the_end_is_refused(cast: Cast, file: Any) -> None:
+    answer = cast.agent.content(file, headers={"Range": f"bytes={len(CONTENT)}-"})
+    refuse(answer, 416, "range_not_satisfiable")
+    assert answer.headers["Content-Range"] == f"bytes */{len(CONTENT)}"
+
+
+def test_a_version_is_named_exactly(cast: Cast, file: Any) -> None:
+    other = succeed(cast.agent.upload(), 201)
+    refuse(cast.agent.content(file, versionId=uuid4()), 404, "version_not_found")
+    refuse(cast.agent.content(file, versionId=other["versionId"]), 404, "version_not_found")
+    refuse(cast.agent.content(file, versionId="x"), 400, "malformed_request")
+
+
+def test_lost_bytes_are_an_alarm_and_damaged_ones_are_not_sent(cast: Cast, front: Front) -> None:
+    file = succeed(cast.agent.upload(b"precious"), 201)
+    (path,) = Path(urlsplit(front.settings.blob_store).path).rglob(file["versionId"])
+    path.write_bytes(b"prec")
+    refuse(cast.agent.content(file), 503, "blob_damaged")
+    path.unlink()
+    refuse(cast.agent.content(file), 503, "blob_missing")
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_download_that_loses_to_the_deletion_says_that_the_file_is_gone(
+    cast: Cast, front: Front, monkeypatch: pytest.MonkeyPatch, *, is_shared: bool
+) -> None:
+    """The file ends, bytes and all, between the look at its row and the look at its bytes."""
+    file = succeed(cast.agent.upload(b"about to go"), 201)
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    services = front.services
+    open_blob = services.blobs.open
+
+    def delete_first(version_id: UUID, *, placed: bool) -> BlobReader:
+        with ThreadPoolExecutor(1) as another:
+            succeed(another.submit(cast.admin.delete, file).result())
+        collect_doomed(services.database, services.blobs)
+        return open_blob(version_id, placed=placed)
+
+    monkeypatch.setattr(services.blobs, "open", delete_first)
+    if is_shared:
+        refuse(cast.nobody.follow(link), 410, "grant_expired")
+    else:
+        refuse(cast.agent.content(file), 410, "file_deleted")

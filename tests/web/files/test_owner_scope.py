@@ -1,0 +1,276 @@
+"""Who may do what to whose file: every asker, every owner, every operation (specification 2.4, 5.1).
+
+`MAY` is the expectation, written by hand; the cases are made from it. "work" is a Project Agent's share: everything
+but delete. "read" is a member's. "denied" may know that the file exists and do nothing with it. What is not in the
+table is hidden: 404, as if there were no such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from werkzeug.test import TestResponse
+
+from tests.support.front import Front
+from tests.web.files.asking import Asker, refuse, run_sql, succeed
+from tests.web.files.conftest import Cast, demote
+
+ASKERS = (
+    "agent",
+    "for_p1",
+    "for_p2",
+    "colleague",
+    "colleague_for_p1",
+    "stranger",
+    "stranger_for_p3",
+    "agent_for_p3",
+    "demoted",
+    "owner",
+    "admin",
+    "member",
+    "globex_owner",
+    "nobody",
+)
+OWNERS = ("agent", "p1", "p2", "colleague", "demoted", "stranger", "p3")
+
+MAY = {
+    ("agent", "agent"): "work",
+    ("for_p1", "p1"): "work",
+    ("for_p2", "p2"): "work",
+    ("colleague", "colleague"): "work",
+    # An identity reaches its files through every deployment that works for it.
+    ("colleague_for_p1", "p1"): "work",
+    ("stranger", "stranger"): "work",
+    ("stranger_for_p3", "p3"): "work",
+    # The receiving owner is known, but the executor holds nothing in that organization.
+    ("agent_for_p3", "p3"): "denied",
+    ("demoted", "demoted"): "denied",
+    ("owner", "agent"): "all",
+    ("owner", "p1"): "all",
+    ("owner", "p2"): "all",
+    ("owner", "colleague"): "all",
+    ("owner", "demoted"): "all",
+    ("admin", "agent"): "all",
+    ("admin", "p1"): "all",
+    ("admin", "p2"): "all",
+    ("admin", "colleague"): "all",
+    ("admin", "demoted"): "all",
+    ("member", "agent"): "read",
+    ("member", "p1"): "read",
+    ("member", "p2"): "read",
+    ("member", "colleague"): "read",
+    ("member", "demoted"): "read",
+    ("globex_owner", "stranger"): "all",
+    ("globex_owner", "p3"): "all",
+}
+UPLOADS = {
+    "agent": "agent",
+    "for_p1": "p1",
+    "for_p2": "p2",
+    "colleague": "colleague",
+    "colleague_for_p1": "p1",
+    "stranger": "stranger",
+    "stranger_for_p3": "p3",
+    "agent_for_p3": "permission_denied",
+    "demoted": "permission_denied",
+    "owner": "owner_required",
+    "admin": "owner_required",
+    "member": "owner_required",
+    "globex_owner": "owner_required",
+}
+SHARE = {
+    "all": {"FileRead", "FileUpdate", "FileDelete"},
+    "work": {"FileRead", "FileUpdate"},
+    "read": {"FileRead"},
+    "denied": set[str](),
+}
+
+
+@dataclass(frozen=True)
+class Act:
+    """One operation on a file: what it needs and how it succeeds."""
+
+    needs: str
+    status: int
+    ask: Callable[[Asker, Any], TestResponse]
+
+
+ACTS = {
+    "read metadata": Act("FileRead", 200, lambda asker, file: asker.metadata(file)),
+    "download": Act("FileRead", 200, lambda asker, file: asker.content(file)),
+    "download a version": Act(
+        "FileRead", 200, lambda asker, file: asker.content(file, versionId=file["versionId"])
+    ),
+    "list versions": Act("FileRead", 200, lambda asker, file: asker.versions(file)),
+    "list references": Act("FileRead", 200, lambda asker, file: asker.references(file)),
+    "grant": Act("FileUpdate", 201, lambda asker, file: asker.grant(file)),
+    "renew": Act("FileUpdate", 200, lambda asker, file: asker.renew(file, None)),
+    "replace": Act("FileUpdate", 200, lambda asker, file: asker.replace(file)),
+    "refer": Act("FileUpdate", 201, lambda asker, file: asker.refer(file)),
+    "release": Act("FileUpdate", 204, lambda asker, file: asker.release(file, "Schedule", "nightly")),
+    "delete": Act("FileDelete", 200, lambda asker, file: asker.delete(file)),
+}
+CASES = [
+    pytest.param(asker, owner, act, id=f"{asker}-{owner}-{act}".replace(" ", "_"))
+    for asker in ASKERS
+    for owner in OWNERS
+    for act in ACTS
+]
+
+
+class Play:
+    """The cast, with a deployment that has lost its role, and one file of each owner at a time."""
+
+    def __init__(self, cast: Cast) -> None:
+        created, demoted = cast.newcomer()
+        self.askers: dict[str, Asker] = {name: getattr(cast, name) for name in ASKERS if name != "demoted"}
+        self.askers["demoted"] = demoted
+        self.uploaders = {
+            "agent": cast.agent,
+            "p1": cast.for_p1,
+            "p2": cast.for_p2,
+            "colleague": cast.colleague,
+            "stranger": cast.stranger,
+            "p3": cast.stranger_for_p3,
+        }
+        self.files = {owner: self.upload(by) for owner, by in self.uploaders.items()}
+        self.files["demoted"] = self.upload(demoted)
+        demote(cast.front, created)
+
+    @staticmethod
+    def upload(by: Asker) -> Any:
+        return succeed(by.upload(b"somebody's content"), 201)
+
+    def file_for(self, owner: str, act: str) -> Any:
+        """The owner's file, or, for an act that changes it, one like it that nobody will miss."""
+        kept = self.files[owner]
+        if ACTS[act].needs == "FileRead" or act in ("grant", "renew"):
+            return kept
+        front = self.askers["nobody"].front
+        of_demoted = owner == "demoted"
+        fresh = self.upload(self.uploaders["agent" if of_demoted else owner])
+        owner_id = self.askers["demoted"].owner_id if of_demoted else None
+        run_sql(
+            front,
+            "UPDATE files SET owner_id = coalesce(:owner, owner_id) WHERE id = :id",
+            owner=owner_id,
+            id=fresh["id"],
+        )
+        if act == "release":
+            run_sql(
+                front,
+                "INSERT INTO file_references (file_id, kind, reference_id) VALUES (:id, 'Schedule', 'nightly')",
+                id=fresh["id"],
+            )
+        return fresh
+
+
+@pytest.fixture(scope="module")
+def play(cast: Cast) -> Play:
+    return Play(cast)
+
+
+@pytest.mark.parametrize(("asker", "owner", "act"), CASES)
+def test_every_asker_may_do_to_every_owners_file_what_the_table_says(
+    play: Play, front: Front, asker: str, owner: str, act: str
+) -> None:
+    file = play.file_for(owner, act)
+    before = _state(front, file)
+    answer = ACTS[act].ask(play.askers[asker], file)
+    share = MAY.get((asker, owner), "hidden")
+    if asker == "nobody":
+        refuse(answer, 401, "authentication_required")
+    elif share == "hidden":
+        problem = refuse(answer, 404, "file_not_found")
+        assert file["id"] not in str({**problem, "requestId": ""})
+    elif ACTS[act].needs not in SHARE[share]:
+        problem = refuse(answer, 403, "permission_denied")
+        assert problem["permission"] == ACTS[act].needs
+    else:
+        assert answer.status_code == ACTS[act].status, answer.text
+        return
+    assert _state(front, file) == before
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+def test_an_upload_belongs_to_the_owner_of_the_call_or_is_refused(play: Play, asker: str) -> None:
+    answer = play.askers[asker].upload()
+    if asker == "nobody":
+        refuse(answer, 401, "authentication_required")
+        return
+    expected = UPLOADS[asker]
+    if expected in OWNERS:
+        file = succeed(answer, 201)
+        metadata = succeed(play.askers[asker].metadata(file))
+        kind = "PrincipalIdentity" if expected.startswith("p") else "DaemonIdentity"
+        owner_id = str(play.uploaders[expected].owner_id)
+        assert metadata["owner"] == {"kind": kind, "id": owner_id}
+        assert metadata["organizationId"] == str(play.uploaders[expected].organization_id)
+    else:
+        refuse(answer, 403, expected)
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+def test_a_listing_shows_what_its_asker_may_read(play: Play, asker: str) -> None:
+    if asker == "nobody":
+        refuse(play.askers[asker].list(), 401, "authentication_required")
+        return
+    visible = {owner for owner in OWNERS if MAY.get((asker, owner)) in ("all", "work", "read")}
+    if not visible:
+        refuse(play.askers[asker].list(), 403, "permission_denied")
+        return
+    listed: set[str] = set()
+    cursor: str | None = None
+    while True:
+        page = succeed(play.askers[asker].list(cursor=cursor, limit=100))
+        listed |= {file["id"] for file in page["files"]}
+        cursor = page["nextCursor"]
+        if cursor is None:
+            break
+    assert {owner for owner in OWNERS if play.files[owner]["id"] in listed} == visible
+
+
+@pytest.mark.parametrize(
+    ("asker", "owner", "share"), [(*pair, share) for pair, share in MAY.items() if share != "denied"]
+)
+def test_the_metadata_tells_each_asker_whether_they_may_renew(
+    play: Play, asker: str, owner: str, share: str
+) -> None:
+    metadata = succeed(play.askers[asker].metadata(play.files[owner]))
+    assert metadata["retentionRenewalSupported"] is True
+    assert metadata["canRenewRetention"] is ("FileUpdate" in SHARE[share])
+
+
+def test_without_its_attribution_a_callback_is_the_deployments_own_work(cast: Cast) -> None:
+    file = succeed(cast.for_p1.upload(), 201)
+    refuse(cast.agent.metadata(file), 404, "file_not_found")
+    own = succeed(cast.agent.upload(), 201)
+    metadata = succeed(cast.agent.metadata(own))
+    assert metadata["owner"] == {"kind": "DaemonIdentity", "id": str(cast.agent.owner_id)}
+    assert metadata["organizationId"] == str(cast.acme)
+
+
+def test_an_absent_file_and_a_strangers_file_are_told_apart_by_nobody(cast: Cast) -> None:
+    file = succeed(cast.stranger.upload(), 201)
+    absent = {**file, "id": "01890000-0000-7000-8000-000000000000"}
+    for act in ACTS.values():
+        answers = [act.ask(cast.agent, at) for at in (file, absent)]
+        bodies = [{**refuse(answer, 404, "file_not_found"), "requestId": ""} for answer in answers]
+        assert bodies[0] == bodies[1]
+        known = [
+            {name for name, _ in answer.headers if name not in ("X-Request-Id", "RateLimit")}
+            for answer in answers
+        ]
+        assert known[0] == known[1]
+
+
+def _state(front: Front, file: Any) -> Any:
+    query = """
+        SELECT files.*, (SELECT count(*) FROM file_references WHERE file_id = files.id) AS references_held,
+            (SELECT count(*) FROM read_grants WHERE file_id = files.id) AS grants
+        FROM files WHERE id = :id
+    """
+    return run_sql(front, query, id=file["id"])

@@ -1,0 +1,203 @@
+"""Read grants: bearer access to one exact version, for a while (specification 2.3, 3.2, 4.2, 8)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
+
+import pytest
+
+from shared.identity.secrets import Prefix, is_well_formed, issue
+from tests.support.front import Front
+from tests.web.files.asking import expire, fields_of, leaving_nothing, refuse, run_sql, succeed
+from tests.web.files.conftest import Cast
+
+
+@pytest.fixture
+def file(cast: Cast) -> Any:
+    return succeed(cast.agent.upload(b"first", file_name="shared.txt"), 201)
+
+
+def token_of(grant: Any) -> str:
+    return parse_qs(urlsplit(grant["url"]).query)["grant"][0]
+
+
+def at(instant: str) -> datetime:
+    return datetime.fromisoformat(instant)
+
+
+def test_a_grant_has_the_documented_form(cast: Cast, file: Any) -> None:
+    answer = cast.agent.grant(file)
+    grant = succeed(answer, 201)
+    assert set(grant) == {"id", "versionId", "url", "accessExpiresAt", "retentionExpiresAt"}
+    assert (grant["id"], grant["versionId"]) == (file["id"], file["versionId"])
+    assert grant["retentionExpiresAt"] is None
+    assert grant["url"].startswith(f"{file['url']}?grant=svg_")
+    assert is_well_formed(token_of(grant), Prefix.GRANT)
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(None, 3600), (60, 60), (120, 120), (86_400, 86_400)])
+def test_a_grant_lives_as_long_as_asked(cast: Cast, file: Any, asked: int | None, seconds: int) -> None:
+    before = datetime.now(UTC)
+    grant = succeed(cast.agent.grant(file, ttlSeconds=asked), 201)
+    life = at(grant["accessExpiresAt"]) - before
+    assert timedelta(seconds=seconds - 5) < life < timedelta(seconds=seconds + 30)
+
+
+@pytest.mark.parametrize(
+    "ttl",
+    ["0", "59", "61", "90", "86401", "86460", "-60", "+60", "060", "6_0", " 60", "60.0", "6e1", "", "null"],
+)
+def test_any_other_life_is_refused(cast: Cast, front: Front, file: Any, ttl: str) -> None:
+    with leaving_nothing(front):
+        problem = refuse(cast.agent.grant(file, ttlSeconds=ttl), 422, "validation_failed")
+    assert fields_of(problem) == {("query", "ttlSeconds")}
+
+
+def test_a_link_opens_its_version_to_anybody(cast: Cast, file: Any) -> None:
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    answer = cast.nobody.follow(link)
+    assert (answer.status_code, answer.data) == (200, b"first")
+    assert answer.headers["Cache-Control"] == "private, no-store"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Content-Disposition"].startswith("attachment; filename")
+
+
+def test_a_link_keeps_to_its_version_when_the_file_is_replaced(cast: Cast, file: Any) -> None:
+    first = succeed(cast.agent.grant(file), 201)
+    second_version = succeed(cast.agent.replace(file, b"second"))
+    second = succeed(cast.agent.grant(second_version), 201)
+    earlier = succeed(cast.agent.grant(file), 201)
+    assert earlier["versionId"] == file["versionId"]
+    contents = [cast.nobody.follow(grant["url"]).data for grant in (first, second, earlier)]
+    assert contents == [b"first", b"second", b"first"]
+
+
+def test_a_links_life_ends_with_retention_if_that_is_sooner(cast: Cast, front: Front) -> None:
+    deadline = datetime.now(UTC) + timedelta(minutes=10)
+    written = deadline.replace(tzinfo=None).isoformat() + "Z"
+    file = succeed(cast.agent.upload(retentionExpiresAt=written), 201)
+    grant = succeed(cast.agent.grant(file), 201)
+    assert at(grant["accessExpiresAt"]) == at(grant["retentionExpiresAt"]) == deadline
+    shorter = succeed(cast.agent.grant(file, ttlSeconds=60), 201)
+    assert at(shorter["accessExpiresAt"]) < deadline
+    expire(front, file)
+    for each in (grant, shorter):
+        refuse(cast.nobody.follow(each["url"]), 410, "grant_expired")
+
+
+def test_a_renewal_does_not_lengthen_a_link(cast: Cast, front: Front) -> None:
+    written = (datetime.now(UTC) + timedelta(minutes=10)).replace(tzinfo=None).isoformat() + "Z"
+    file = succeed(cast.agent.upload(retentionExpiresAt=written), 201)
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    succeed(cast.agent.renew(file, None))
+    assert cast.nobody.follow(link).status_code == 200
+    rows = run_sql(
+        front,
+        "SELECT DISTINCT g.access_expires_at = CAST(:at AS timestamptz) AS kept FROM read_grants g WHERE file_id = :id",
+        at=written,
+        id=file["id"],
+    )
+    assert [row.kept for row in rows] == [True]
+
+
+def test_a_link_whose_time_is_over_does_not_work_and_a_new_one_does(
+    cast: Cast, front: Front, file: Any
+) -> None:
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    run_sql(
+        front,
+        "UPDATE read_grants SET access_expires_at = clock_timestamp() - interval '1 ms' WHERE file_id = :id",
+        id=file["id"],
+    )
+    refuse(cast.nobody.follow(link), 410, "grant_expired")
+    again = succeed(cast.agent.grant(file), 201)
+    assert again["versionId"] == file["versionId"]
+    assert cast.nobody.follow(again["url"]).data == b"first"
+
+
+def test_a_revoked_link_does_not_work(cast: Cast, front: Front, file: Any) -> None:
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    run_sql(front, "UPDATE read_grants SET revoked_at = now() WHERE file_id = :id", id=file["id"])
+    refuse(cast.nobody.follow(link), 410, "grant_expired")
+
+
+def test_a_wrong_link_is_one_answer_that_tells_nothing(cast: Cast, file: Any) -> None:
+    other = succeed(cast.for_p1.upload(), 201)
+    token = token_of(succeed(cast.agent.grant(file), 201))
+    damaged = token[:-1] + ("0" if token[-1] != "0" else "1")
+    wrong = [
+        f"/files/{file['id']}/content?grant={issue(Prefix.GRANT).value}",
+        f"/files/{other['id']}/content?grant={token}",
+        f"/files/{uuid4()}/content?grant={token}",
+        f"/files/{file['id']}/content?grant={damaged}",
+        f"/files/{file['id']}/content?grant={issue(Prefix.API_KEY).value}",
+        f"/files/{file['id']}/content?grant=",
+        f"/files/{file['id']}/content?grant=%00%ff",
+        f"/files/{file['id']}/content?grant={'x' * 5000}",
+    ]
+    answers = [cast.nobody.follow(path) for path in wrong]
+    bodies = [{**refuse(answer, 404, "grant_not_found"), "requestId": ""} for answer in answers]
+    assert all(body == bodies[0] for body in bodies)
+
+
+def test_a_grant_decides_even_beside_credentials(cast: Cast, file: Any) -> None:
+    link = urlsplit(succeed(cast.agent.grant(file), 201)["url"])
+    succeed(cast.agent.replace(file, b"second"))
+    answer = cast.stranger.ask("GET", f"{link.path}?{link.query}")
+    assert answer.data == b"first"
+    refuse(cast.agent.ask("GET", f"{link.path}?grant=svg_wrong"), 404, "grant_not_found")
+
+
+def test_a_grant_names_its_version_itself(cast: Cast, file: Any) -> None:
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    problem = refuse(cast.nobody.follow(f"{link}&versionId={file['versionId']}"), 400, "unknown_parameter")
+    assert fields_of(problem) == {("query", "versionId")}
+    problem = refuse(cast.nobody.follow(f"{link}&grant=x"), 400, "duplicate_parameter")
+    assert fields_of(problem) == {("query", "grant")}
+    refuse(cast.nobody.follow(f"{link}&x=1"), 400, "unknown_parameter")
+
+
+def test_a_grant_opens_content_and_nothing_else(cast: Cast, front: Front, file: Any) -> None:
+    token = token_of(succeed(cast.agent.grant(file), 201))
+    path = f"/files/{file['id']}"
+    for method, at_path in [("GET", path), ("GET", f"{path}/versions"), ("GET", "/files"), ("DELETE", path)]:
+        refuse(cast.nobody.ask(method, f"{at_path}?grant={token}"), 401, "authentication_required")
+    refuse(cast.nobody.ask("GET", path, headers={"Authorization": f"Bearer {token}"}), 401, "invalid_token")
+
+
+def test_a_grant_is_no_parameter_of_any_other_operation(cast: Cast, front: Front, file: Any) -> None:
+    path = f"/files/{file['id']}"
+    with leaving_nothing(front):
+        for method, at_path in [
+            ("GET", path),
+            ("GET", "/files"),
+            ("GET", f"{path}/versions"),
+            ("PUT", f"{path}/references/Task/t"),
+            ("POST", f"{path}/versions/{file['versionId']}/grants"),
+        ]:
+            problem = refuse(
+                cast.agent.ask(method, f"{at_path}?grant=svg_anything"), 400, "unknown_parameter"
+            )
+            assert fields_of(problem) == {("query", "grant")}
+
+
+def test_a_grant_for_a_version_the_file_does_not_have_is_refused(cast: Cast, front: Front, file: Any) -> None:
+    other = succeed(cast.agent.upload(), 201)
+    with leaving_nothing(front):
+        refuse(cast.agent.grant({**file, "versionId": uuid4()}), 404, "version_not_found")
+        refuse(cast.agent.grant({**file, "versionId": other["versionId"]}), 404, "version_not_found")
+
+
+def test_strangers_may_head_and_resume_a_shared_download(cast: Cast, file: Any) -> None:
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    head = cast.nobody.follow(link, method="HEAD")
+    assert (head.status_code, head.data, head.headers["Content-Length"]) == (200, b"", "5")
+    part = cast.nobody.follow(link, headers={"Range": "bytes=2-"})
+    assert (part.status_code, part.data) == (206, b"rst")
+    known = cast.nobody.follow(link, headers={"If-None-Match": head.headers["ETag"]})
+    assert (known.status_code, known.data) == (304, b"")

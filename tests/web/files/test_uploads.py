@@ -1,0 +1,195 @@
+"""`POST /files/agent-artifacts` (specification 4.1): what an upload stores, answers and refuses."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.support.front import Front
+from tests.web.files.asking import fields_of, leaving_nothing, refuse, succeed
+from tests.web.files.conftest import Cast
+
+RESULT = {"id", "versionId", "revision", "url", "purpose", "metadata", "replayed"}
+METADATA = {"fileName", "mediaType", "byteSize", "contentSha256", "createdAt", "retentionExpiresAt"}
+FILE = {
+    "id",
+    "versionId",
+    "revision",
+    "organizationId",
+    "purpose",
+    "owner",
+    "availability",
+    "metadata",
+    "retentionRenewalSupported",
+    "canRenewRetention",
+}
+
+
+def in_seconds(seconds: float) -> str:
+    """Write a time that is so many seconds away."""
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return at.replace(tzinfo=None).isoformat() + "Z"
+
+
+def test_a_first_upload_answers_the_whole_upload_result(cast: Cast) -> None:
+    content = b"the quarterly numbers"
+    answer = cast.agent.upload(content, file_name="numbers.csv", media_type="text/csv")
+    result = succeed(answer, 201)
+    assert set(result) == RESULT
+    assert (result["revision"], result["purpose"], result["replayed"]) == (1, "AgentArtifact", False)
+    assert result["url"] == f"http://localhost/files/{result['id']}/content"
+    assert answer.headers["Location"] == f"http://localhost/files/{result['id']}"
+    assert UUID(result["id"]).version == UUID(result["versionId"]).version == 7
+    assert set(result["metadata"]) == METADATA
+    assert result["metadata"]["fileName"] == "numbers.csv"
+    assert result["metadata"]["mediaType"] == "text/csv"
+    assert result["metadata"]["byteSize"] == len(content)
+    assert result["metadata"]["contentSha256"] == hashlib.sha256(content).hexdigest()
+    assert result["metadata"]["retentionExpiresAt"] is None
+    assert result["metadata"]["createdAt"].endswith("Z")
+
+
+def test_the_metadata_read_answers_the_whole_file(cast: Cast) -> None:
+    uploaded = succeed(cast.agent.upload(b"content"), 201)
+    file = succeed(cast.agent.metadata(uploaded))
+    assert set(file) == FILE
+    assert file["metadata"] == uploaded["metadata"]
+    assert {name: file[name] for name in ("id", "versionId", "revision", "purpose")} == {
+        name: uploaded[name] for name in ("id", "versionId", "revision", "purpose")
+    }
+    assert file["availability"] == "Available"
+    assert file["organizationId"] == str(cast.acme)
+    assert file["owner"] == {"kind": "DaemonIdentity", "id": str(cast.agent.owner_id)}
+
+
+def test_what_was_uploaded_is_what_is_downloaded(cast: Cast) -> None:
+    content = bytes(range(256)) * 5000
+    uploaded = succeed(cast.agent.upload(content, media_type="application/octet-stream"), 201)
+    assert cast.agent.content(uploaded).data == content
+
+
+def test_an_empty_file_is_a_file(cast: Cast) -> None:
+    uploaded = succeed(cast.agent.upload(b""), 201)
+    assert uploaded["metadata"]["byteSize"] == 0
+    assert cast.agent.content(uploaded).data == b""
+
+
+def test_a_deadline_is_kept_to_the_microsecond(cast: Cast) -> None:
+    deadline = "2090-01-31T12:00:00.123456Z"
+    uploaded = succeed(cast.agent.upload(retentionExpiresAt=deadline), 201)
+    assert uploaded["metadata"]["retentionExpiresAt"] == deadline
+    assert succeed(cast.agent.metadata(uploaded))["metadata"]["retentionExpiresAt"] == deadline
+
+
+def test_a_deadline_may_be_written_with_a_zero_offset(cast: Cast) -> None:
+    uploaded = succeed(cast.agent.upload(retentionExpiresAt="2090-01-31T12:00:00+00:00"), 201)
+    assert uploaded["metadata"]["retentionExpiresAt"] == "2090-01-31T12:00:00Z"
+
+
+@pytest.mark.parametrize("seconds", [-86_400.0, -1.0])
+def test_a_deadline_that_has_passed_is_refused(cast: Cast, front: Front, seconds: float) -> None:
+    with leaving_nothing(front):
+        problem = refuse(cast.agent.upload(retentionExpiresAt=in_seconds(seconds)), 422, "validation_failed")
+    assert fields_of(problem) == {("query", "retentionExpiresAt")}
+
+
+def test_the_verified_payer_may_be_named_and_no_other(cast: Cast, front: Front) -> None:
+    succeed(cast.agent.upload(organizationId=cast.acme), 201)
+    succeed(cast.for_p1.upload(organizationId=cast.acme), 201)
+    with leaving_nothing(front):
+        refuse(cast.agent.upload(organizationId=cast.globex), 403, "payer_mismatch")
+        refuse(cast.for_p1.upload(organizationId=uuid4()), 403, "payer_mismatch")
+
+
+@pytest.mark.parametrize("kind", ["Task", "Conversation", "Message", "Schedule", "Resource"])
+def test_an_association_is_recorded_as_a_reference(cast: Cast, kind: str) -> None:
+    uploaded = succeed(cast.agent.upload(associationKind=kind, associationId="ticket/17 é"), 201)
+    (reference,) = succeed(cast.agent.references(uploaded))["references"]
+    assert (reference["kind"], reference["referenceId"]) == (kind, "ticket/17 é")
+    metadata = succeed(cast.agent.metadata(uploaded))
+    assert metadata["owner"]["id"] == str(cast.agent.owner_id)
+
+
+def test_half_an_association_is_refused(cast: Cast, front: Front) -> None:
+    with leaving_nothing(front):
+        refuse(cast.agent.upload(associationKind="Task"), 422, "validation_failed")
+        refuse(cast.agent.upload(associationId="Task"), 422, "validation_failed")
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 1000])
+def test_content_of_another_length_than_byte_size_is_refused(
+    cast: Cast, front: Front, difference: int
+) -> None:
+    with leaving_nothing(front):
+        refuse(cast.agent.upload(b"x" * 2000, byteSize=2000 + difference), 422, "byte_size_mismatch")
+
+
+@pytest.mark.parametrize("size", [5 * 2**30 + 1, 2**62, 2**63 - 1])
+def test_an_announced_size_beyond_the_limit_is_refused_at_once(cast: Cast, front: Front, size: int) -> None:
+    with leaving_nothing(front):
+        problem = refuse(cast.agent.upload(b"small", byteSize=size), 413, "content_too_large")
+    assert problem["maximumBytes"] == 5 * 2**30
+
+
+def test_a_digest_sent_along_is_compared(cast: Cast, front: Front) -> None:
+    wrong = base64.b64encode(hashlib.sha256(b"other").digest()).decode()
+    with leaving_nothing(front):
+        refuse(
+            cast.agent.upload(b"content", headers={"Content-Digest": f"sha-256=:{wrong}:"}),
+            422,
+            "digest_mismatch",
+        )
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\\\temp\\\\report.pdf", "report.pdf"),
+        ("ev\u202egpj.exe", "evgpj.exe"),
+        ("a%0d%0aSet-Cookie: x", "aSet-Cookie: x"),
+        ("cafe\u0301.txt", "café.txt"),
+        ("...", "file"),
+        ("n" * 300 + ".tar", "n" * 251 + ".tar"),
+    ],
+)
+def test_a_hostile_file_name_is_cleaned_and_comes_back_harmless(cast: Cast, sent: str, kept: str) -> None:
+    uploaded = succeed(cast.agent.upload(file_name=sent), 201)
+    assert uploaded["metadata"]["fileName"] == kept
+    download = cast.agent.content(uploaded)
+    assert download.status_code == 200
+    disposition = download.headers["Content-Disposition"]
+    assert disposition.startswith("attachment; ")
+    assert "\r" not in disposition
+    assert "\n" not in disposition
+
+
+def test_a_service_that_has_no_room_for_another_body_says_so(cast: Cast, front: Front) -> None:
+    receptions = front.services.receptions
+    limit, receptions._limit = receptions._limit, 0
+    try:
+        with leaving_nothing(front):
+            answer = cast.agent.upload()
+        refuse(answer, 503, "unavailable")
+        assert answer.headers["Retry-After"] == "1"
+    finally:
+        receptions._limit = limit
+
+
+def test_the_largest_size_is_a_setting_and_is_counted_to_the_byte(cast: Cast, front: Front) -> None:
+    smaller = front.settings.model_copy(update={"max_upload_bytes": 10})
+    original: Any = front.app.extensions["services"]
+    from dataclasses import replace
+
+    front.app.extensions["services"] = replace(original, settings=smaller)
+    try:
+        succeed(cast.agent.upload(b"x" * 10), 201)
+        with leaving_nothing(front):
+            refuse(cast.agent.upload(b"x" * 11), 413, "content_too_large")
+    finally:
+        front.app.extensions["services"] = original
