@@ -21,6 +21,7 @@ from prometheus_client import Counter, Gauge, Histogram
 _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
+_CHATTY = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
 _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
     "log_context", default=MappingProxyType({})
 )
@@ -101,6 +102,9 @@ def configure_logging(level: str) -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in _CHATTY:
+        # A line for every sweep, which our own handlers log when there was something to do.
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def redact(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from flask import Flask
-from werkzeug.routing import BaseConverter, ValidationError
+from werkzeug.exceptions import NotFound
+from werkzeug.routing import BaseConverter
 
 from shared.files.references import ReferenceKind
 from web.values import parse_text
@@ -44,7 +45,8 @@ class ReferenceIdConverter(BaseConverter):
         try:
             return parse_text(value)
         except ValueError:
-            raise ValidationError from None
+            # Not ValidationError, after which the router would say that only the method is wrong.
+            raise NotFound from None
 
 
 def register_converters(app: Flask) -> None:

@@ -8,7 +8,7 @@ principals; then the handler, which finds the file, asks for the permission, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flask import Flask, Response, current_app, request
@@ -51,6 +51,7 @@ class Operation:
     query: type[BaseModel] | None = None
     body: type[BaseModel] | FilePart | FormBody | None = None
     errors: Sequence[type[DomainError]] = ()
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: bool = False
 
 

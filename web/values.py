@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
-from pydantic_core.core_schema import no_info_before_validator_function
+from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
 _ID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", re.ASCII)
 _COUNT = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)
@@ -117,6 +117,33 @@ class Text:
         if not self.minimum <= len(read) <= self.maximum:
             raise PydanticCustomError("text_length", f"must have {self.minimum} to {self.maximum} characters")
         return read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """Narrows a count to a range, and to multiples of a step."""
+
+    minimum: int
+    maximum: int
+    step: int = 1
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate such a count."""
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Describe such a count."""
+        described = {"type": "integer", "minimum": self.minimum, "maximum": self.maximum}
+        return described if self.step == 1 else described | {"multipleOf": self.step}
+
+    def _check(self, value: int) -> int:
+        if not self.minimum <= value <= self.maximum:
+            raise PydanticCustomError("count_range", f"must be from {self.minimum} to {self.maximum}")
+        if value % self.step:
+            raise PydanticCustomError("count_step", f"must be a multiple of {self.step}")
+        return value
 
 
 Id = Annotated[UUID, BeforeValidator(parse_id), WithJsonSchema({"type": "string", "format": "uuid"})]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from flask import Response
@@ -43,7 +43,6 @@ from web.requests import (
     FieldRequired,
     MalformedJson,
     MalformedRequest,
-    UnknownParameter,
     UnsupportedMediaType,
 )
 from web.routing import FilePart, Routes
@@ -70,6 +69,22 @@ _BODY: tuple[type[DomainError], ...] = (
 )
 
 
+# What a client does next with an upload's answer: parameters by operation, as OpenAPI links write them.
+_ID = {"fileId": "$response.body#/id"}
+_OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
+    "create_grant": _ID | {"versionId": "$response.body#/versionId"},
+    "download_content": _ID,
+    "replace_content": _ID
+    | {"expectedVersionId": "$response.body#/versionId", "expectedRevision": "$response.body#/revision"},
+    "renew_retention": _ID,
+    "put_reference": _ID,
+    "list_references": _ID,
+    "list_versions": _ID,
+    "read_metadata": _ID,
+    "delete_file": _ID,
+}
+
+
 @routes.operation(
     "POST",
     "/files/agent-artifacts",
@@ -77,6 +92,7 @@ _BODY: tuple[type[DomainError], ...] = (
     query=schemas.UploadQuery,
     body=FilePart(),
     answers={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
+    links=_OF_UPLOADED,
     errors=(OwnerRequired, PermissionDenied, PayerMismatch, Unavailable, *_BODY),
 )
 def upload_agent_artifact(call: Call) -> Answer:
@@ -364,22 +380,23 @@ def _get_content(call: Call, file_id: UUID) -> Content:
     try:
         with call.services.database.autocommit() as session:
             if sent_grants:
-                return grants.get_granted_content(session, file_id, _one_grant(call, sent_grants))
+                content = grants.get_granted_content(session, file_id, _one_grant(sent_grants))
+                # The grant says which version; a query may repeat it, but not choose another.
+                if call.query.version_id not in (None, content.version.id):
+                    raise errors.GrantNotFound
+                return content
             return get_content(session, call.caller, file_id, call.query.version_id)
     except errors.GrantNotFound:
         slow_down_guessing(call.http, call.services)
         raise
 
 
-def _one_grant(call: Call, sent: Sequence[str]) -> str:
-    """Give the one grant of a request; the version is the grant's to say, not the query's."""
+def _one_grant(sent: Sequence[str]) -> str:
+    """Give the one grant of a request."""
     if len(sent) > 1:
         raise DuplicateParameter(
             errors=[FieldError(location="query", name="grant", message="was sent more than once")]
         )
-    if call.query.version_id is not None:
-        message = "cannot be combined with a grant"
-        raise UnknownParameter(errors=[FieldError(location="query", name="versionId", message=message)])
     return sent[0]
 
 

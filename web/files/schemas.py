@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from shared.files.access import PAGE_LIMIT
 from shared.files.references import ReferenceKind
 from shared.files.resources import (
     Availability,
@@ -22,7 +23,7 @@ from shared.files.resources import (
     Version,
 )
 from shared.identity.callers import OwnerKind
-from web.values import Count, Id, JsonCount, Sent, Text, UtcTime, Wire
+from web.values import Between, Count, Id, JsonCount, Sent, Text, UtcTime, Wire
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
 _REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own
@@ -256,12 +257,8 @@ class GrantQuery(Sent):
 
     ttl_seconds: Annotated[
         Count,
-        Field(
-            ge=MINIMUM_TTL_SECONDS,
-            le=MAXIMUM_TTL_SECONDS,
-            multiple_of=TTL_STEP_SECONDS,
-            description="Life of the link in seconds, in whole minutes.",
-        ),
+        Between(minimum=MINIMUM_TTL_SECONDS, maximum=MAXIMUM_TTL_SECONDS, step=TTL_STEP_SECONDS),
+        Field(description="Life of the link in seconds, in whole minutes."),
     ] = 3600
 
 
@@ -275,7 +272,9 @@ class ListQuery(Sent):
     """The parameters of a listing."""
 
     cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
-    limit: Annotated[Count, Field(ge=1, le=100, description="Files on the page.")] = 50
+    limit: Annotated[
+        Count, Between(minimum=1, maximum=PAGE_LIMIT), Field(description="Files on the page.")
+    ] = 50
     purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None
     availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None
 

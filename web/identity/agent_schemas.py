@@ -22,11 +22,11 @@ from shared.identity.key_rotation import KeyState, Purpose
 from shared.identity.names import MAX_NETWORKS
 from shared.identity.roles import Role, ScopeKind
 from web.identity.schemas import Shown, ShownPage
-from web.values import Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
+from web.values import Between, Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
 
 Network = Annotated[str, Field(pattern="^[a-z][a-z0-9._-]{0,62}$")]
 Networks = Annotated[Sequence[Network], Field(min_length=1, max_length=MAX_NETWORKS)]
-RetentionDays = Annotated[JsonCount, Field(ge=1, le=MAX_MEDIA_RETENTION_DAYS)]
+RetentionDays = Annotated[JsonCount, Between(minimum=1, maximum=MAX_MEDIA_RETENTION_DAYS)]
 Reported = Annotated[str, Text(minimum=1, maximum=MAX_REPORTED_CHARACTERS)]
 
 
@@ -240,7 +240,8 @@ class RotationQuery(Sent):
 
     overlap_seconds: Annotated[
         Count,
-        Field(le=MAX_OVERLAP_SECONDS, description="How long the replaced secret stays good, in seconds."),
+        Between(minimum=0, maximum=MAX_OVERLAP_SECONDS),
+        Field(description="How long the replaced secret stays good, in seconds."),
     ] = DEFAULT_OVERLAP_SECONDS
 
 

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from shared.identity.pages import DEFAULT_LIMIT, MAX_LIMIT, Page
 from shared.identity.roles import Role
-from web.values import Count, Id, Name, Sent, Text, UtcTime, Wire
+from web.values import Between, Count, Id, Name, Sent, Text, UtcTime, Wire
 
 
 def _camel_keys(details: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -41,7 +41,9 @@ class PageQuery(Sent):
     """The parameters of a listing."""
 
     cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
-    limit: Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="Items on the page.")] = DEFAULT_LIMIT
+    limit: Annotated[
+        Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Items on the page.")
+    ] = DEFAULT_LIMIT
 
     @property
     def position(self) -> dict[str, Any]:

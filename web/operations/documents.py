@@ -83,7 +83,7 @@ def list_problems(_: Call) -> Response:
     "GET",
     "/problems/<code>",
     authentication=Authentication.PUBLIC,
-    answers={200: "text/html", 404: "text/html"},
+    answers={200: "text/html"},
 )
 def describe_problem(_: Call, code: str) -> Response:
     """Describe one problem."""

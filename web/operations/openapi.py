@@ -23,6 +23,7 @@ from web.routing import FilePart, FormBody, Operation
 PROBLEM = "application/problem+json"
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
+_FIRST_REDIRECT = 300
 _REF = "#/components/schemas/{model}"
 
 _ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
@@ -180,6 +181,7 @@ def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | No
                 name: {"type": "string", "description": text} for name, text in operation.body.fields.items()
             },
             "required": list(operation.body.required),
+            "additionalProperties": {"type": "string"},
         }
         return {"required": True, "content": {"application/x-www-form-urlencoded": {"schema": form}}}
     if operation.body is not None:
@@ -198,6 +200,11 @@ def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
             answer["content"] = {body: {}}
         elif body is not None:
             answer["content"] = {"application/json": {"schema": _ref(names[body, "serialization"])}}
+        if operation.links and status < _FIRST_REDIRECT:
+            answer["links"] = {
+                linked: {"operationId": linked, "parameters": dict(parameters)}
+                for linked, parameters in operation.links.items()
+            }
         described[str(status)] = answer
     return described
 

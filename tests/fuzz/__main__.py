@@ -1,0 +1,75 @@
+"""Send hostile and valid requests, made from the OpenAPI document, to the real service; then fuzz the parsers.
+
+`python -m tests.fuzz` takes some ten minutes, `--quick` about one. Any 5xx, undocumented answer, accepted
+nonsense or refused valid request is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.agents import exchange_token
+from tests.support.stack import Servers, Stack
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Fuzz as an agent, then as the organization's owner, then the parsers alone; exit with 1 on any failure."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a bounded form for every change")
+    arguments = parser.parse_args()
+    examples = 8 if arguments.quick else 150
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as directory:
+        failed = _fuzz_service(Path(directory), examples)
+    failed |= _run([sys.executable, "-m", "pytest", "-q", str(HERE)], {"FUZZ_EXAMPLES": str(examples * 25)})
+    sys.exit(failed)
+
+
+def _fuzz_service(directory: Path, examples: int) -> int:
+    servers = Servers(directory / "servers")
+    servers.start()
+    stack = Stack(directory / "stack", servers)
+    try:
+        credentials = stack.set_up()
+        # The fuzzer guesses credentials by the thousand, from one address; that it is slowed down is tested elsewhere.
+        front = stack.web(FAILED_LOGINS_PER_MINUTE="0")
+        with stack.running(front):
+            tokens = (exchange_token(front.url, credentials), credentials["ownerApiKey"])
+            failed = max(_fuzz_as(token, front.url, examples) for token in tokens)
+        return failed | _report_failures(front.log)
+    finally:
+        stack.kill_all()
+        servers.stop()
+
+
+def _fuzz_as(token: str, url: str, examples: int) -> int:
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")),
+        "--config-file",
+        str(HERE / "schemathesis.toml"),
+    ]
+    command += ["run", f"{url}/openapi.json", "--url", url, "--header", f"Authorization: Bearer {token}"]
+    command += ["--checks", "all", "--max-examples", str(examples), "--continue-on-failure", "--no-shrink"]
+    return _run(command, {"SCHEMATHESIS_HOOKS": "tests.fuzz.hooks"})
+
+
+def _report_failures(log: Path) -> int:
+    """Print what the front itself called a failure."""
+    failures = [line for line in log.read_text(errors="replace").splitlines() if '"request.failed"' in line]
+    for line in failures[:5]:
+        print(line)
+    return int(bool(failures))
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    return int(subprocess.run(command, env={**os.environ, **environment}, check=False).returncode != 0)
+
+
+if __name__ == "__main__":
+    main()
