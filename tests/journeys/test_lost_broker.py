@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 import redis
+import requests
 
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.support.agents import Client
@@ -81,7 +82,7 @@ def test_uploads_are_acknowledged_quickly_while_valkey_accepts_and_does_not_answ
     assert set(states_of(answers, stack)) == {"live"}
 
 
-def upload_quickly(agent: Client) -> list[object]:
+def upload_quickly(agent: Client) -> list[requests.Response]:
     began = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: agent.upload(b"content", operation=uuid4()), range(24)))
@@ -90,8 +91,8 @@ def upload_quickly(agent: Client) -> list[object]:
     return answers
 
 
-def states_of(answers: Sequence[object], stack: Stack) -> list[str]:
-    return states(stack, [answer.json()["versionId"] for answer in answers])  # type: ignore[attr-defined]
+def states_of(answers: Sequence[requests.Response], stack: Stack) -> list[str]:
+    return states(stack, [answer.json()["versionId"] for answer in answers])
 
 
 def states(stack: Stack, versions: list[str]) -> list[str]:
