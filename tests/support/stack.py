@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from deploy.roles import beat_command, web_command, worker_command
 PATIENCE_SECONDS = 30.0
 ROOT = Path(__file__).resolve().parents[2]
 FOREIGN = ("DATABASE_URL", "REDIS_URL", "BLOB_STORE", "BASE_URL", "QM_HOME", "PORT", "WEB_BIND", "FAULTS")
+ChangeCommand = Callable[[Sequence[str]], Sequence[str]]
 
 
 class TookTooLong(AssertionError):
@@ -72,10 +73,13 @@ class Servers:
 class Service:
     """One process of the service."""
 
-    def __init__(self, program: Program, *, port: int | None = None) -> None:
+    def __init__(
+        self, program: Program, *, port: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         assert program.log is not None
         self.name = program.name
         self.port = port
+        self.settings = settings or {}
         self.log = program.log
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
@@ -146,8 +150,10 @@ class Stack:
         redis_database: int = 0,
         blob_store: str | None = None,
         settings: Mapping[str, str] | None = None,
+        change_command: ChangeCommand | None = None,
     ) -> None:
         self.directory = directory
+        self._change_command = change_command
         self.servers = servers
         self.blobs = directory / "blobs"
         self._started: list[Service] = []
@@ -237,11 +243,8 @@ class Stack:
             log=self.directory / f"{number:03d}-{name}.log",
             stop_seconds=PATIENCE_SECONDS,
         )
-        service = Service(program, port=port)
+        if self._change_command is not None:
+            program = replace(program, command=tuple(self._change_command(program.command)))
+        service = Service(program, port=port, settings=settings)
         self._started.append(service)
         return service
-
-
-def with_command(service: Service, command: list[str]) -> Service:
-    """Give the same service started by another command."""
-    return Service(replace(service._program, command=tuple(command)), port=service.port)

@@ -1,0 +1,181 @@
+"""Kills at random, and a keeper that starts again whatever ended, as a supervisor would.
+
+Everything is started from the one thread that calls `Monkey.play`, for its processes live as long as that thread.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from tests.support.inventory import let_leases_end, request_sweeps
+from tests.support.stack import Servers, Service, Stack
+
+PAUSE_SECONDS = (0.1, 1.0)
+NAP_SECONDS = (0.2, 2.0)
+WEB_POINTS = (
+    *("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit"),
+    *("upload.committed", "jobs.before_publish", "delete.before_commit", "delete.committed"),
+    *("renew.before_commit", "renew.committed"),
+)
+FILES_POINTS = ("placement.claimed", "placement.placed", "placement.recorded")
+BACKGROUND_POINTS = (
+    *("collection.claimed", "collection.removed", "collection.recorded"),
+    *("expiry.before_commit", "expiry.expired", "sweep.doomed", "sweep.discarded"),
+)
+MakeService = Callable[[str], Service]
+
+
+@dataclass(slots=True)
+class Kept:
+    """A process that is to run, how to make it anew, and where it may be armed to die."""
+
+    kind: str
+    make: Callable[..., Service]
+    points: tuple[str, ...]
+    service: Service
+    asleep_until: float | None = None
+
+
+class Monkey:
+    """Keeps a stack's processes running and kills them."""
+
+    def __init__(self, stack: Stack, servers: Servers, seed: int) -> None:
+        self._stack = stack
+        self._servers = servers
+        self._random = random.Random(seed)
+        self.kills: Counter[str] = Counter()
+        self.kept: list[Kept] = []
+
+    def keep(self, kind: str, make: Callable[..., Service], points: tuple[str, ...] = ()) -> None:
+        """Start a process and start it again whenever it ends; `make` takes its settings."""
+        kept = Kept(kind=kind, make=make, points=points, service=make())
+        kept.service.start()
+        self.kept.append(kept)
+
+    def play(self, seconds: float) -> None:
+        """Kill and keep for so long."""
+        over = time.monotonic() + seconds
+        next_at = sweeps_at = 0.0
+        while (now := time.monotonic()) < over:
+            self._tend(now)
+            if now >= sweeps_at and self._servers.valkey.is_ready():
+                request_sweeps(self._stack)
+                sweeps_at = now + 1.0
+            if now >= next_at:
+                self._strike()
+                next_at = time.monotonic() + self._random.uniform(*PAUSE_SECONDS)
+            time.sleep(0.02)
+
+    def rest(self) -> None:
+        """Wake what sleeps, and have everything run anew and unarmed."""
+        self._restart_servers()
+        for kept in self.kept:
+            kept.service.kill()
+            kept.service = kept.make()
+            kept.service.start()
+        for kept in self.kept:
+            if kept.service.port is not None:
+                kept.service.wait_until_answering()
+
+    def _strike(self) -> None:
+        actions = (
+            (self._kill_service, 12),
+            (self._kill_front_child, 3),
+            (self._put_to_sleep, 3),
+            (self._terminate, 2),
+            (self._end_leases, 3),
+            (self._kill_valkey, 2),
+            (self._mute_valkey, 1),
+            (self._kill_postgres, 1),
+            (self._stop_postgres, 1),
+        )
+        self._random.choices([action for action, _ in actions], [weight for _, weight in actions])[0]()
+
+    def _kill_service(self) -> None:
+        kept = self._random.choice(self.kept)
+        self.kills[kept.kind] += 1
+        kept.service.kill()
+
+    def _terminate(self) -> None:
+        kept = self._random.choice(self.kept)
+        if kept.service.is_running and kept.asleep_until is None:
+            self.kills[f"{kept.kind} asked to stop"] += 1
+            kept.service.send_signal(signal.SIGTERM)
+
+    def _kill_front_child(self) -> None:
+        kept = self._random.choice([at for at in self.kept if at.kind == "web"])
+        if kept.service.is_running:
+            for child in psutil.Process(kept.service.pid).children():
+                child.kill()
+                self.kills["web child"] += 1
+
+    def _put_to_sleep(self) -> None:
+        """Stop a process for a while: it wakes as one whose leases and locks have gone to others."""
+        kept = self._random.choice([at for at in self.kept if at.kind != "web"])
+        if kept.service.is_running and kept.asleep_until is None:
+            self.kills[f"{kept.kind} put to sleep"] += 1
+            kept.service.send_signal(signal.SIGSTOP)
+            kept.asleep_until = time.monotonic() + self._random.uniform(*NAP_SECONDS)
+
+    def _end_leases(self) -> None:
+        self.kills["leases ended"] += 1
+        let_leases_end(self._stack)
+
+    def _kill_valkey(self) -> None:
+        lose_memory = self._random.random() < 0.5
+        self.kills["valkey, memory lost" if lose_memory else "valkey"] += 1
+        self._servers.valkey.kill()
+        time.sleep(self._random.uniform(0, 0.5))
+        self._servers.valkey.start(lose_memory=lose_memory)
+
+    def _mute_valkey(self) -> None:
+        self.kills["valkey put to sleep"] += 1
+        process = self._servers.valkey._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(self._random.uniform(*NAP_SECONDS))
+        process.send_signal(signal.SIGCONT)
+
+    def _kill_postgres(self) -> None:
+        self.kills["postgres"] += 1
+        self._servers.postgres.kill()
+        self._servers.postgres.start()
+
+    def _stop_postgres(self) -> None:
+        self.kills["postgres asked to stop"] += 1
+        self._servers.postgres.stop()
+        self._servers.postgres.start()
+
+    def _restart_servers(self) -> None:
+        if not self._servers.valkey.is_ready():
+            self._servers.valkey.kill()
+            self._servers.valkey.start()
+        if not self._servers.postgres.is_ready():
+            self._servers.postgres.kill()
+            self._servers.postgres.start()
+
+    def _tend(self, now: float) -> None:
+        for kept in self.kept:
+            if kept.asleep_until is not None and now >= kept.asleep_until:
+                kept.asleep_until = None
+                if kept.service.is_running:
+                    kept.service.send_signal(signal.SIGCONT)
+            if not kept.service.is_running:
+                self._start_again(kept)
+
+    def _start_again(self, kept: Kept) -> None:
+        if kept.service.returncode == -signal.SIGKILL and "FAULTS" in kept.service.settings:
+            self.kills[f"{kept.kind} armed"] += 1
+        kept.asleep_until = None
+        settings = {}
+        if kept.points and self._random.random() < 0.5:
+            settings["FAULTS"] = f"{self._random.choice(kept.points)}={self._random.randrange(8)}"
+        kept.service = kept.make(**settings)
+        kept.service.start()

@@ -1,0 +1,98 @@
+"""The service's processes with one rule broken, to prove that the comparison at the end notices.
+
+`python -m tests.chaos.sabotage MODE MODULE ARGUMENTS…` breaks the rule, then becomes the module, as `python -m` would.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from sqlalchemy import delete
+
+from shared import faults
+from shared.database import Database
+from shared.files import collection, content, sweeps
+from shared.files.blobs import local, staging
+from shared.files.blobs.base import Blob, BlobStore
+from shared.files.resources import File
+from shared.files.tables import blobs
+
+
+def rows_before_unlink() -> None:
+    """Forget where bytes are before they are removed: a death in between leaks them."""
+
+    def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
+        ids = [blob.version_id for blob in claimed]
+        with database.autocommit() as session:
+            session.execute(delete(blobs).where(blobs.c.version_id.in_(ids)))
+        faults.reach("collection.removed")
+        store.remove(claimed)
+        return len(claimed)
+
+    collection.remove_claimed = remove_claimed
+
+
+def sweep_without_asking() -> None:
+    """Sweep away staged bytes without asking whether a row owns them: acknowledged content is lost."""
+
+    def take_all(database: Database, ids: Sequence[UUID]) -> set[UUID]:
+        return set(ids)
+
+    sweeps._doom_ownerless = take_all
+
+
+def ignore_staging_lock() -> None:
+    """Take bytes that are being received for abandoned: the upload then fails, though nobody did wrong."""
+    staging._is_lockable = bool  # any descriptor will do
+
+
+def object_before_staging() -> None:
+    """Leave the staging name of removed content: a late placement brings it back, and nobody owns it."""
+
+    def unlink(self: local.LocalBlobStore, blob: Blob) -> None:
+        Path(self._object_path(blob.version_id)).unlink(missing_ok=True)
+
+    local.LocalBlobStore._unlink = unlink  # type: ignore[method-assign]
+
+
+def serve_the_ended() -> None:
+    """Serve content to callers after its end."""
+
+    def refuse_nothing(file: File) -> None:
+        del file
+
+    setattr(content, "refuse_ended", refuse_nothing)  # noqa: B010 (a name it does not export)
+
+
+MODES: dict[str, Callable[[], None]] = {
+    break_rule.__name__.replace("_", "-"): break_rule
+    for break_rule in (
+        rows_before_unlink,
+        sweep_without_asking,
+        ignore_staging_lock,
+        object_before_staging,
+        serve_the_ended,
+    )
+}
+
+
+def sabotaged(command: Sequence[str], mode: str) -> list[str]:
+    """Give the command of a Python module with a rule broken."""
+    at = command.index("-m")
+    return [*command[:at], "-m", __name__, mode, *command[at + 1 :]]
+
+
+def main() -> None:
+    """Break the rule and become the module."""
+    _, mode, module, *arguments = sys.argv
+    MODES[mode]()
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
