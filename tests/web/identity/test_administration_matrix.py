@@ -1,0 +1,366 @@
+"""Who may do what under /admin: every declared operation, asked with every kind of credential.
+
+The table says by hand who is let in and with what words the others are turned away; the operations come from the
+routes, so that a new one without a row here fails. Each attempt has a target of its own; what a refused one leaves
+behind is asked of the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import func, select
+from werkzeug.test import TestResponse
+
+from shared.identity import role_bindings
+from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.roles import Role, ScopeKind
+from shared.identity.tables import audit_events
+from tests.support.front import Front
+from tests.support.identity import Person
+from web.app import ROUTES
+
+OPERATIONS = {
+    operation.handler.__name__: operation
+    for routes in ROUTES
+    for operation in routes.operations
+    if operation.path.startswith("/admin/")
+}
+USERS = ("operator", "owner", "admin", "member", "stranger")
+EVERYBODY = frozenset(USERS)
+OPERATORS = frozenset({"operator"})
+MANAGERS = frozenset({"operator", "owner", "admin"})
+READERS = frozenset({"operator", "owner", "admin", "member"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """One organization and everybody who might ask about it; `stranger` owns another."""
+
+    front: Front
+    organization_id: Any
+    operator: Person
+    owner: Person
+    admin: Person
+    member: Person
+    stranger: Person
+    deployment: CreatedDeployment
+    principal_id: Any
+    distribution_token: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """The rest of an address below /admin, and what is sent there."""
+
+    path: str
+    body: Any = None
+
+
+@pytest.fixture(scope="module")
+def world(front: Front) -> World:
+    make = front.identity
+    organization_id, elsewhere = make.organization().id, make.organization("Elsewhere").id
+    deployment = make.deployment(organization_id)
+    principal = make.principal(organization_id)
+    distribution = make.distribution(
+        organization_id, principal_id=principal.id, deployment_id=deployment.deployment.id
+    )
+    return World(
+        front=front,
+        organization_id=organization_id,
+        operator=make.operator(),
+        owner=make.person(organization_id, Role.WORKSPACE_OWNER),
+        admin=make.person(organization_id, Role.WORKSPACE_ADMIN),
+        member=make.person(organization_id),
+        stranger=make.person(elsewhere, Role.WORKSPACE_OWNER),
+        deployment=deployment,
+        principal_id=principal.id,
+        distribution_token=distribution.token.value,
+    )
+
+
+def in_organization(rest: str = "", **body: Any) -> Callable[[World], Attempt]:
+    return lambda world: Attempt(path=f"organizations/{world.organization_id}{rest}", body=body or None)
+
+
+def new_member(world: World) -> Attempt:
+    body = {"email": address(), "role": "Member"}
+    return Attempt(path=f"organizations/{world.organization_id}/members", body=body)
+
+
+def on_organization(act: str) -> Callable[[World], Attempt]:
+    return lambda world: Attempt(path=f"organizations/{world.front.identity.organization().id}{act}")
+
+
+def on_member(**body: Any) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        someone = world.front.identity.person(world.organization_id)
+        path = f"organizations/{world.organization_id}/members/{someone.user_id}"
+        return Attempt(path=path, body=body or None)
+
+    return attempt
+
+
+def on_user(act: str = "") -> Callable[[World], Attempt]:
+    return lambda world: Attempt(
+        path=f"users/{world.front.identity.person(world.organization_id).user_id}{act}"
+    )
+
+
+def on_bound_key(act: str = "") -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        someone = world.front.identity.person(world.organization_id, bound=True)
+        keys = world.front.get("/admin/api-keys", someone.authorization).get_json()["apiKeys"]
+        return Attempt(path=f"api-keys/{keys[0]['id']}{act}")
+
+    return attempt
+
+
+def on_identity(act: str = "") -> Callable[[World], Attempt]:
+    return lambda world: Attempt(
+        path=f"identities/{world.front.identity.principal(world.organization_id).id}{act}"
+    )
+
+
+def on_binding(world: World) -> Attempt:
+    subject = world.front.identity.principal(world.organization_id)
+    with world.front.services.database.transaction() as session:
+        binding = role_bindings.bind_identity_role(
+            session,
+            by=OPERATOR,
+            organization_id=world.organization_id,
+            identity_id=subject.id,
+            role=Role.MEMBER,
+            scope_kind=ScopeKind.IDENTITY,
+            scope_id=world.principal_id,
+        )
+    return Attempt(path=f"role-bindings/{binding.id}")
+
+
+def new_binding(world: World) -> Attempt:
+    subject = world.front.identity.principal(world.organization_id)
+    body = {
+        "subjectIdentityId": str(subject.id),
+        "role": "ProjectAgent",
+        "scopeKind": "Identity",
+        "scopeId": str(world.principal_id),
+    }
+    return Attempt(path=f"organizations/{world.organization_id}/role-bindings", body=body)
+
+
+def on_deployment(rest: str = "", body: Any = None) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        made = world.front.identity.deployment(world.organization_id)
+        return Attempt(path=f"deployments/{made.deployment.id}{rest}", body=body)
+
+    return attempt
+
+
+def on_version(act: str = "") -> Callable[[World], Attempt]:
+    return lambda world: Attempt(
+        path=f"versions/{world.front.identity.deployment(world.organization_id).version.id}{act}"
+    )
+
+
+def on_credential(act: str = "") -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        made = world.front.identity.deployment(world.organization_id)
+        return Attempt(path=f"client-credentials/{made.credential.credential.id}{act}")
+
+    return attempt
+
+
+def on_distribution(act: str = "", **body: Any) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        made = world.front.identity.distribution(
+            world.organization_id,
+            principal_id=world.principal_id,
+            deployment_id=world.deployment.deployment.id,
+        )
+        return Attempt(path=f"distributions/{made.distribution.id}{act}", body=body or None)
+
+    return attempt
+
+
+def new_distribution(world: World) -> Attempt:
+    body = {
+        "name": "Slack",
+        "networks": ["slack"],
+        "principalIdentityId": str(world.principal_id),
+        "deploymentId": str(world.deployment.deployment.id),
+    }
+    return Attempt(path=f"organizations/{world.organization_id}/distributions", body=body)
+
+
+def new_organization(world: World) -> Attempt:
+    return Attempt(path="organizations", body={"name": "New", "ownerId": str(world.member.user_id)})
+
+
+def key_for_member(world: World) -> Attempt:
+    body = {
+        "name": "For them",
+        "userId": str(world.front.identity.person(world.organization_id).user_id),
+        "organizationId": str(world.organization_id),
+    }
+    return Attempt(path="api-keys", body=body)
+
+
+def anywhere(path: str, make_body: Callable[[World], Any] = lambda _: None) -> Callable[[World], Attempt]:
+    return lambda world: Attempt(path=path, body=make_body(world))
+
+
+def address() -> str:
+    return f"{uuid4().hex}@example.org"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Who is let in, to what, and with which status the others are turned away.
+
+    `outsider` is what somebody of another organization is told, `refused` the others.
+    """
+
+    allowed: frozenset[str]
+    attempt: Callable[[World], Attempt]
+    outsider: int = 404
+    refused: int = 403
+    success: int = 200
+
+
+TABLE: dict[str, Row] = {
+    "create_organization": Row(allowed=OPERATORS, attempt=new_organization, outsider=403, success=201),
+    "list_organizations": Row(allowed=EVERYBODY, attempt=anywhere("organizations")),
+    "read_organization": Row(allowed=READERS, attempt=in_organization()),
+    "rename_organization": Row(allowed=MANAGERS, attempt=in_organization(name="Acme")),
+    "suspend_organization": Row(allowed=OPERATORS, attempt=on_organization("/suspend"), outsider=403),
+    "resume_organization": Row(allowed=OPERATORS, attempt=on_organization("/resume"), outsider=403),
+    "add_member": Row(
+        allowed=MANAGERS,
+        attempt=new_member,
+        success=201,
+    ),
+    "list_members": Row(allowed=READERS, attempt=in_organization("/members")),
+    "read_member": Row(allowed=READERS, attempt=on_member()),
+    "change_member_role": Row(allowed=MANAGERS, attempt=on_member(role="WorkspaceAdmin")),
+    "remove_member": Row(allowed=MANAGERS, attempt=on_member(), success=204),
+    "list_audit_events": Row(allowed=MANAGERS, attempt=in_organization("/audit-events")),
+    "read_me": Row(allowed=EVERYBODY, attempt=anywhere("me")),
+    "select_active_organization": Row(
+        allowed=frozenset({"owner", "admin", "member"}),
+        attempt=anywhere(
+            "me/active-organization", lambda world: {"organizationId": str(world.organization_id)}
+        ),
+        refused=404,
+    ),
+    "create_user": Row(
+        allowed=OPERATORS,
+        attempt=anywhere("users", lambda _: {"email": address()}),
+        outsider=403,
+        success=201,
+    ),
+    "list_users": Row(allowed=OPERATORS, attempt=anywhere("users"), outsider=403),
+    "read_user": Row(allowed=OPERATORS, attempt=on_user(), refused=404),
+    "disable_user": Row(allowed=OPERATORS, attempt=on_user("/disable"), outsider=403),
+    "enable_user": Row(allowed=OPERATORS, attempt=on_user("/enable"), outsider=403),
+    "issue_api_key": Row(allowed=MANAGERS, attempt=key_for_member, success=201),
+    "list_api_keys": Row(allowed=EVERYBODY, attempt=anywhere("api-keys")),
+    "list_organization_api_keys": Row(allowed=MANAGERS, attempt=in_organization("/api-keys")),
+    "read_api_key": Row(allowed=MANAGERS, attempt=on_bound_key()),
+    "revoke_api_key": Row(allowed=MANAGERS, attempt=on_bound_key("/revoke")),
+    "create_principal_identity": Row(
+        allowed=MANAGERS, attempt=in_organization("/identities", name="Mailbox"), success=201
+    ),
+    "list_identities": Row(allowed=READERS, attempt=in_organization("/identities")),
+    "read_identity": Row(allowed=READERS, attempt=on_identity()),
+    "disable_identity": Row(allowed=MANAGERS, attempt=on_identity("/disable")),
+    "enable_identity": Row(allowed=MANAGERS, attempt=on_identity("/enable")),
+    "bind_role": Row(allowed=MANAGERS, attempt=new_binding, success=201),
+    "list_role_bindings": Row(allowed=READERS, attempt=in_organization("/role-bindings")),
+    "read_role_binding": Row(allowed=READERS, attempt=on_binding),
+    "unbind_role": Row(allowed=MANAGERS, attempt=on_binding, success=204),
+    "create_deployment": Row(
+        allowed=MANAGERS, attempt=in_organization("/deployments", name="Agent"), success=201
+    ),
+    "list_deployments": Row(allowed=READERS, attempt=in_organization("/deployments")),
+    "read_deployment": Row(allowed=READERS, attempt=on_deployment()),
+    "disable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/disable")),
+    "enable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/enable")),
+    "deploy_version": Row(allowed=MANAGERS, attempt=on_deployment("/versions", {}), success=201),
+    "list_deployed_versions": Row(allowed=READERS, attempt=on_deployment("/versions")),
+    "read_deployed_version": Row(allowed=READERS, attempt=on_version()),
+    "activate_version": Row(allowed=MANAGERS, attempt=on_version("/activate")),
+    "revoke_version": Row(allowed=MANAGERS, attempt=on_version("/revoke")),
+    "issue_client_credential": Row(
+        allowed=MANAGERS, attempt=on_deployment("/client-credentials", {}), success=201
+    ),
+    "list_client_credentials": Row(allowed=MANAGERS, attempt=on_deployment("/client-credentials")),
+    "read_client_credential": Row(allowed=MANAGERS, attempt=on_credential()),
+    "revoke_client_credential": Row(allowed=MANAGERS, attempt=on_credential("/revoke")),
+    "create_distribution": Row(allowed=MANAGERS, attempt=new_distribution, success=201),
+    "list_distributions": Row(allowed=READERS, attempt=in_organization("/distributions")),
+    "read_distribution": Row(allowed=READERS, attempt=on_distribution()),
+    "update_distribution": Row(allowed=MANAGERS, attempt=on_distribution(name="Slack")),
+    "disable_distribution": Row(allowed=MANAGERS, attempt=on_distribution("/disable")),
+    "enable_distribution": Row(allowed=MANAGERS, attempt=on_distribution("/enable")),
+    "rotate_distribution_token": Row(allowed=MANAGERS, attempt=on_distribution("/rotate-token")),
+    "rotate_webhook_secret": Row(allowed=MANAGERS, attempt=on_distribution("/rotate-webhook-secret")),
+    "list_signing_keys": Row(allowed=OPERATORS, attempt=anywhere("signing-keys"), outsider=403),
+    "rotate_signing_keys": Row(
+        allowed=OPERATORS, attempt=anywhere("signing-keys/rotate"), outsider=403, success=409
+    ),
+    "revoke_signing_key": Row(
+        allowed=OPERATORS, attempt=anywhere("signing-keys/unknown/revoke"), outsider=403, success=404
+    ),
+}
+
+
+def test_every_administrative_operation_has_a_row() -> None:
+    assert set(TABLE) == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("name", TABLE)
+def test_an_operation_lets_in_whom_the_table_names(world: World, name: str, user: str) -> None:
+    row, person = TABLE[name], getattr(world, user)
+    attempt = row.attempt(world)
+    before = count_acts(world)
+    answer = ask(world, name, attempt, person.authorization)
+    if user in row.allowed:
+        assert answer.status_code == row.success, answer.text
+    else:
+        assert answer.status_code == (row.outsider if user == "stranger" else row.refused), answer.text
+        assert answer.get_json()["code"] in ("permission_denied", "not_found")
+        assert count_acts(world) == before
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_an_operation_turns_away_whoever_is_no_user(world: World, name: str) -> None:
+    attempt = TABLE[name].attempt(world)
+    before = count_acts(world)
+    for authorization, status, code in (
+        (None, 401, "authentication_required"),
+        ("Bearer svk_unknown", 401, "invalid_token"),
+        (f"Basic {world.owner.api_key}", 401, "authentication_required"),
+        (world.front.identity.authorization(world.deployment), 403, "permission_denied"),
+        (f"Bearer {world.distribution_token}", 403, "permission_denied"),
+    ):
+        answer = ask(world, name, attempt, authorization)
+        assert (answer.status_code, answer.get_json()["code"]) == (status, code)
+    assert count_acts(world) == before
+
+
+def ask(world: World, name: str, attempt: Attempt, authorization: str | None) -> TestResponse:
+    options = {} if attempt.body is None else {"json": attempt.body}
+    return world.front.ask(OPERATIONS[name].method, f"/admin/{attempt.path}", authorization, **options)
+
+
+def count_acts(world: World) -> int:
+    with world.front.services.database.transaction() as session:
+        count: int = session.execute(select(func.count()).select_from(audit_events)).scalar_one()
+    return count
