@@ -7,6 +7,7 @@ well-formed input with a wrong value 422, and every wrong field is named (RFC 94
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, NoReturn, TypeVar
@@ -20,7 +21,8 @@ from web.values import MALFORMED_ID
 MAXIMUM_JSON_BYTES = 1 << 20
 MAXIMUM_JSON_DEPTH = 64
 Shape = TypeVar("Shape", bound=BaseModel)
-_NOT_JSON = (ValueError, RecursionError, UnicodeDecodeError)
+_NOT_JSON = (ValueError, RecursionError)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class MalformedRequest(DomainError):
@@ -115,7 +117,11 @@ def _parse(raw: bytes) -> Any:
         text = raw.decode("utf-8")
         if text.startswith("\ufeff") or _depth(text) > MAXIMUM_JSON_DEPTH:
             raise MalformedJson
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        parsed = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        if _SURROGATE.search(text):
+            # Half a pair is no character: what holds one could neither be stored nor repeated in an answer.
+            json.dumps(parsed, ensure_ascii=False).encode()
+        return parsed
     except _NOT_JSON:
         raise MalformedJson from None
 
