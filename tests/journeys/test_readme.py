@@ -1,0 +1,51 @@
+"""The README's own commands, run as they stand."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.journeys.conftest import Installation
+from tests.support.agents import open_link
+from tests.support.stack import ROOT
+
+pytestmark = pytest.mark.usefixtures("workers")
+
+_SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_readmes_commands_do_what_it_says(installation: Installation, tmp_path: Path) -> None:
+    commands = _SHELL_BLOCK.findall((ROOT / "README.md").read_text())
+    assert len(commands) > 5
+    done = subprocess.run(
+        ["bash", "-euxo", "pipefail", "-c", "\n".join(commands)],
+        cwd=tmp_path,
+        env={**os.environ, "QM_HOME": str(installation.stack.directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_requests_uploads_a_hundred_mebibytes_and_gets_them_back(
+    installation: Installation, tmp_path: Path
+) -> None:
+    """A strict client, a large file: what arrives is what was sent, by token and by link."""
+    content = tmp_path / "large.bin"
+    content.write_bytes(os.urandom(1 << 20) * 100)
+    agent = installation.agent
+    uploaded = agent.upload(content.read_bytes(), operation=uuid4())
+    assert uploaded.status_code == 201, uploaded.text
+    file = uploaded.json()
+    link = agent.grant(file["id"], file["versionId"]).json()["url"]
+    downloaded = open_link(link, via=installation.front.url)
+    assert hashlib.sha256(downloaded.content).hexdigest() == file["metadata"]["contentSha256"]
+    assert downloaded.content == content.read_bytes()
