@@ -1,0 +1,118 @@
+"""The catalog: which models there are, what they cost, and where each is asked (specification 2.5).
+
+A catalog is immutable; another one takes its place when the operators' file changes (`catalog_file`). Protects one
+rule: prices are whole micro-credits per million tokens, never floats. Left to others: the file's format and its
+errors (`catalog_format`), talking to upstreams (`providers`), and how an entry looks on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class ProviderKind(StrEnum):
+    """How a provider is spoken to."""
+
+    OPENAI_COMPATIBLE = "openai-compatible"
+    SCRIPTED = "scripted"
+
+
+class Dialect(StrEnum):
+    """Which of OpenAI's two creation endpoints an upstream offers."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+
+
+class Endpoint(StrEnum):
+    """Which of our two creation endpoints a model may be called through."""
+
+    CHAT_COMPLETIONS = "chat.completions"
+    RESPONSES = "responses"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderEntry:
+    """A provider as the operators configured it; holds the names of secrets, never a secret."""
+
+    name: str
+    kind: ProviderKind
+    base_url: str = ""
+    dialect: Dialect = Dialect.CHAT
+    api_key_env: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    header_envs: tuple[tuple[str, str], ...] = ()
+    proxy: str | None = None
+    ca_file: str | None = None
+    connect_timeout_seconds: float = 5.0
+    idle_timeout_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """One place where a model can be asked: a provider, the model's name there, and the dialect to use."""
+
+    provider: ProviderEntry
+    model: str
+    dialect: Dialect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """A model that callers may name. Prices in micro-credits per million tokens; `created` in Unix seconds."""
+
+    id: str
+    name: str
+    description: str
+    provider: str
+    created: int
+    prompt_price: int
+    completion_price: int
+    input_modalities: tuple[str, ...]
+    output_modalities: tuple[str, ...]
+    context_length: int | None
+    max_completion_tokens: int | None
+    knowledge_cutoff: str | None
+    supported_endpoints: tuple[Endpoint, ...]
+    upstreams: tuple[Upstream, ...]
+    concurrency_limit: int | None
+    deadline_seconds: float
+    first_byte_timeout_seconds: float
+    retries: int
+
+    @property
+    def produces_text(self) -> bool:
+        """Whether the model belongs into the list of text-producing models."""
+        return "text" in self.output_modalities
+
+    def supports(self, endpoint: Endpoint) -> bool:
+        """Whether the model may be called through this endpoint."""
+        return self.produces_text and endpoint in self.supported_endpoints
+
+
+class Catalog:
+    """All models of one moment; never changes."""
+
+    __slots__ = ("_by_id", "entries", "providers")
+
+    def __init__(self, models: Iterable[ModelEntry]) -> None:
+        """Take the models in the order in which they are listed; their ids are unique."""
+        self._by_id: Mapping[str, ModelEntry] = MappingProxyType({model.id: model for model in models})
+        self.entries: tuple[ModelEntry, ...] = tuple(
+            model for model in self._by_id.values() if model.produces_text
+        )
+        """The text-producing models, in the file's order."""
+        self.providers: frozenset[ProviderEntry] = frozenset(
+            upstream.provider for model in self._by_id.values() for upstream in model.upstreams
+        )
+
+    def find(self, model_id: str) -> ModelEntry | None:
+        """Give the model of exactly this id, text-producing or not."""
+        return self._by_id.get(model_id)
+
+    def __len__(self) -> int:
+        """Count all models."""
+        return len(self._by_id)

@@ -1,0 +1,169 @@
+"""Reading the operators' catalog file: TOML in, a `Catalog` out, or every mistake by file and key.
+
+Owns what concerns several tables at once (ids are unique, upstreams name providers that exist) and the words in which
+mistakes are told; what a single key may hold is in `catalog_schema`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from shared.models.catalog import (
+    Catalog,
+    Dialect,
+    Endpoint,
+    ModelEntry,
+    ProviderEntry,
+    ProviderKind,
+    Upstream,
+)
+from shared.models.catalog_schema import CatalogTables, ModelTable, ProviderTable, UpstreamTable
+
+MAX_FILE_BYTES = 64 << 20
+MAX_PROBLEMS = 20
+_SECRET_HEADERS = {
+    "authorization": "api_key_env",
+    "proxy-authorization": "header_envs",
+    "api-key": "header_envs",
+    "x-api-key": "header_envs",
+    "cookie": "header_envs",
+}
+_RESERVED_HEADERS = frozenset(
+    {"accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length"}
+    | {"content-type", "host", "transfer-encoding", "x-client-request-id"}
+)
+
+
+class CatalogInvalid(Exception):
+    """The catalog file cannot be used; `problems` says where and why, one line each."""
+
+    def __init__(self, source: str, problems: list[str]) -> None:
+        """Put the file's name before every problem."""
+        self.problems = [f"{source}: {problem}" for problem in problems[:MAX_PROBLEMS]]
+        if len(problems) > MAX_PROBLEMS:
+            self.problems.append(f"{source}: and {len(problems) - MAX_PROBLEMS} more")
+        super().__init__("\n".join(self.problems))
+
+
+def read_catalog(path: Path) -> Catalog:
+    """Read and check a file. Raises CatalogInvalid, naming everything that is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise CatalogInvalid(str(path), [f"is larger than {MAX_FILE_BYTES >> 20} MiB"])
+        return parse_catalog(content.decode(), source=str(path))
+    except OSError as error:
+        raise CatalogInvalid(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise CatalogInvalid(str(path), [f"is not UTF-8 at byte {error.start}"]) from error
+
+
+def parse_catalog(text: str, *, source: str) -> Catalog:
+    """Make a catalog of a TOML text; `source` names it in errors. Raises CatalogInvalid."""
+    try:
+        parsed = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CatalogInvalid(source, [f"is not TOML: {error}"]) from error
+    try:
+        tables = CatalogTables.model_validate(parsed)
+    except ValidationError as error:
+        raise CatalogInvalid(source, [_described(problem, parsed) for problem in error.errors()]) from error
+    problems = [*_provider_problems(tables), *_model_problems(tables)]
+    if problems:
+        raise CatalogInvalid(source, problems)
+    providers = {name: _provider(name, table) for name, table in tables.providers.items()}
+    return Catalog(_model(table, providers) for table in tables.models)
+
+
+def _provider_problems(tables: CatalogTables) -> Iterable[str]:
+    for name, table in tables.providers.items():
+        where = f"providers.{name}"
+        if table.kind == "openai-compatible" and table.base_url is None:
+            yield f"{where}.base_url: is required for an openai-compatible provider"
+        if table.kind == "scripted" and table.base_url is not None:
+            yield f"{where}.base_url: a scripted provider has no address"
+        for header in table.headers:
+            if (key := _SECRET_HEADERS.get(header.lower())) is not None:
+                yield f"{where}.headers.{header}: is a secret; name the variable that holds it in {key}"
+        for header in (*table.headers, *table.header_envs):
+            if header.lower() in _RESERVED_HEADERS - _SECRET_HEADERS.keys() or (
+                header in table.header_envs and header.lower() == "authorization"
+            ):
+                yield f"{where}: the header {header} cannot be set here"
+
+
+def _model_problems(tables: CatalogTables) -> Iterable[str]:
+    seen: set[str] = set()
+    for index, model in enumerate(tables.models):
+        where = f"models[{index}] ({model.id})"
+        if model.id in seen:
+            yield f"{where}.id: another model has this id"
+        seen.add(model.id)
+        for position, upstream in enumerate(model.upstreams):
+            if upstream.provider not in tables.providers:
+                yield f"{where}.upstreams[{position}].provider: there is no [providers.{upstream.provider}]"
+        if model.context_length and (model.max_completion_tokens or 0) > model.context_length:
+            yield f"{where}.max_completion_tokens: is more than context_length"
+
+
+def _provider(name: str, table: ProviderTable) -> ProviderEntry:
+    return ProviderEntry(
+        name=name,
+        kind=ProviderKind(table.kind),
+        base_url=table.base_url or "",
+        dialect=Dialect(table.dialect),
+        api_key_env=table.api_key_env,
+        headers=tuple(sorted(table.headers.items())),
+        header_envs=tuple(sorted(table.header_envs.items())),
+        proxy=table.proxy,
+        ca_file=table.ca_file,
+        connect_timeout_seconds=table.connect_timeout_seconds,
+        idle_timeout_seconds=table.idle_timeout_seconds,
+    )
+
+
+def _model(table: ModelTable, providers: Mapping[str, ProviderEntry]) -> ModelEntry:
+    upstreams = tuple(_upstream(upstream, providers[upstream.provider]) for upstream in table.upstreams)
+    return ModelEntry(
+        id=table.id,
+        name=table.name or table.id,
+        description=table.description,
+        provider=table.provider or upstreams[0].provider.name,
+        created=table.created,
+        prompt_price=table.prompt_price,
+        completion_price=table.completion_price,
+        input_modalities=tuple(table.input_modalities),
+        output_modalities=tuple(table.output_modalities),
+        context_length=table.context_length,
+        max_completion_tokens=table.max_completion_tokens,
+        knowledge_cutoff=table.knowledge_cutoff,
+        supported_endpoints=tuple(Endpoint(endpoint) for endpoint in table.supported_endpoints),
+        upstreams=upstreams,
+        concurrency_limit=table.concurrency_limit,
+        deadline_seconds=table.deadline_seconds,
+        first_byte_timeout_seconds=table.first_byte_timeout_seconds,
+        retries=table.retries,
+    )
+
+
+def _upstream(table: UpstreamTable, provider: ProviderEntry) -> Upstream:
+    dialect = Dialect(table.dialect) if table.dialect else provider.dialect
+    return Upstream(provider=provider, model=table.model, dialect=dialect)
+
+
+def _described(problem: Any, parsed: Mapping[str, Any]) -> str:
+    """Write one of pydantic's problems as `models[3] (maker/model).prompt_price: what is wrong`."""
+    path = ""
+    for part in problem["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    match problem["loc"]:
+        case ("models", int(index), *_) if isinstance(table := parsed["models"][index], dict):
+            path = path.replace(f"models[{index}]", f"models[{index}] ({table.get('id', 'no id')})", 1)
+    message = {"missing": "is required", "extra_forbidden": "is not a known key"}.get(problem["type"])
+    return f"{path}: {message or problem['msg'].removeprefix('Value error, ')}"
