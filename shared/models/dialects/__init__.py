@@ -1,0 +1,31 @@
+"""The two dialects in which clients and upstreams talk about models, and the four ways between them.
+
+Pure: no clock but the one given, no socket, no database. A request comes in as parsed JSON and is validated
+(`parse_chat`, `parse_responses`), said again in an upstream's dialect (`upstream_body`), and the upstream's events
+become ready frames, or one body, of the client's dialect (`Translator`).
+"""
+
+from __future__ import annotations
+
+from shared.models.dialects.chat_requests import parse_chat
+from shared.models.dialects.estimates import estimate_completion_tokens, estimate_prompt_tokens
+from shared.models.dialects.failures import Failure
+from shared.models.dialects.requests import Dialect, ParsedRequest, describe
+from shared.models.dialects.responses_requests import parse_responses
+from shared.models.dialects.translator import Translator
+from shared.models.dialects.upstream_bodies import upstream_body
+from shared.models.dialects.usage import TokenCounts
+
+__all__ = [
+    "Dialect",
+    "Failure",
+    "ParsedRequest",
+    "TokenCounts",
+    "Translator",
+    "describe",
+    "estimate_completion_tokens",
+    "estimate_prompt_tokens",
+    "parse_chat",
+    "parse_responses",
+    "upstream_body",
+]

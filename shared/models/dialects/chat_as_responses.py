@@ -1,0 +1,167 @@
+"""A chat completion request said in the Responses dialect.
+
+What the other dialect has a word for is translated; hints that it lacks (`seed`, `prediction`) are dropped; what
+would change the reply's meaning if dropped is refused by name; everything unknown travels on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shared.models.dialects.requests import Json
+from shared.models.errors import InvalidRequest
+
+_UNSAYABLE = ("stop", "logit_bias", "functions", "function_call", "audio")
+_DROPPED = (
+    "messages", "max_completion_tokens", "max_tokens", "reasoning_effort", "response_format", "verbosity", "tools",
+    "tool_choice", "logprobs", "n", "seed", "prediction", "modalities", "web_search_options", "stream_options", "store",
+)  # fmt: skip
+
+
+def chat_as_responses(body: Json) -> Json:
+    """Translate a validated body. Raises InvalidRequest (`param`) for what Responses cannot say."""
+    for name in _UNSAYABLE:
+        if body.get(name):
+            raise InvalidRequest(f"`{name}` is not supported with this model.", param=name)
+    if (body.get("n") or 1) > 1:
+        raise InvalidRequest("This model gives one choice a request.", param="n")
+    asked = {name: value for name, value in body.items() if name not in (*_DROPPED, *_UNSAYABLE)}
+    asked["input"] = [item for message in body["messages"] for item in _items(message)]
+    _translate_options(body, asked)
+    return asked
+
+
+def _translate_options(body: Json, asked: Json) -> None:
+    limits = [body[name] for name in ("max_completion_tokens", "max_tokens") if name in body]
+    if limits:
+        asked["max_output_tokens"] = limits[0]
+    if "reasoning_effort" in body:
+        asked["reasoning"] = {"effort": body["reasoning_effort"]}
+    text = {"format": _format(body["response_format"])} if "response_format" in body else {}
+    if "verbosity" in body:
+        text["verbosity"] = body["verbosity"]
+    if text:
+        asked["text"] = text
+    tools = [_flat(tool) for tool in body.get("tools", ())]
+    if "web_search_options" in body:
+        tools.append(_web_search(body["web_search_options"]))
+    if tools:
+        asked["tools"] = tools
+    if "tool_choice" in body:
+        asked["tool_choice"] = _tool_choice(body["tool_choice"])
+    if body.get("logprobs"):
+        asked["include"] = ["message.output_text.logprobs"]
+    else:
+        asked.pop("top_logprobs", None)
+
+
+def _items(message: Json) -> Iterator[Json]:
+    role = message["role"]
+    if role in ("tool", "function"):
+        call_id = message.get("tool_call_id") or message["name"]
+        yield {"type": "function_call_output", "call_id": call_id, "output": _output(message["content"])}
+    elif role == "assistant":
+        yield from _assistant_items(message)
+    else:
+        content = message["content"]
+        parts = content if isinstance(content, str) else [_part(part) for part in content]
+        yield {"type": "message", "role": role, "content": parts}
+
+
+def _assistant_items(message: Json) -> Iterator[Json]:
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}] if content else []
+    parts = [
+        {"type": "refusal", "refusal": part["refusal"]}
+        if part["type"] == "refusal"
+        else {"type": "output_text", "text": part.get("text", ""), "annotations": []}
+        for part in content or ()
+    ]
+    if message.get("refusal"):
+        parts.append({"type": "refusal", "refusal": message["refusal"]})
+    if parts:
+        yield {"type": "message", "role": "assistant", "content": parts}
+    for call in message.get("tool_calls") or ():
+        yield _call(call)
+    if message.get("function_call"):
+        called = message["function_call"]
+        yield {"type": "function_call", "call_id": called["name"], **called}
+
+
+def _call(call: Json) -> Json:
+    if call["type"] == "custom":
+        return {"type": "custom_tool_call", "call_id": call["id"], **call["custom"]}
+    return {"type": "function_call", "call_id": call["id"], **call["function"]}
+
+
+def _output(content: Any) -> Any:
+    return content if isinstance(content, str) else [_part(part) for part in content or ()]
+
+
+def _part(part: Json) -> Json:
+    """Translate a part of what a user or a tool says; unknown kinds travel on as they are."""
+    kind = part["type"]
+    if kind == "text":
+        return {**part, "type": "input_text"}
+    if kind == "image_url":
+        image = part["image_url"]
+        rest = {name: value for name, value in part.items() if name not in ("type", "image_url")}
+        return {
+            "type": "input_image",
+            "image_url": image["url"],
+            "detail": image.get("detail") or "auto",
+            **rest,
+        }
+    if kind == "file":
+        return {"type": "input_file", **part["file"]}
+    return part
+
+
+def _format(given: Json) -> Json:
+    if given["type"] != "json_schema":
+        return given
+    return {"type": "json_schema", "schema": {}, **given["json_schema"]}
+
+
+def _flat(tool: Json) -> Json:
+    """Lift what chat nests under the tool's own type (`{"type": "function", "function": {…}}`)."""
+    nested = tool.get(tool["type"])
+    if not isinstance(nested, dict):
+        return tool
+    flat = {"type": tool["type"], **nested}
+    if flat["type"] == "function":
+        # In chat neither is required, and an absent `strict` means false; Responses reads it as true.
+        flat = {"parameters": None, "strict": False, **flat}
+    grammar = (flat.get("format") or {}).get("grammar")
+    if grammar is not None:
+        flat["format"] = {"type": "grammar", **grammar}
+    return flat
+
+
+def _tool_choice(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    if choice["type"] == "allowed_tools":
+        allowed = choice["allowed_tools"]
+        return {
+            "type": "allowed_tools",
+            "mode": allowed["mode"],
+            "tools": [_flat_name(t) for t in allowed["tools"]],
+        }
+    return _flat_name(choice)
+
+
+def _flat_name(tool: Json) -> Json:
+    nested = tool.get(tool["type"])
+    return {"type": tool["type"], "name": nested["name"]} if isinstance(nested, dict) else tool
+
+
+def _web_search(options: Json) -> Json:
+    tool: Json = {"type": "web_search"}
+    if options.get("search_context_size"):
+        tool["search_context_size"] = options["search_context_size"]
+    if isinstance(options.get("user_location"), dict):
+        tool["user_location"] = {"type": "approximate", **(options["user_location"].get("approximate") or {})}
+    return tool

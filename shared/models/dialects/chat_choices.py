@@ -1,0 +1,130 @@
+"""One choice of a chat stream, made regular: role once, an index always, known finish reasons, whole tool calls.
+
+Serves both client dialects: the chat stream sends on what is read here, the Responses stream builds items from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.models.dialects.estimates import utf8_size
+from shared.models.dialects.requests import Json
+from shared.models.dialects.tool_calls import ToolCalls
+
+_KNOWN_FINISHES = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_OTHER_FINISHES = {
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "MAX_TOKENS": "length",
+    "tool_use": "tool_calls",
+    "tool_call": "tool_calls",
+    "safety": "content_filter",
+    "SAFETY": "content_filter",
+    "refusal": "content_filter",
+}
+_TEXT_FIELDS = ("content", "refusal", "reasoning_content", "reasoning")
+_PLAIN_FIELDS = frozenset({"role", *_TEXT_FIELDS})
+
+
+class ChatChoice:
+    """What has been read of one choice. `size_bytes` counts what the model said, arguments and reasoning included."""
+
+    __slots__ = ("_numbered", "finish_reason", "has_role", "size_bytes", "tool_calls")
+
+    def __init__(self, call_id_prefix: str) -> None:
+        self.has_role = False
+        self.finish_reason: str | None = None
+        self.size_bytes = 0
+        self.tool_calls = ToolCalls(call_id_prefix)
+        self._numbered: dict[str, int] = {}
+
+    def read(self, choice: Json) -> Json | None:
+        """Rewrite one choice of one chunk, in place where it can be; None where it says nothing new."""
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            delta = _dict(choice.pop("message", None))
+        choice["delta"] = delta
+        self._read_role(delta)
+        for name in delta.keys() - _PLAIN_FIELDS:
+            self._read_other(delta, name)
+        self._read_text(delta)
+        finish = self._read_finish(choice.get("finish_reason"))
+        choice["finish_reason"] = finish
+        logprobs = choice.get("logprobs")
+        if logprobs is not None and not _is_logprobs(logprobs):
+            logprobs = choice["logprobs"] = None
+        return choice if finish or logprobs or any(delta.values()) else None
+
+    def infer_finish(self) -> str:
+        """Tell the finish reason of a choice that ended without giving one."""
+        return "tool_calls" if len(self.tool_calls) else "stop"
+
+    def _read_role(self, delta: Json) -> None:
+        if self.has_role:
+            delta.pop("role", None)
+        else:
+            self.has_role = True
+            delta["role"] = "assistant"
+
+    def _read_text(self, delta: Json) -> None:
+        for name in _TEXT_FIELDS:
+            text = delta.get(name)
+            if text is None:
+                continue
+            if not isinstance(text, str):
+                text = delta[name] = _join(text)
+            if text:
+                self.size_bytes += len(text) if text.isascii() else utf8_size(text)
+
+    def _read_other(self, delta: Json, name: str) -> None:
+        value = delta[name]
+        if name == "tool_calls":
+            fragments = self.tool_calls.read(value)
+            self.size_bytes += sum(map(_fragment_size, fragments))
+            if fragments:
+                delta["tool_calls"] = fragments
+            else:
+                del delta["tool_calls"]
+        elif value is None:
+            del delta[name]
+        elif isinstance(value, list):
+            # The official client joins lists of objects by `index` and fails on any that lack it.
+            for element in value:
+                if isinstance(element, dict) and "index" not in element:
+                    element["index"] = self._numbered.get(name, 0)
+                    self._numbered[name] = element["index"] + 1
+        elif name == "function_call" and isinstance(value, dict):
+            self.size_bytes += sum(utf8_size(text) for text in value.values() if isinstance(text, str))
+
+    def _read_finish(self, reason: Any) -> str | None:
+        if not reason or self.finish_reason is not None:
+            return None
+        reason = (
+            reason if reason in _KNOWN_FINISHES else _OTHER_FINISHES.get(str(reason), self.infer_finish())
+        )
+        self.finish_reason = str(reason)
+        return self.finish_reason
+
+
+def _dict(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _join(parts: Any) -> str:
+    """Join the text of content that came as a list of parts."""
+    if not isinstance(parts, list):
+        return ""
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _is_logprobs(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        isinstance(value.get(name), list) for name in ("content", "refusal")
+    )
+
+
+def _fragment_size(fragment: Json) -> int:
+    said = fragment.get("function") or fragment.get("custom") or {}
+    return sum(utf8_size(text) for text in said.values())

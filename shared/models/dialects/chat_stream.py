@@ -1,0 +1,157 @@
+"""Chat chunks in, chat frames out: the stream of a client that speaks the chat dialect.
+
+Keeps the upstream's own fields and makes regular what official clients stumble over: ids and model are ours, the
+choices' first chunks come in order, usage stands on one last chunk and only if asked for, `[DONE]` ends it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.models.dialects.chat_choices import ChatChoice
+from shared.models.dialects.completions import CompletionChoice
+from shared.models.dialects.failures import Failure, chat_error
+from shared.models.dialects.frames import DONE, chat_frame
+from shared.models.dialects.requests import Json, ParsedRequest
+from shared.models.dialects.usage import TokenCounts, chat_usage, read_usage
+
+_SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+_OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
+
+
+class ChatStream:
+    """The reply to one chat request, from upstream chat chunks."""
+
+    def __init__(self, parsed: ParsedRequest, *, reply_id: str, model_id: str, created: int) -> None:
+        self._is_stream = parsed.is_stream
+        self._wants_usage = parsed.wants_usage
+        self._n = parsed.n
+        self._head: Json = {
+            "id": reply_id,
+            "object": "chat.completion.chunk",
+            "created": created,
+            "model": model_id,
+        }
+        self._call_id_prefix = f"call_{reply_id.removeprefix('chatcmpl-')}"
+        self._choices: dict[int, ChatChoice] = {}
+        self._whole: dict[int, CompletionChoice] = {}
+        self._last: Json = {}
+        self.usage: TokenCounts | None = None
+        self.is_complete = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What all choices have said so far."""
+        return sum(choice.size_bytes for choice in self._choices.values())
+
+    @property
+    def status(self) -> str:
+        """`incomplete` where a choice was cut by a limit or a filter."""
+        cut = any(choice.finish_reason in ("length", "content_filter") for choice in self._choices.values())
+        return "incomplete" if cut else "completed"
+
+    def feed(self, chunk: Json) -> list[bytes]:
+        """Take one upstream chunk, which is changed, or a whole completion; give the frames it makes."""
+        usage = chunk.get("usage")
+        if usage is not None:
+            self.usage = read_usage(usage) or self.usage
+        given = chunk.get("choices")
+        if not isinstance(given, list) or not given:
+            # Only a usage report comes without choices; it tells that the upstream said all it had to say.
+            self.is_complete = self.is_complete or (usage is not None and bool(self._choices))
+            return []
+        frames: list[bytes] = []
+        read = [
+            found for position, choice in enumerate(given) if (found := self._read(choice, position, frames))
+        ]
+        self._end_when_all_finished()
+        if not read:
+            return frames
+        self._keep(chunk)
+        if not self._is_stream:
+            for choice in read:
+                self._whole[choice["index"]].add(choice)
+            self._last.update({name: value for name, value in chunk.items() if name not in _OURS})
+            return []
+        chunk["choices"] = read
+        chunk.update(self._head)
+        if self._wants_usage:
+            chunk["usage"] = None
+        else:
+            chunk.pop("usage", None)
+        frames.append(chat_frame(chunk))
+        return frames
+
+    def finish(self, usage: TokenCounts) -> list[bytes]:
+        """End a complete stream: finish reasons that were never given, usage if asked for, `[DONE]`."""
+        frames = []
+        for index, choice in self._choices.items():
+            if choice.finish_reason is None:
+                said = {"index": index, "delta": {}, "finish_reason": choice.infer_finish()}
+                frames.append(self._frame([said]))
+                self._whole[index].finish_reason = choice.infer_finish()
+        if not self._is_stream:
+            return []
+        if self._wants_usage:
+            frames.append(self._frame([], chat_usage(usage)))
+        return [*frames, DONE]
+
+    def fail(self, failure: Failure) -> list[bytes]:
+        """End a broken stream: the error that clients raise, then `[DONE]` for those that wait for it."""
+        return [chat_frame(chat_error(failure)), DONE] if self._is_stream else []
+
+    def result(self, usage: TokenCounts) -> Json:
+        """Write the whole `chat.completion` of a request that is no stream."""
+        choices = [self._whole[index].write() for index in sorted(self._whole)]
+        return {
+            **self._head,
+            "object": "chat.completion",
+            "choices": choices,
+            "usage": chat_usage(usage),
+            **self._last,
+        }
+
+    def _read(self, choice: Any, position: int, frames: list[bytes]) -> Json | None:
+        if not isinstance(choice, dict):
+            return None
+        index = choice.get("index")
+        if not isinstance(index, int) or not 0 <= index < self._n:
+            index = choice["index"] = min(position, self._n - 1)
+        state = self._choices.get(index)
+        if state is None:
+            state = self._open(index, frames)
+        return state.read(choice)
+
+    def _open(self, index: int, frames: list[bytes]) -> ChatChoice:
+        """Open a choice, and those before it that have not spoken: the official client appends them in order."""
+        for missing in range(index + 1):
+            if missing in self._choices:
+                continue
+            state = self._choices[missing] = ChatChoice(f"{self._call_id_prefix}{missing:x}")
+            self._whole[missing] = CompletionChoice(missing)
+            if missing < index and self._is_stream:
+                opener = {"index": missing, "delta": {"role": "assistant"}, "finish_reason": None}
+                state.has_role = True
+                frames.append(self._frame([opener]))
+        return self._choices[index]
+
+    def _end_when_all_finished(self) -> None:
+        if not self.is_complete:
+            self.is_complete = all(choice.finish_reason for choice in self._choices.values())
+
+    def _keep(self, chunk: Json) -> None:
+        """Keep the last fingerprint and tier for the final chunk, from which the official client takes them."""
+        fingerprint, tier = chunk.get("system_fingerprint"), chunk.get("service_tier")
+        if isinstance(fingerprint, str):
+            self._last["system_fingerprint"] = fingerprint
+        elif fingerprint is not None:
+            del chunk["system_fingerprint"]
+        if tier is not None:
+            if tier in _SERVICE_TIERS:
+                self._last["service_tier"] = tier
+            else:
+                del chunk["service_tier"]
+
+    def _frame(self, choices: list[Json], usage: Json | None = None) -> bytes:
+        reported = {"usage": usage} if self._wants_usage else {}
+        return chat_frame({**self._head, "choices": choices, **reported, **self._last})

@@ -1,0 +1,101 @@
+"""Failures inside a stream: read from what upstreams put there, written for each client dialect.
+
+A stream that broke ends with an error that every client notices, never with an invented success. What an upstream
+says is passed on shortened and without anything that looks like its key.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from shared.models.dialects.requests import Json
+
+PROVIDER_ERROR = "provider_error"
+MAXIMUM_MESSAGE_CHARACTERS = 500
+_PASSED_ON = frozenset(
+    {"context_length_exceeded", "content_filter", "rate_limit_exceeded", "provider_timeout"}
+)
+_FAILED_FINISHES = ("error", "abort", "cancelled", "failed")
+_SECRET = re.compile(r"\b(sk|pk|key|Bearer)[-_ ][A-Za-z0-9*._-]{6,}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a stream ended early: a stable code of ours and a sentence."""
+
+    code: str
+    message: str
+
+
+def read_failure(event: Json) -> Failure | None:
+    """Find the failure that an upstream's event reports: an error object of any shape, a failed response."""
+    kind = event.get("type")
+    if kind == "response.failed":
+        return _failure(event["response"].get("error") if isinstance(event.get("response"), dict) else None)
+    if kind == "error":
+        return _failure(event.get("error") or event)
+    if event.get("error"):
+        return _failure(event["error"])
+    if event.get("object") == "error":
+        return _failure(event)
+    if event.get("object") == "response" and event.get("status") in ("failed", "cancelled"):
+        return _failure(None)
+    choices = event.get("choices")
+    if isinstance(choices, list) and any(map(_has_failed, choices)):
+        return _failure(None)
+    return None
+
+
+def truncated() -> Failure:
+    """Tell that the upstream stopped in the middle."""
+    return Failure(
+        code=PROVIDER_ERROR, message="The model's provider ended the stream before the reply was complete."
+    )
+
+
+def chat_error(failure: Failure) -> Json:
+    """Write a failure as the error object that OpenAI's clients raise from."""
+    return {
+        "error": {"message": failure.message, "type": _type_of(failure), "param": None, "code": failure.code},
+    }
+
+
+def responses_error(failure: Failure, sequence_number: int) -> Json:
+    """Write a failure as an `error` event: flat for OpenAI's schema, nested for Open Responses and for raising."""
+    error = {"type": _type_of(failure), "code": failure.code, "message": failure.message, "param": None}
+    return {
+        "type": "error",
+        "sequence_number": sequence_number,
+        "code": failure.code,
+        "message": failure.message,
+        "param": None,
+        "error": error,
+    }
+
+
+def response_error(failure: Failure) -> Json:
+    """Write a failure as a Response's `error`, whose codes are a closed list."""
+    closed = "rate_limit_exceeded" if failure.code == "rate_limit_exceeded" else "server_error"
+    return {"code": closed, "message": failure.message}
+
+
+def _has_failed(choice: Any) -> bool:
+    return isinstance(choice, dict) and choice.get("finish_reason") in _FAILED_FINISHES
+
+
+def _failure(error: Any) -> Failure:
+    given = error if isinstance(error, dict) else {"message": error}
+    code = given.get("code") if str(given.get("code")) in _PASSED_ON else PROVIDER_ERROR
+    if given.get("code") in (429, "429") or given.get("type") == "rate_limit_error":
+        code = "rate_limit_exceeded"
+    message = given.get("message")
+    text = message if isinstance(message, str) and message else "The model's provider reported an error."
+    return Failure(code=str(code), message=_SECRET.sub("[removed]", text)[:MAXIMUM_MESSAGE_CHARACTERS])
+
+
+def _type_of(failure: Failure) -> str:
+    if failure.code == "context_length_exceeded":
+        return "invalid_request_error"
+    return "rate_limit_error" if failure.code == "rate_limit_exceeded" else "server_error"

@@ -1,0 +1,163 @@
+"""A Responses stream said as chat chunks, for clients of the chat dialect whose model answers in the other.
+
+Reads what chat has words for: text, refusals, reasoning, function and custom calls, URL citations, log probabilities,
+the end and its reason, usage. Other items (searches, code runs) happen upstream and leave only their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shared.models.dialects.requests import Json
+from shared.models.dialects.usage import chat_usage, read_usage
+
+_STREAMED_PARTS = {
+    "response.output_text": "output_text",
+    "response.refusal": "refusal",
+    "response.reasoning_text": "reasoning_text",
+    "response.reasoning_summary_text": "summary_text",
+}
+# Part type: the delta's field in chat, the part's own field for its text.
+_PARTS = {
+    "output_text": ("content", "text"),
+    "refusal": ("refusal", "refusal"),
+    "reasoning_text": ("reasoning_content", "text"),
+    "summary_text": ("reasoning_content", "text"),
+}
+_CALL_KINDS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
+_INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_ENDS = ("response.completed", "response.incomplete")
+
+
+class ResponsesAsChunks:
+    """Keeps which text of which part was already passed on, so that what only a `done` event tells is not lost."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[int, int, str], int] = {}
+        self._calls: dict[int, tuple[int, str]] = {}
+
+    def read(self, event: Json) -> list[Json]:
+        """Turn one event, or a whole response, into the chunks it means."""
+        if event.get("object") == "response":
+            return [*self._output(event), self._end(event)]
+        kind = event.get("type")
+        if not isinstance(kind, str):
+            return []
+        if kind in _ENDS:
+            response = _dict(event.get("response"))
+            return [*self._output(response), self._end(response)]
+        return [_chunk(delta, logprobs) for delta, logprobs in self._deltas(kind, event)]
+
+    def _deltas(self, kind: str, event: Json) -> Iterator[tuple[Json, Any]]:
+        stem, _, verb = kind.rpartition(".")
+        output = _index(event, "output_index")
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            yield from self._item(output, _dict(event.get("item")), verb)
+        elif stem in _STREAMED_PARTS and verb in ("delta", "done"):
+            part, index = _STREAMED_PARTS[stem], _index(event, "content_index", "summary_index")
+            text = event.get("delta") if verb == "delta" else event.get(_PARTS[part][1])
+            for new, logprobs in self._new((output, index, part), text, event.get("logprobs"), verb):
+                yield {_PARTS[part][0]: new}, logprobs
+        elif kind in ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta"):
+            yield from self._arguments(output, event.get("delta"), "delta")
+        elif kind in ("response.function_call_arguments.done", "response.custom_tool_call_input.done"):
+            yield from self._arguments(output, event.get("arguments", event.get("input")), "done")
+        elif kind == "response.output_text.annotation.added":
+            yield from _annotations([event.get("annotation")])
+
+    def _output(self, response: Json) -> list[Json]:
+        """Read the items of a whole response, if none of them was streamed before."""
+        items = response.get("output")
+        if self._said or self._calls or not isinstance(items, list):
+            return []
+        return [
+            _chunk(*said)
+            for index, item in enumerate(items)
+            for said in self._item(index, _dict(item), "done")
+        ]
+
+    def _item(self, output: int, item: Json, verb: str) -> Iterator[tuple[Json, Any]]:
+        kind = item.get("type")
+        if kind in _CALL_KINDS:
+            yield from self._call(output, item, verb)
+        elif verb == "done" and kind in ("message", "reasoning"):
+            for name in ("summary", "content"):
+                for index, part in enumerate(item.get(name) or ()):
+                    yield from self._part(output, index, _dict(part))
+
+    def _part(self, output: int, index: int, part: Json) -> Iterator[tuple[Json, Any]]:
+        if part.get("type") not in _PARTS:
+            return
+        place = (output, index, part["type"])
+        field, name = _PARTS[part["type"]]
+        is_new = place not in self._said
+        for new, logprobs in self._new(place, part.get(name), part.get("logprobs"), "done"):
+            yield {field: new}, logprobs
+        if is_new:
+            yield from _annotations(part.get("annotations") or ())
+
+    def _call(self, output: int, item: Json, verb: str) -> Iterator[tuple[Json, Any]]:
+        kind, field = _CALL_KINDS[item["type"]]
+        if output not in self._calls:
+            index, _ = self._calls[output] = (len(self._calls), kind)
+            said = {"name": item.get("name") or "", field: ""}
+            call = {"index": index, "id": item.get("call_id") or item.get("id"), "type": kind, kind: said}
+            yield {"tool_calls": [call]}, None
+        if verb == "done" or item.get(field):
+            yield from self._arguments(output, item.get(field), "done")
+
+    def _arguments(self, output: int, text: Any, verb: str) -> Iterator[tuple[Json, Any]]:
+        if output not in self._calls:
+            return
+        index, kind = self._calls[output]
+        field = "input" if kind == "custom" else "arguments"
+        for new, _ in self._new((output, 0, field), text, None, verb):
+            yield {"tool_calls": [{"index": index, kind: {field: new}}]}, None
+
+    def _new(
+        self, place: tuple[int, int, str], text: Any, logprobs: Any, verb: str
+    ) -> Iterator[tuple[str, Any]]:
+        """Tell what of a text was not said yet: all of a delta, the rest where a `done` event repeats the whole."""
+        said = self._said.get(place, 0)
+        new = text[said if verb == "done" else 0 :] if isinstance(text, str) else ""
+        self._said[place] = said + len(new)
+        if new:
+            yield new, None if verb == "done" and said else logprobs
+
+    def _end(self, response: Json) -> Json:
+        reason = "tool_calls" if self._calls else "stop"
+        if response.get("status") == "incomplete" or response.get("incomplete_details"):
+            reason = _INCOMPLETE.get(str(_dict(response.get("incomplete_details")).get("reason")), "length")
+        counts = read_usage(response.get("usage"))
+        chunk = _chunk({}, None, reason)
+        return chunk if counts is None else {**chunk, "usage": chat_usage(counts)}
+
+
+def _chunk(delta: Json, logprobs: Any, finish_reason: str | None = None) -> Json:
+    choice: Json = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    if logprobs:
+        choice["logprobs"] = {"content": [_token(token) for token in logprobs if isinstance(token, dict)]}
+    return {"choices": [choice]}
+
+
+def _token(token: Json) -> Json:
+    """Write a token's probability as chat does, where `bytes` and `top_logprobs` must be there."""
+    top = [{"bytes": None, **other} for other in token.get("top_logprobs") or () if isinstance(other, dict)]
+    return {"bytes": None, **token, "top_logprobs": top}
+
+
+def _annotations(annotations: Any) -> Iterator[tuple[Json, Any]]:
+    for annotation in annotations:
+        if isinstance(annotation, dict) and annotation.get("type") == "url_citation":
+            citation = {name: value for name, value in annotation.items() if name != "type"}
+            yield {"annotations": [{"type": "url_citation", "url_citation": citation}]}, None
+
+
+def _dict(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _index(event: Json, *names: str) -> int:
+    found = [event[name] for name in names if isinstance(event.get(name), int)]
+    return int(found[0]) if found else 0

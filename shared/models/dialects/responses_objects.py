@@ -1,0 +1,105 @@
+"""The Response object: the request's settings with their defaults, ids and model ours, everything present.
+
+Open Responses asks for every key in every lifecycle event, null where it allows null; official clients in strict mode
+ask for a few more. Nothing here is stored, whatever an upstream says of itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.models.dialects.requests import Json, ParsedRequest
+from shared.models.dialects.usage import TokenCounts, responses_usage
+
+_ECHOED = (
+    "instructions", "max_output_tokens", "max_tool_calls", "safety_identifier", "prompt_cache_key", "user",
+)  # fmt: skip
+_DEFAULTS: Json = {
+    "tools": [],
+    "tool_choice": "auto",
+    "truncation": "disabled",
+    "parallel_tool_calls": True,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "temperature": 1.0,
+    "metadata": {},
+    "service_tier": "default",
+}
+_SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"})
+_OURS = frozenset(
+    {"id", "object", "created_at", "model", "store", "background", "previous_response_id", "usage"}
+)
+
+
+def new_response(parsed: ParsedRequest, *, reply_id: str, model_id: str, created: int) -> Json:
+    """Write the Response as it stands when nothing was said yet."""
+    body = parsed.body
+    response: Json = {
+        "id": reply_id,
+        "object": "response",
+        "created_at": created,
+        "completed_at": None,
+        "status": "in_progress",
+        "incomplete_details": None,
+        "error": None,
+        "model": model_id,
+        "previous_response_id": None,
+        "output": [],
+        "usage": None,
+        "store": False,
+        "background": False,
+        **{name: body.get(name) for name in _ECHOED},
+        **{name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()},
+        "text": _text(body.get("text")),
+        "reasoning": _reasoning(body.get("reasoning")),
+    }
+    if response["service_tier"] not in _SERVICE_TIERS or response["service_tier"] == "auto":
+        response["service_tier"] = "default"
+    response["tools"] = [_tool(tool) for tool in response["tools"]]
+    return response
+
+
+def adopt(response: Json, upstream: Json) -> Json:
+    """Take over what an upstream of the same dialect says of its response, except for what is ours to say."""
+    said = {name: value for name, value in upstream.items() if value is not None and name not in _OURS}
+    if said.get("service_tier") not in _SERVICE_TIERS:
+        said.pop("service_tier", None)
+    return {**response, **said}
+
+
+def end_response(
+    response: Json,
+    *,
+    status: str,
+    output: list[Json],
+    usage: TokenCounts | None,
+    completed_at: int | None = None,
+) -> Json:
+    """Write the Response at its end; `incomplete_details` and `error` are for the caller to add."""
+    return {
+        **response,
+        "status": status,
+        "output": output,
+        "usage": None if usage is None else responses_usage(usage),
+        "completed_at": completed_at if status == "completed" else None,
+    }
+
+
+def _text(given: Any) -> Json:
+    text = {**(given or {})}
+    form = text.get("format") or {"type": "text"}
+    if form.get("type") == "json_schema":
+        form = {"description": None, "strict": False, **form}
+    return {**text, "format": form}
+
+
+def _reasoning(given: Any) -> Json | None:
+    return None if given is None else {"effort": None, "summary": None, **given}
+
+
+def _tool(tool: Json) -> Json:
+    if tool.get("type") != "function":
+        return tool
+    return {"description": None, "strict": True, "parameters": None, **tool}

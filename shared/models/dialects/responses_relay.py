@@ -1,0 +1,142 @@
+"""Responses events in, Responses frames out: both sides speak the same dialect.
+
+Everything an upstream says is kept but what is ours to say: the response's id and model, the sequence numbers, that
+nothing is stored. Ids of items are held steady, missing usage details filled in, and a stream that does not open with
+`response.created` gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shared.models.dialects.estimates import utf8_size
+from shared.models.dialects.failures import Failure
+from shared.models.dialects.requests import Json, ParsedRequest
+from shared.models.dialects.responses_objects import adopt, end_response, new_response
+from shared.models.dialects.responses_stream import EventLog
+from shared.models.dialects.usage import TokenCounts, read_usage
+from shared.models.dialects.whole_responses import events_of, size_of_output
+
+_BEGINNINGS = frozenset({"response.created", "response.in_progress", "response.queued"})
+_ENDS = frozenset({"response.completed", "response.incomplete"})
+_NEEDS_LOGPROBS = frozenset({"response.output_text.delta", "response.output_text.done"})
+_MAXIMUM_TYPE_CHARACTERS = 100
+
+
+class ResponsesRelay:
+    """The reply to one Responses request, from upstream Responses events."""
+
+    def __init__(
+        self, parsed: ParsedRequest, *, reply_id: str, model_id: str, created: int, clock: Callable[[], float]
+    ) -> None:
+        self._clock = clock
+        self._log = EventLog(is_stream=parsed.is_stream)
+        self._response = new_response(parsed, reply_id=reply_id, model_id=model_id, created=created)
+        self._suffix = reply_id.removeprefix("resp_")
+        self._started: set[str] = set()
+        self._item_ids: dict[int, str] = {}
+        self._done: dict[int, Json] = {}
+        self.size_bytes = 0
+        self.usage: TokenCounts | None = None
+        self.is_complete = False
+
+    @property
+    def status(self) -> str:
+        """`incomplete` where the reply was cut by a limit or a filter."""
+        return str(self._response["status"]) if self.is_complete else "completed"
+
+    def feed(self, event: Json) -> list[bytes]:
+        """Take one upstream event, which is changed, or a whole response; give the frames it makes."""
+        if event.get("object") == "response":
+            for each in events_of(event):
+                self._relay(each["type"], each)
+        else:
+            kind = event.get("type")
+            if isinstance(kind, str) and kind.isprintable() and len(kind) <= _MAXIMUM_TYPE_CHARACTERS:
+                self._relay(kind, event)
+        return self._log.take()
+
+    def finish(self, usage: TokenCounts) -> list[bytes]:
+        """End a complete stream with the upstream's own end, which waited for the usage to be known."""
+        self._response = end_response(
+            self._response,
+            status=self._response["status"],
+            output=self._response["output"],
+            usage=usage,
+            completed_at=int(self._clock()),
+        )
+        self._log.emit(f"response.{self._response['status']}", response=self._response)
+        self._log.end()
+        return self._log.take()
+
+    def fail(self, failure: Failure) -> list[bytes]:
+        """End a broken stream with what was said so far and the failure."""
+        self._begin("response.created")
+        output = [self._done[index] for index in sorted(self._done)]
+        self._response = end_response(self._response, status="failed", output=output, usage=self.usage)
+        self._log.fail(failure, self._response)
+        return self._log.take()
+
+    def result(self, _usage: TokenCounts) -> Json:
+        """Give the whole response, after `finish`."""
+        return self._response
+
+    def _relay(self, kind: str, event: Json) -> None:
+        response = event.get("response")
+        if kind in _ENDS or kind in _BEGINNINGS:
+            if isinstance(response, dict):
+                self._adopt(kind, response)
+            if kind in _BEGINNINGS:
+                self._begin(kind)
+            return
+        self._begin("response.created")
+        index = event.get("output_index")
+        if isinstance(index, int):
+            self._hold_ids(index, event)
+        if kind in _NEEDS_LOGPROBS and event.get("logprobs") is None:
+            event["logprobs"] = []
+        delta = event.get("delta")
+        if isinstance(delta, str):
+            self.size_bytes += utf8_size(delta)
+        if kind == "response.output_item.done" and isinstance(event.get("item"), dict):
+            self._done[index if isinstance(index, int) else len(self._done)] = event["item"]
+        fields = {name: value for name, value in event.items() if name not in ("type", "sequence_number")}
+        self._log.emit(kind, **fields)
+
+    def _begin(self, kind: str) -> None:
+        """Say each beginning once, `created` first."""
+        for each in ("response.created",) if kind == "response.created" else ("response.created", kind):
+            if each not in self._started:
+                self._started.add(each)
+                self._log.emit(each, response=self._response)
+
+    def _adopt(self, kind: str, response: Json) -> None:
+        self.usage = read_usage(response.get("usage")) or self.usage
+        self._response = adopt(self._response, response)
+        if kind not in _ENDS:
+            self._response |= {"status": "in_progress", "output": [], "error": None}
+            return
+        self._begin("response.created")
+        self.is_complete = True
+        self._response["status"] = kind.removeprefix("response.")
+        output = self._response["output"] or [self._done[index] for index in sorted(self._done)]
+        self.size_bytes = self.size_bytes or size_of_output(output)
+        for index, item in enumerate(output):
+            self._hold_item_id(index, item)
+        self._response["output"] = output
+
+    def _hold_ids(self, index: int, event: Json) -> None:
+        item = event.get("item")
+        if isinstance(item, dict):
+            self._hold_item_id(index, item)
+        elif "item_id" in event or index in self._item_ids:
+            event["item_id"] = self._item_ids.setdefault(index, event.get("item_id") or self._own_id(index))
+
+    def _hold_item_id(self, index: int, item: Any) -> None:
+        """Keep the id under which an item was first shown: official clients refuse one that changes."""
+        if isinstance(item, dict):
+            item["id"] = self._item_ids.setdefault(index, item.get("id") or self._own_id(index))
+
+    def _own_id(self, index: int) -> str:
+        return f"item_{self._suffix}{index:02x}"

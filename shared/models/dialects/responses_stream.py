@@ -1,0 +1,224 @@
+"""Chat chunks in, Responses events out: the stream of a Responses client whose model answers in the chat dialect.
+
+Text, refusal and reasoning follow one another as items; calls stay open until the end, because upstreams may weave
+their fragments. The closing events wait for the usage report, which chat sends last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shared.models.dialects.chat_choices import ChatChoice
+from shared.models.dialects.failures import Failure, response_error, responses_error
+from shared.models.dialects.frames import DONE, event_frame
+from shared.models.dialects.requests import Json, ParsedRequest
+from shared.models.dialects.response_items import CallItem, Item, PartedItem
+from shared.models.dialects.responses_objects import adopt, end_response, new_response
+from shared.models.dialects.usage import TokenCounts, read_usage
+
+_CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_ITEM_PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "custom_tool_call": "ctc_"}
+
+
+class EventLog:
+    """Numbers events and keeps them as frames until they are taken; keeps none where the client wants no stream."""
+
+    def __init__(self, *, is_stream: bool) -> None:
+        self._is_stream = is_stream
+        self._frames: list[bytes] = []
+        self.sequence_number = 0
+
+    def emit(self, type_: str, **fields: Any) -> None:
+        """Add one event under the next number."""
+        if self._is_stream:
+            event = {"type": type_, "sequence_number": self.sequence_number, **fields}
+            self._frames.append(event_frame(event))
+        self.sequence_number += 1
+
+    def end(self) -> None:
+        """Add the terminator."""
+        if self._is_stream:
+            self._frames.append(DONE)
+
+    def fail(self, failure: Failure, response: Json) -> None:
+        """Add the failed response, which shows what was said, then the error that official clients raise."""
+        self.emit("response.failed", response={**response, "error": response_error(failure)})
+        error = responses_error(failure, self.sequence_number)
+        self.emit(error.pop("type"), **error)
+        self.end()
+
+    def take(self) -> list[bytes]:
+        """Give the frames since the last call."""
+        frames, self._frames = self._frames, []
+        return frames
+
+
+class ResponsesStream:
+    """The reply to one Responses request, from upstream chat chunks."""
+
+    def __init__(
+        self, parsed: ParsedRequest, *, reply_id: str, model_id: str, created: int, clock: Callable[[], float]
+    ) -> None:
+        self._clock = clock
+        self._log = EventLog(is_stream=parsed.is_stream)
+        self._response = new_response(parsed, reply_id=reply_id, model_id=model_id, created=created)
+        self._suffix = reply_id.removeprefix("resp_")
+        self._choice = ChatChoice(f"call_{self._suffix}")
+        self._has_started = False
+        self._items: list[Json] = []
+        self._speaking: PartedItem | None = None
+        self._calls: list[CallItem] = []
+        self.usage: TokenCounts | None = None
+        self.is_complete = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What the model has said so far."""
+        return self._choice.size_bytes
+
+    @property
+    def status(self) -> str:
+        """`incomplete` where the reply was cut by a limit or a filter."""
+        return "incomplete" if self._choice.finish_reason in _CUT else "completed"
+
+    def feed(self, chunk: Json) -> list[bytes]:
+        """Take one upstream chunk, or a whole completion; give the frames it makes."""
+        self._start()
+        usage = chunk.get("usage")
+        if usage is not None:
+            self.usage = read_usage(usage) or self.usage
+        if chunk.get("service_tier"):
+            self._response = adopt(self._response, {"service_tier": chunk["service_tier"]})
+        choices = chunk.get("choices")
+        if isinstance(choices, list) and choices:
+            self._read(choices[0])
+        elif usage is not None and self._choice.has_role:
+            # Only a usage report comes without choices; it tells that the upstream said all it had to say.
+            self.is_complete = True
+        return self._log.take()
+
+    def finish(self, usage: TokenCounts) -> list[bytes]:
+        """End a complete stream: close what is open, then `response.completed` or `response.incomplete`."""
+        self._start()
+        if not self._items:
+            self._open_item("message").say("output_text", "")
+        status = self.status
+        self._close(status)
+        self._response = end_response(
+            self._response,
+            status=status,
+            output=self._items,
+            usage=usage,
+            completed_at=int(self._clock()),
+        )
+        if status == "incomplete":
+            self._response["incomplete_details"] = {"reason": _CUT[str(self._choice.finish_reason)]}
+        self._log.emit(f"response.{status}", response=self._response)
+        self._log.end()
+        return self._log.take()
+
+    def fail(self, failure: Failure) -> list[bytes]:
+        """End a broken stream: close what is open as incomplete, then tell the failure."""
+        self._start()
+        self._close("incomplete")
+        self._response = end_response(self._response, status="failed", output=self._items, usage=self.usage)
+        self._log.fail(failure, self._response)
+        return self._log.take()
+
+    def result(self, _usage: TokenCounts) -> Json:
+        """Give the whole response, after `finish`."""
+        return self._response
+
+    def _start(self) -> None:
+        if not self._has_started:
+            self._has_started = True
+            self._log.emit("response.created", response=self._response)
+            self._log.emit("response.in_progress", response=self._response)
+
+    def _read(self, choice: Any) -> None:
+        if not isinstance(choice, dict) or choice.get("index") not in (0, None):
+            return
+        read = self._choice.read(choice)
+        if read is not None:
+            self._say(read["delta"], _tokens(read.get("logprobs")))
+        self.is_complete = self.is_complete or self._choice.finish_reason is not None
+
+    def _say(self, delta: Json, logprobs: list[Json]) -> None:
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        if reasoning:
+            self._open_item("reasoning").say("reasoning_text", reasoning)
+        if delta.get("content"):
+            self._open_item("message").say("output_text", delta["content"], logprobs)
+        if delta.get("refusal"):
+            self._open_item("message").say("refusal", delta["refusal"])
+        for annotation in delta.get("annotations") or ():
+            citation = annotation.get("url_citation") if isinstance(annotation, dict) else None
+            if isinstance(citation, dict):
+                self._open_item("message").annotate({"type": "url_citation", **citation})
+        for fragment in delta.get("tool_calls") or ():
+            self._call(fragment)
+
+    def _open_item(self, kind: str) -> PartedItem:
+        if self._speaking is not None:
+            if self._speaking.item["type"] == kind:
+                return self._speaking
+            self._speaking.close("completed")
+        item: Json = {"id": self._item_id(kind), "type": kind, "status": "in_progress", "content": []}
+        if kind == "message":
+            item["role"] = "assistant"
+        else:
+            item |= {"summary": [], "encrypted_content": None}
+        self._items.append(item)
+        self._speaking = PartedItem(self._log.emit, len(self._items) - 1, item)
+        return self._speaking
+
+    def _call(self, fragment: Json) -> None:
+        kind = "custom" if "custom" in fragment else "function"
+        said, field = fragment[kind], "input" if kind == "custom" else "arguments"
+        if fragment["index"] == len(self._calls):
+            if self._speaking is not None:
+                self._speaking.close("completed")
+                self._speaking = None
+            type_ = "custom_tool_call" if kind == "custom" else "function_call"
+            item = {
+                "id": self._item_id(type_),
+                "type": type_,
+                "status": "in_progress",
+                "call_id": fragment["id"],
+            }
+            item |= {"name": said["name"], field: ""}
+            self._items.append(item)
+            self._calls.append(CallItem(self._log.emit, len(self._items) - 1, item))
+        elif "name" in said:
+            self._calls[fragment["index"]].item["name"] += said["name"]
+        self._calls[fragment["index"]].say(said[field])
+
+    def _close(self, status: str) -> None:
+        """Close what is open, in order; only the last item may be the one that was cut."""
+        waiting: list[Item] = [*self._calls]
+        if self._speaking is not None:
+            waiting.append(self._speaking)
+            waiting.sort(key=lambda open_: self._items.index(open_.item))
+        for open_ in waiting:
+            open_.close(status if open_ is waiting[-1] else "completed")
+
+    def _item_id(self, kind: str) -> str:
+        return f"{_ITEM_PREFIXES[kind]}{self._suffix}{len(self._items):02x}"
+
+
+def _tokens(logprobs: Any) -> list[Json]:
+    """Read chat's log probabilities as an output text keeps them, where bytes are required."""
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return [_token(token) for token in content or () if isinstance(token, dict) and "logprob" in token]
+
+
+def _token(token: Json) -> Json:
+    top = [_with_bytes(other) for other in token.get("top_logprobs") or () if isinstance(other, dict)]
+    return {**_with_bytes(token), "top_logprobs": top}
+
+
+def _with_bytes(token: Json) -> Json:
+    text = str(token.get("token", ""))
+    spelled = token.get("bytes") or list(text.encode("utf-8", "surrogatepass"))
+    return {"token": text, "bytes": spelled, "logprob": token.get("logprob", 0.0)}

@@ -1,0 +1,175 @@
+"""Checks from which the tables of request shapes are made: one value in, silence or a named refusal out.
+
+A check refuses a wrong type and passes what it does not know: fields appear in these dialects every month, and an
+upstream may understand what this release does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from shared.models.errors import InvalidRequest
+
+Check = Callable[[Any], None]
+
+
+class Wrong(Exception):
+    """A value is not what the shape says; every container that it stands in adds its step to the path."""
+
+    def __init__(self, message: str, *steps: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.steps = list(steps)
+
+
+def check_body(body: Any, shape: Check) -> None:
+    """Hold a whole body against its shape. Raises InvalidRequest with `param` as OpenAI writes it (`tools[0].type`)."""
+    try:
+        shape(body)
+    except Wrong as wrong:
+        param = "".join(reversed(wrong.steps)).lstrip(".") or None
+        raise InvalidRequest(f"{param or 'The body'} {wrong.message}.", param=param) from None
+
+
+def anything(value: Any) -> None:
+    """Accept whatever stands there."""
+
+
+def string(value: Any) -> None:
+    """Accept a string."""
+    if not isinstance(value, str):
+        raise Wrong("must be a string")
+
+
+def boolean(value: Any) -> None:
+    """Accept true and false."""
+    if not isinstance(value, bool):
+        raise Wrong("must be a boolean")
+
+
+def integer(minimum: int | None = None, maximum: int | None = None) -> Check:
+    """Accept a whole number within the bounds."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise Wrong("must be an integer")
+        _check_bounds(value, minimum, maximum)
+
+    return check
+
+
+def number(minimum: float | None = None, maximum: float | None = None) -> Check:
+    """Accept a number within the bounds."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise Wrong("must be a number")
+        _check_bounds(value, minimum, maximum)
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    """Accept one of a closed set of words."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, str) or value not in words:
+            raise Wrong(f"must be one of {', '.join(words)}")
+
+    return check
+
+
+def nullable(check: Check) -> Check:
+    """Accept null besides."""
+    return lambda value: None if value is None else check(value)
+
+
+def list_of(item: Check, *, at_least: int = 0) -> Check:
+    """Accept a list of such items."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, list):
+            raise Wrong("must be a list")
+        if len(value) < at_least:
+            raise Wrong("must not be empty")
+        for index, element in enumerate(value):
+            try:
+                item(element)
+            except Wrong as wrong:
+                wrong.steps.append(f"[{index}]")
+                raise
+
+    return check
+
+
+def object_of(fields: Mapping[str, Check], *, required: Collection[str] = ()) -> Check:
+    """Accept an object whose known fields have these shapes; an optional field may be null."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, dict):
+            raise Wrong("must be an object")
+        for name in required:
+            if name not in value:
+                raise Wrong("is required", f".{name}")
+        for name, element in value.items():
+            if name in fields and (element is not None or name in required):
+                _check_field(name, element, fields[name])
+
+    return check
+
+
+def map_of(item: Check) -> Check:
+    """Accept an object with any names and such values."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, dict):
+            raise Wrong("must be an object")
+        for name, element in value.items():
+            _check_field(name, element, item)
+
+    return check
+
+
+def tagged(key: str, variants: Mapping[str, Check], *, otherwise: Check | None = None) -> Check:
+    """Accept an object that names its own shape; a name not listed is refused unless `otherwise` takes it."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, dict):
+            raise Wrong("must be an object")
+        tag = value.get(key)
+        if not isinstance(tag, str):
+            raise Wrong("is required" if tag is None else "must be a string", f".{key}")
+        chosen = variants.get(tag, otherwise)
+        if chosen is None:
+            raise Wrong(f"must be one of {', '.join(variants)}", f".{key}")
+        chosen(value)
+
+    return check
+
+
+def text_or(check: Check) -> Check:
+    """Accept a string, or else what the other check accepts."""
+    return lambda value: None if isinstance(value, str) else check(value)
+
+
+def word_or(check: Check, *words: str) -> Check:
+    """Accept one of the words, or an object that the check accepts."""
+    word = one_of(*words)
+    return lambda value: check(value) if isinstance(value, dict) else word(value)
+
+
+def _check_field(name: str, value: Any, check: Check) -> None:
+    try:
+        check(value)
+    except Wrong as wrong:
+        wrong.steps.append(f".{name}")
+        raise
+
+
+def _check_bounds(value: float, minimum: float | None, maximum: float | None) -> None:
+    # Written so that NaN, which some parsers let through, fails both.
+    if minimum is not None and not value >= minimum:
+        raise Wrong(f"must be at least {minimum}")
+    if maximum is not None and not value <= maximum:
+        raise Wrong(f"must be at most {maximum}")

@@ -1,0 +1,157 @@
+"""The reply to one invocation: upstream events of either dialect in, frames or one body of the client's dialect out.
+
+Chooses among the four pairings and keeps what they share: failure, the end, and usage, reported or else estimated, so
+that what the client reads and what is charged are one number. Reads no socket; the caller feeds what the provider
+yields and tells when it ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+from uuid import UUID
+
+from shared.models.dialects.chat_stream import ChatStream
+from shared.models.dialects.estimates import estimate_completion_tokens, estimate_prompt_tokens
+from shared.models.dialects.failures import Failure, read_failure, truncated
+from shared.models.dialects.requests import Dialect, Json, ParsedRequest
+from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
+from shared.models.dialects.responses_relay import ResponsesRelay
+from shared.models.dialects.responses_stream import ResponsesStream
+from shared.models.dialects.usage import TokenCounts
+
+
+class Stream(Protocol):
+    """What each client dialect's stream does."""
+
+    usage: TokenCounts | None
+    is_complete: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """What the model has said so far, in bytes of UTF-8."""
+
+    @property
+    def status(self) -> str:
+        """`completed` or `incomplete`."""
+
+    def feed(self, event: Json, /) -> list[bytes]:
+        """Take one upstream event."""
+
+    def finish(self, usage: TokenCounts, /) -> list[bytes]:
+        """End a complete reply."""
+
+    def fail(self, failure: Failure, /) -> list[bytes]:
+        """End a broken reply."""
+
+    def result(self, usage: TokenCounts, /) -> Json:
+        """Give the whole reply."""
+
+
+class Translator:
+    """One reply. `failure` is set once it broke; after that, as after the end, nothing more is said."""
+
+    def __init__(
+        self,
+        parsed: ParsedRequest,
+        *,
+        upstream_dialect: Dialect,
+        invocation_id: UUID,
+        model_id: str,
+        created: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._parsed = parsed
+        self._upstream_dialect = Dialect(upstream_dialect)
+        is_read = parsed.dialect is Dialect.CHAT and self._upstream_dialect is Dialect.RESPONSES
+        self._reader = ResponsesAsChunks() if is_read else None
+        self._stream: Stream
+        if parsed.dialect is Dialect.CHAT:
+            reply_id = f"chatcmpl-{invocation_id.hex}"
+            self._stream = ChatStream(parsed, reply_id=reply_id, model_id=model_id, created=created)
+        else:
+            make = ResponsesStream if self._upstream_dialect is Dialect.CHAT else ResponsesRelay
+            reply_id = f"resp_{invocation_id.hex}"
+            self._stream = make(parsed, reply_id=reply_id, model_id=model_id, created=created, clock=clock)
+        self._has_ended = False
+        self.has_started = False
+        self.failure: Failure | None = None
+
+    def feed(self, event: Json) -> list[bytes]:
+        """Take one upstream event, which may be changed; give ready frames, none where the client waits for the whole.
+
+        An error that the upstream put into its stream ends the reply as `fail` does and sets `failure`.
+        """
+        if self._has_ended:
+            return []
+        failure = read_failure(event)
+        if failure is not None:
+            return self._fail(failure)
+        if self._reader is None:
+            frames = self._stream.feed(event)
+        else:
+            frames = [frame for chunk in self._reader.read(event) for frame in self._stream.feed(chunk)]
+        self.has_started = True
+        return frames
+
+    def finish(self, *, saw_done: bool = False) -> list[bytes]:
+        """End the reply when the upstream's stream ended; `saw_done` tells that it said `[DONE]`.
+
+        An upstream that ended without any sign of completion broke off: that becomes a failure, never a success.
+        """
+        if self._has_ended:
+            return []
+        ended_unsaid = saw_done and self._upstream_dialect is Dialect.CHAT and self.completion_size_bytes > 0
+        if not (self.is_finished or ended_unsaid):
+            return self._fail(truncated())
+        self._has_ended = True
+        counts, _ = self.settled_usage()
+        return self._stream.finish(counts)
+
+    def fail(self, code: str, message: str) -> list[bytes]:
+        """End the reply with an error of ours: the provider broke, timed out, was cancelled."""
+        return [] if self._has_ended else self._fail(Failure(code=code, message=message))
+
+    def result(self) -> Json:
+        """Give the whole `chat.completion` or response, after `finish`, for a client that asked for no stream."""
+        counts, _ = self.settled_usage()
+        return self._stream.result(counts)
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether the upstream has said that the reply is complete; only usage may still follow."""
+        return self._stream.is_complete
+
+    @property
+    def status(self) -> str:
+        """`completed`, `incomplete` (cut by a limit or a filter) or `failed`."""
+        return "failed" if self.failure is not None else self._stream.status
+
+    @property
+    def usage(self) -> TokenCounts | None:
+        """What the upstream reported so far; None also for a report of nothing where something was said."""
+        counts = self._stream.usage
+        if counts is not None and counts.total_tokens == 0 and self.completion_size_bytes:
+            return None
+        return counts
+
+    @property
+    def completion_size_bytes(self) -> int:
+        """What the model has said so far, reasoning and arguments included, in bytes of UTF-8."""
+        return self._stream.size_bytes
+
+    def settled_usage(self) -> tuple[TokenCounts, bool]:
+        """Give the counts to charge and to show, and whether they are estimated."""
+        if self.usage is not None:
+            return self.usage, False
+        estimated = TokenCounts(
+            prompt_tokens=estimate_prompt_tokens(self._parsed),
+            completion_tokens=estimate_completion_tokens(self.completion_size_bytes),
+        )
+        return estimated, True
+
+    def _fail(self, failure: Failure) -> list[bytes]:
+        self._has_ended = True
+        self.failure = failure
+        return self._stream.fail(failure)
