@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -82,6 +83,11 @@ def paged(command: Callable[..., None]) -> Callable[..., None]:
         "--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, show_default=True
     )
     return click.option("--cursor", help="The nextCursor of the page before.")(limit(command))
+
+
+def choice(values: Iterable[StrEnum]) -> click.Choice[str]:
+    """Let an option take one of these, in the domain's spelling."""
+    return click.Choice(sorted(value.value for value in values))
 
 
 def in_utc(moment: datetime | None) -> datetime | None:

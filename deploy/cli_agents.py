@@ -11,6 +11,7 @@ from deploy.administration import (
     INSTANT,
     acts_on,
     administration,
+    choice,
     in_utc,
     installation,
     paged,
@@ -36,7 +37,7 @@ def deployments() -> None:
 @deployments.command("create")
 @_organization
 @click.option("--name", required=True)
-@click.option("--kind", type=click.Choice(sorted(domain.DeploymentKind)), default="Remote", show_default=True)
+@click.option("--kind", type=choice(domain.DeploymentKind), default="Remote", show_default=True)
 @click.option("--label", help="A name for its first version.")
 def create_deployment(organization_id: UUID, name: str, kind: str, label: str | None) -> None:
     """Make a deployment with its daemon, first version and client secret, which is shown only now."""

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import INSTANT, acts_on, administration, in_utc, paged, show, show_page
+from deploy.administration import INSTANT, acts_on, administration, choice, in_utc, paged, show, show_page
 from shared.identity import api_keys as keys
 from shared.identity import audit, memberships
 from shared.identity import organizations as domain
@@ -17,7 +17,7 @@ from shared.identity.roles import MEMBERSHIP_ROLES, Role
 
 _organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _user = click.option("--user", "user_id", type=click.UUID, required=True)
-_role = click.option("--role", type=click.Choice(sorted(MEMBERSHIP_ROLES)), required=True)
+_role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True)
 
 
 @click.group()
@@ -182,6 +182,18 @@ def list_api_keys(user_id: UUID, cursor: str | None, limit: int) -> None:
     """List a user's keys."""
     with administration() as session:
         page = keys.list_api_keys(session, by=OPERATOR, user_id=user_id, cursor=cursor, limit=limit)
+    show_page("apiKeys", page)
+
+
+@api_keys.command("list-bound")
+@_organization
+@paged
+def list_organization_api_keys(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    """List the keys that are bound to an organization, whoever's they are."""
+    with administration() as session:
+        page = keys.list_organization_api_keys(
+            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+        )
     show_page("apiKeys", page)
 
 

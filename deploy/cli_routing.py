@@ -9,6 +9,7 @@ import click
 from deploy.administration import (
     acts_on,
     administration,
+    choice,
     installation,
     paged,
     show,
@@ -79,7 +80,7 @@ def role_bindings() -> None:
 @role_bindings.command("bind-identity")
 @_organization
 @click.option("--identity", "identity_id", type=click.UUID, required=True, help="Who gets the role.")
-@click.option("--role", type=click.Choice(sorted(Role)), required=True)
+@click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, help="One identity; the whole organization without it.")
 def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owner_id: UUID | None) -> None:
     """Give an identity a role over its organization, or over one identity."""
@@ -99,7 +100,7 @@ def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owne
 @role_bindings.command("bind-user")
 @_organization
 @click.option("--user", "user_id", type=click.UUID, required=True, help="Who gets the role.")
-@click.option("--role", type=click.Choice(sorted(Role)), required=True)
+@click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, required=True, help="The identity.")
 def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UUID) -> None:
     """Give a member a role over one identity."""
