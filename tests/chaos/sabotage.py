@@ -47,7 +47,7 @@ def sweep_without_asking() -> None:
 
 def ignore_staging_lock() -> None:
     """Take bytes that are being received for abandoned: the upload then fails, though nobody did wrong."""
-    staging._is_lockable = bool  # any descriptor will do
+    setattr(staging, "_is_lockable", bool)  # noqa: B010 (of another type, but any descriptor will do)
 
 
 def object_before_staging() -> None:
