@@ -37,7 +37,9 @@ class Kind(StrEnum):
     INVALID = "invalid"
     PRECONDITION_REQUIRED = "precondition_required"
     LIMITED = "limited"
+    UPSTREAM_FAILED = "upstream_failed"
     UNAVAILABLE = "unavailable"
+    UPSTREAM_TIMED_OUT = "upstream_timed_out"
     STORAGE_FULL = "storage_full"
 
 
