@@ -52,6 +52,7 @@ class World:
     deployment: CreatedDeployment
     principal_id: Any
     distribution_token: str
+    described: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,7 @@ def world(front: Front) -> World:
         deployment=deployment,
         principal_id=principal.id,
         distribution_token=distribution.token.value,
+        described=describe_answers(front),
     )
 
 
@@ -356,11 +358,24 @@ def test_an_operation_turns_away_whoever_is_no_user(world: World, name: str) -> 
 
 
 def ask(world: World, name: str, attempt: Attempt, authorization: str | None) -> TestResponse:
+    """Ask, and hold the answer to what the OpenAPI document says of the operation."""
     options = {} if attempt.body is None else {"json": attempt.body}
-    return world.front.ask(OPERATIONS[name].method, f"/admin/{attempt.path}", authorization, **options)
+    answer = world.front.ask(OPERATIONS[name].method, f"/admin/{attempt.path}", authorization, **options)
+    described = world.described[name][str(answer.status_code)]
+    if answer.status_code >= 400:
+        schema = described["content"]["application/problem+json"]["schema"]
+        assert answer.get_json()["code"] in schema["properties"]["code"]["enum"]
+    return answer
 
 
 def count_acts(world: World) -> int:
     with world.front.services.database.transaction() as session:
         count: int = session.execute(select(func.count()).select_from(audit_events)).scalar_one()
     return count
+
+
+def describe_answers(front: Front) -> dict[str, Any]:
+    """Give the answers that the OpenAPI document describes, by operation and status."""
+    paths = front.get("/openapi.json").get_json()["paths"]
+    operations = [operation for path in paths.values() for operation in path.values()]
+    return {operation["operationId"]: operation["responses"] for operation in operations}

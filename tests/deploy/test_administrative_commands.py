@@ -1,0 +1,173 @@
+"""Every administrative command once, in one story; a command that the story leaves out fails it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import click
+import pytest
+from click.testing import CliRunner
+from cryptography.fernet import Fernet
+from sqlalchemy import func, update
+
+from deploy.cli import main
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.database import Database
+from shared.identity.key_rotation import ensure_keys
+from shared.identity.tables import signing_keys
+from tests.support.identity import make_settings
+
+PROCESSES = {"web", "worker", "beat", "migrate", "bootstrap"}
+
+
+class Operator:
+    """Runs commands in this process, and remembers which."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+        self.ran: set[tuple[str, ...]] = set()
+
+    def do(self, *words: str, **options: object) -> dict[str, Any]:
+        """Run a command: its words, then its options by their names; give the JSON that it prints."""
+        self.ran.add(words[:1] if words[0] == "rotate-keys" else words[:2])
+        arguments = [*words]
+        for name, value in options.items():
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
+        result = CliRunner().invoke(main, arguments, env=self.environment, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        printed: dict[str, Any] = json.loads(result.output) if result.output else {}
+        return printed
+
+
+@pytest.fixture
+def operator(database_url: str, database: Database, valkey_server: EmbeddedValkey) -> Operator:
+    key = Fernet.generate_key().decode()
+    ensure_keys(database, make_settings(encryption_keys=(key,)))
+    return Operator(
+        {
+            "DATABASE_URL": database_url,
+            "REDIS_URL": valkey_server.url,
+            "BLOB_STORE": "file:///unused",
+            "ENCRYPTION_KEYS": key,
+        }
+    )
+
+
+def test_every_administrative_command_does_its_work(operator: Operator, database: Database) -> None:
+    do = operator.do
+    user = do("users", "create", email=f"{uuid4().hex}@example.org")
+    assert do("users", "show", user["id"]) == user
+    assert user in do("users", "list")["users"]
+    assert do("users", "disable", user["id"])["disabledAt"]
+    assert do("users", "enable", user["id"]) == user
+
+    organization = do("organizations", "create", name="Acme", owner=user["id"])
+    inside = {"organization": organization["id"]}
+    assert do("organizations", "rename", organization["id"], name="Emca")["name"] == "Emca"
+    assert do("organizations", "show", organization["id"])["name"] == "Emca"
+    assert len(do("organizations", "list", limit=1)["organizations"]) == 1
+    assert do("organizations", "suspend", organization["id"])["suspendedAt"]
+    assert do("organizations", "resume", organization["id"])["suspendedAt"] is None
+
+    member = do("members", "add", **inside, email=f"{uuid4().hex}@example.org", role="Member")
+    changed = do("members", "change-role", **inside, user=member["userId"], role="WorkspaceAdmin")
+    assert changed in do("members", "list", **inside)["members"]
+
+    key = do("api-keys", "issue", **inside, user=user["id"], name="Key", expires_at="2999-01-01T00:00:00Z")
+    assert key["expiresAt"] == "2999-01-01T00:00:00Z"
+    shown = do("api-keys", "show", key["id"])
+    assert shown.items() < key.items()
+    assert do("api-keys", "list", user=user["id"])["apiKeys"] == [shown]
+    assert do("api-keys", "list-bound", **inside)["apiKeys"] == [shown]
+    assert do("api-keys", "revoke", key["id"])["revokedAt"]
+
+    look_after_agents(operator, inside, member["userId"])
+
+    do("members", "remove", **inside, user=member["userId"])
+    assert do("audit-events", "list", **inside)["auditEvents"][0]["action"] == "member.removed"
+
+    with database.transaction() as session:
+        session.execute(update(signing_keys).values(created_at=func.now() - func.make_interval(0, 0, 0, 1)))
+    do("rotate-keys")
+    keys = do("signing-keys", "list")["signingKeys"]
+    do("signing-keys", "revoke", keys[0]["kid"])
+    assert keys[0] not in do("signing-keys", "list")["signingKeys"]
+
+    assert operator.ran == administrative_commands()
+
+
+def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) -> None:
+    do = operator.do
+    principal = do("identities", "create", **inside, name="Mailbox")
+    assert do("identities", "show", principal["id"]) == principal
+    assert do("identities", "disable", principal["id"])["disabledAt"]
+    assert do("identities", "enable", principal["id"]) == principal
+
+    deployment = do("deployments", "create", **inside, name="Agent", kind="GitHub", label="first")
+    daemon = deployment["daemonIdentityId"]
+    assert {entry["id"] for entry in do("identities", "list", **inside)["identities"]} == {
+        principal["id"],
+        daemon,
+    }
+    assert do("deployments", "show", deployment["id"]).items() < deployment.items()
+    assert len(do("deployments", "list", **inside)["deployments"]) == 1
+    assert do("deployments", "disable", deployment["id"])["disabledAt"]
+    assert do("deployments", "enable", deployment["id"])["disabledAt"] is None
+
+    of_deployment = {"deployment": deployment["id"]}
+    version = do("versions", "deploy", **of_deployment, label="second")
+    assert do("versions", "show", version["id"]) == version
+    first = do("versions", "list", **of_deployment)["versions"][0]
+    assert do("versions", "activate", first["id"]) == first
+    assert do("versions", "revoke", version["id"])["revokedAt"]
+
+    credential = do("client-credentials", "issue", **of_deployment)
+    assert do("client-credentials", "show", credential["id"]).items() < credential.items()
+    assert len(do("client-credentials", "list", **of_deployment)["clientCredentials"]) == 2
+    assert do("client-credentials", "revoke", credential["id"])["revokedAt"]
+
+    binding = do("role-bindings", "bind-identity", **inside, identity=principal["id"], role="Member")
+    assert binding["scopeKind"] == "Organization"
+    assert do("role-bindings", "show", binding["id"]) == binding
+    of_user = do("role-bindings", "bind-user", **inside, user=user_id, role="ProjectAgent", over=daemon)
+    assert of_user in do("role-bindings", "list", **inside)["roleBindings"]
+    do("role-bindings", "unbind", binding["id"])
+
+    route_messages(operator, inside, principal["id"], deployment["id"])
+
+
+def route_messages(operator: Operator, inside: dict[str, str], principal_id: str, deployment_id: str) -> None:
+    do = operator.do
+    distribution = do(
+        "distributions",
+        "create",
+        **inside,
+        name="Slack",
+        network="slack",
+        principal_identity=principal_id,
+        deployment=deployment_id,
+    )
+    shown = do("distributions", "show", distribution["id"])
+    assert shown.items() < distribution.items()
+    assert do("distributions", "list", **inside)["distributions"] == [shown]
+    changed = do("distributions", "update", distribution["id"], media_retention_days=7)
+    assert changed == shown | {"mediaRetentionDays": 7}
+    assert do("distributions", "disable", distribution["id"])["disabledAt"]
+    assert do("distributions", "enable", distribution["id"]) == changed
+    rotated = do("distributions", "rotate-token", distribution["id"], overlap_seconds=0)
+    assert rotated["token"].endswith(rotated["tokenLast4"])
+    assert do("distributions", "rotate-webhook-secret", distribution["id"])["webhookSecret"].startswith(
+        "whsec_"
+    )
+
+
+def administrative_commands() -> set[tuple[str, ...]]:
+    context = click.Context(main)
+    found: set[tuple[str, ...]] = set()
+    for name in set(main.list_commands(context)) - PROCESSES:
+        command = main.get_command(context, name)
+        inner = sorted(command.commands) if isinstance(command, click.Group) else []
+        found |= {(name, verb) for verb in inner} or {(name,)}
+    return found
