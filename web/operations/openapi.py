@@ -16,6 +16,12 @@ from shared.files.references import ReferenceKind
 from shared.identity import errors as identity_errors
 from web.authentication import Authentication
 from web.errors import OAUTH_PATHS, STATUSES, oauth_code
+from web.operations.openapi_components import (
+    OAUTH_SCHEMA,
+    PROBLEM_SCHEMA,
+    SECURITY_SCHEMES,
+    STATUS_MEANINGS,
+)
 from web.rate_limits import RateLimited
 from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 from web.routing import FilePart, FormBody, Operation
@@ -79,8 +85,8 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
         "servers": [{"url": base_url}],
         "paths": dict(paths),
         "components": {
-            "schemas": schemas | {"Problem": _PROBLEM_SCHEMA, "OAuthError": _OAUTH_SCHEMA},
-            "securitySchemes": _SECURITY_SCHEMES,
+            "schemas": schemas | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA},
+            "securitySchemes": SECURITY_SCHEMES,
         },
     }
 
@@ -195,7 +201,7 @@ def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | No
 def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
     described: dict[str, Any] = {}
     for status, body in operation.answers.items():
-        answer: dict[str, Any] = {"description": _STATUS_MEANINGS.get(status, "Success.")}
+        answer: dict[str, Any] = {"description": STATUS_MEANINGS.get(status, "Success.")}
         if isinstance(body, str):
             answer["content"] = {body: {}}
         elif body is not None:
@@ -270,56 +276,3 @@ def _schemas(operations: Sequence[Operation]) -> tuple[dict[str, Any], dict[Any,
 
 def _ref(name: str) -> dict[str, Any]:
     return {"$ref": _REF.format(model=name)}
-
-
-_STATUS_MEANINGS = {
-    200: "Done.",
-    201: "Made.",
-    202: "Accepted; still being carried out.",
-    204: "Done; nothing to say.",
-    206: "The ranges asked for.",
-    304: "Not modified.",
-    503: "Not ready.",
-}
-_PROBLEM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "description": "What went wrong (RFC 9457).",
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string"},
-        "requestId": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {name: {"type": "string"} for name in ("location", "name", "message")},
-                "required": ["location", "name", "message"],
-            },
-        },
-    },
-    "required": ["type", "title", "status", "detail", "code", "requestId"],
-}
-_OAUTH_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "description": "What went wrong (RFC 6749 5.2).",
-    "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
-    "required": ["error"],
-}
-_SECURITY_SCHEMES: dict[str, Any] = {
-    "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A Version access token of a deployment, or a user's API key.",
-    },
-    "grant": {
-        "type": "apiKey",
-        "in": "query",
-        "name": "grant",
-        "description": "A read grant, from a shared link.",
-    },
-    "client": {"type": "http", "scheme": "basic", "description": "A deployment's client id and secret."},
-    "distribution": {"type": "http", "scheme": "bearer", "description": "A distribution's token."},
-}

@@ -1,0 +1,57 @@
+"""The parts of the OpenAPI document that no operation declares: error shapes, security schemes, what a status means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+STATUS_MEANINGS = {
+    200: "Done.",
+    201: "Made.",
+    202: "Accepted; still being carried out.",
+    204: "Done; nothing to say.",
+    206: "The ranges asked for.",
+    304: "Not modified.",
+    503: "Not ready.",
+}
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457).",
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string"},
+        "requestId": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in ("location", "name", "message")},
+                "required": ["location", "name", "message"],
+            },
+        },
+    },
+    "required": ["type", "title", "status", "detail", "code", "requestId"],
+}
+OAUTH_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What went wrong (RFC 6749 5.2).",
+    "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
+    "required": ["error"],
+}
+SECURITY_SCHEMES: dict[str, Any] = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A Version access token of a deployment, or a user's API key.",
+    },
+    "grant": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "grant",
+        "description": "A read grant, from a shared link.",
+    },
+    "client": {"type": "http", "scheme": "basic", "description": "A deployment's client id and secret."},
+    "distribution": {"type": "http", "scheme": "bearer", "description": "A distribution's token."},
+}
