@@ -18,6 +18,7 @@ from shared.identity.authorization_server import (
     authorization_server_metadata,
     protected_resource_metadata,
 )
+from shared.identity.key_rotation import PUBLICATION_SECONDS
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Answer, Call
 from web.identity import oauth_schemas as schemas
@@ -27,7 +28,6 @@ from web.routing import FormBody, Routes
 routes = Routes("oauth")
 
 GRANT_TYPE = "client_credentials"
-KEY_SET_CACHE_SECONDS = 300  # no longer than a key is published before it signs
 _NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 _CLIENT = {
     "client_id": "The client id, unless it is sent by HTTP Basic.",
@@ -177,7 +177,8 @@ def _client(call: Call) -> Iterator[ClientForm]:
 
 
 def _cacheable() -> Mapping[str, str]:
-    return {"Cache-Control": f"public, max-age={KEY_SET_CACHE_SECONDS}"}
+    """Let clients keep a document no longer than a key is published before it signs."""
+    return {"Cache-Control": f"public, max-age={PUBLICATION_SECONDS}"}
 
 
 def _document(content: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
