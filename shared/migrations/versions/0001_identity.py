@@ -74,7 +74,7 @@ def _create_people() -> None:
         _references("memberships", "organization_id", "organizations"),
         _references("memberships", "user_id", "users"),
         sa.CheckConstraint(
-            "role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="ck_memberships_role"
+            "role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"
         ),
     )
     op.create_index("ix_memberships_user_id", "memberships", ["user_id"])
@@ -91,7 +91,7 @@ def _create_agents() -> None:
         sa.Column("created_at", INSTANT, nullable=False, server_default=NOW),
         sa.PrimaryKeyConstraint("id", name="pk_identities"),
         _references("identities", "organization_id", "organizations"),
-        sa.CheckConstraint("kind IN ('PrincipalIdentity', 'DaemonIdentity')", name="ck_identities_kind"),
+        sa.CheckConstraint("kind IN ('PrincipalIdentity', 'DaemonIdentity')", name="kind"),
     )
     op.create_index("ix_identities_organization_id_id", "identities", ["organization_id", "id"])
     op.create_table(
@@ -110,7 +110,7 @@ def _create_agents() -> None:
         _references("deployments", "daemon_identity_id", "identities"),
         sa.UniqueConstraint("client_id", name="uq_deployments_client_id"),
         sa.UniqueConstraint("daemon_identity_id", name="uq_deployments_daemon_identity_id"),
-        sa.CheckConstraint("kind IN ('Remote', 'GitHub')", name="ck_deployments_kind"),
+        sa.CheckConstraint("kind IN ('Remote', 'GitHub')", name="kind"),
     )
     op.create_index("ix_deployments_organization_id_id", "deployments", ["organization_id", "id"])
     op.create_table(
@@ -124,7 +124,7 @@ def _create_agents() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_versions"),
         _references("versions", "deployment_id", "deployments"),
         sa.UniqueConstraint("deployment_id", "number", name="uq_versions_deployment_id_number"),
-        sa.CheckConstraint("number > 0", name="ck_versions_number"),
+        sa.CheckConstraint("number > 0", name="number"),
     )
     op.create_foreign_key(
         "fk_deployments_active_version_id", "deployments", "versions", ["active_version_id"], ["id"]
@@ -147,16 +147,16 @@ def _create_credentials() -> None:
         _references("role_bindings", "subject_identity_id", "identities"),
         _references("role_bindings", "subject_user_id", "users"),
         sa.CheckConstraint(
-            "num_nonnulls(subject_identity_id, subject_user_id) = 1", name="ck_role_bindings_one_subject"
+            "num_nonnulls(subject_identity_id, subject_user_id) = 1", name="one_subject"
         ),
         sa.CheckConstraint(
             "role IN ('ProjectAgent', 'Member', 'WorkspaceAdmin', 'WorkspaceOwner')",
-            name="ck_role_bindings_role",
+            name="role",
         ),
-        sa.CheckConstraint("scope_kind IN ('Organization', 'Identity')", name="ck_role_bindings_scope_kind"),
+        sa.CheckConstraint("scope_kind IN ('Organization', 'Identity')", name="scope_kind"),
         sa.CheckConstraint(
             "scope_kind = 'Identity' OR scope_id = organization_id",
-            name="ck_role_bindings_organization_scope",
+            name="organization_scope",
         ),
         sa.UniqueConstraint(
             "subject_identity_id",
@@ -232,7 +232,7 @@ def _create_distributions() -> None:
         sa.UniqueConstraint("token_hash", name="uq_distributions_token_hash"),
         sa.UniqueConstraint("previous_token_hash", name="uq_distributions_previous_token_hash"),
         sa.CheckConstraint(
-            "media_retention_days BETWEEN 1 AND 3650", name="ck_distributions_media_retention_days"
+            "media_retention_days BETWEEN 1 AND 3650", name="media_retention_days"
         ),
     )
     op.create_index("ix_distributions_organization_id_id", "distributions", ["organization_id", "id"])
@@ -251,8 +251,8 @@ def _create_signing() -> None:
         sa.Column("activated_at", INSTANT),
         sa.Column("retired_at", INSTANT),
         sa.PrimaryKeyConstraint("kid", name="pk_signing_keys"),
-        sa.CheckConstraint("purpose IN ('access', 'attribution')", name="ck_signing_keys_purpose"),
-        sa.CheckConstraint("state IN ('next', 'current', 'previous')", name="ck_signing_keys_state"),
+        sa.CheckConstraint("purpose IN ('access', 'attribution')", name="purpose"),
+        sa.CheckConstraint("state IN ('next', 'current', 'previous')", name="state"),
     )
     for state in ("next", "current"):
         op.create_index(
