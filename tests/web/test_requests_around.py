@@ -152,7 +152,7 @@ def test_forwarded_headers_of_a_stranger_change_nothing(front: Front, headers: d
     plain, forwarded = front.get("/files"), front.get("/files", headers=headers)
     refuse(forwarded, 401, "authentication_required")
     for answer in (plain, forwarded):
-        assert answer.json["type"] == "http://localhost/problems/authentication_required"
+        assert (answer.json or {})["type"] == "http://localhost/problems/authentication_required"
     assert "evil" not in forwarded.text + str(forwarded.headers)
 
 

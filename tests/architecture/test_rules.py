@@ -1,0 +1,193 @@
+"""Rules of the code's structure that no type or linter states: each is a sentence of the style, held by a test."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import deploy
+import shared
+import web
+import workers
+from shared.errors import DomainError, Kind
+from shared.settings import Settings
+from tests.support.front import Front
+from web.authentication import Authentication
+from web.errors import OAUTH_CODES, STATUSES
+from web.routing import Operation
+
+ROOT = Path(web.__file__).parents[1]
+PACKAGES = (web, workers, shared, deploy)
+# Codes that several classes share on purpose: one meaning on the wire, found out in different places.
+SHARED_CODES = {
+    "unavailable": "a lock not obtained in time is one way of being unavailable",
+    "invalid_request": "the nearest word OAuth has for several things that are wrong",
+}
+
+
+def sources() -> Iterator[tuple[Path, str]]:
+    """Every module of the product, by its path within the project."""
+    for package in PACKAGES:
+        for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            yield path.relative_to(ROOT), path.read_text()
+
+
+def error_classes() -> set[type[DomainError]]:
+    """Every error of the product."""
+    for package in (web, shared):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if ".migrations." not in module.name and module.name != "web.wsgi":
+                import_module(module.name)
+
+    def below(error: type[DomainError]) -> set[type[DomainError]]:
+        return {error}.union(*map(below, error.__subclasses__()))
+
+    found = below(DomainError) - {DomainError}
+    return {
+        error for error in found if not error.__module__.startswith("tests.") and error.__name__[0] != "_"
+    }
+
+
+def test_imports_go_one_way() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_nothing_commits_but_the_database_module() -> None:
+    for path, source in sources():
+        if path == Path("shared/database.py"):
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                assert node.func.attr != "commit", f"{path}:{node.lineno}"
+
+
+def test_every_error_class_has_its_own_code_or_shares_one_on_purpose() -> None:
+    by_code: dict[str, set[type[DomainError]]] = defaultdict(set)
+    for error in error_classes():
+        by_code[error.code].add(error)
+    shared_codes = {code for code, classes in by_code.items() if len(classes) > 1}
+    assert shared_codes == set(SHARED_CODES)
+    for code in shared_codes - OAUTH_CODES:
+        assert len({STATUSES[error.kind] for error in by_code[code]}) == 1, code
+
+
+def test_every_error_class_says_a_sentence_and_has_a_known_kind() -> None:
+    for error in error_classes():
+        assert error.kind in Kind
+        sentence = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0]
+        assert error.__doc__ != DomainError.__doc__, error
+        assert sentence.endswith("."), error
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", error.code), error
+
+
+def test_every_kind_has_a_status() -> None:
+    assert set(STATUSES) == set(Kind)
+
+
+def test_every_setting_says_what_it_is() -> None:
+    for name, setting in Settings.model_fields.items():
+        assert setting.description, name
+        assert setting.description.endswith("."), name
+
+
+def test_every_setting_is_used() -> None:
+    """A setting that nothing reads promises what nobody does."""
+    product = "\n".join(source for path, source in sources() if path != Path("shared/settings.py"))
+    environment = "\n".join(
+        path.read_text() for path in (ROOT / "deploy").rglob("*") if path.is_file() and path.suffix != ".pyc"
+    )
+    for name in Settings.model_fields:
+        assert name in product or name.upper() in product + environment, name
+
+
+def operations(front: Front) -> list[Operation]:
+    declared: list[Operation] = front.app.extensions["operations"]
+    return declared
+
+
+def test_every_route_is_declared_and_states_its_authentication(front: Front) -> None:
+    declared = {(operation.path, operation.method) for operation in operations(front)}
+    mounted = {
+        (rule.rule, method)
+        for rule in front.app.url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD"}
+    }
+    assert mounted == declared
+    for operation in operations(front):
+        assert isinstance(operation.authentication, Authentication)
+
+
+def test_every_route_is_in_the_document(front: Front) -> None:
+    document = front.get("/openapi.json").json
+    assert document is not None
+    described = {
+        (re.sub(r"\{\w+\}", "{}", path), method.upper())
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
+    shown = {
+        (re.sub(r"<[^>]+>", "{}", operation.path), operation.method)
+        for operation in operations(front)
+        if not operation.hidden
+    }
+    assert described == shown
+    hidden = {operation.path for operation in operations(front) if operation.hidden}
+    assert hidden == {"/docs/<asset>"}
+
+
+def test_what_is_public_is_known() -> None:
+    """A new public route must be thought about here."""
+    from web.app import ROUTES
+
+    public = {
+        operation.path
+        for routes in ROUTES
+        for operation in routes.operations
+        if operation.authentication is Authentication.PUBLIC
+    }
+    assert public == {
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/docs",
+        "/docs/<asset>",
+        "/problems",
+        "/problems/<code>",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/jwks.json",
+    }
+
+
+def test_every_summary_is_one_line_that_a_reader_of_the_document_understands(front: Front) -> None:
+    for operation in operations(front):
+        assert operation.summary, operation.path
+        assert len(operation.summary) <= 110, operation.path
+
+
+def test_every_tests_directory_is_a_package() -> None:
+    directories = {path.parent for path in (ROOT / "tests").rglob("*.py")}
+    assert [str(at) for at in directories if not (at / "__init__.py").exists()] == []
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    nothing = {"utils", "helpers", "common", "manager", "service", "misc"}
+    assert [str(path) for path, _ in sources() if path.stem in nothing] == []
+
+
+def test_broad_excepts_are_few_and_give_their_reason() -> None:
+    for path, source in sources():
+        for line in source.splitlines():
+            if re.search(r"except (Exception|BaseException)\b.*:", line) and "BLE001" in line:
+                assert re.search(r"BLE001 (\(|- )\w+", line), path

@@ -1,0 +1,108 @@
+"""The migrations make exactly the tables that the code declares, and each can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, event, text
+
+import shared
+from deploy.embedded.postgres import EmbeddedPostgres
+from shared.migrations.runner import downgrade, migrate
+from shared.schema import metadata
+
+for _module in walk_packages(shared.__path__, "shared."):
+    if _module.name.endswith(".tables"):
+        import_module(_module.name)
+
+_SHAPES = {
+    "columns": """
+        SELECT table_name, column_name, data_type, is_nullable, column_default, character_maximum_length
+        FROM information_schema.columns WHERE table_schema = 'public'
+    """,
+    "constraints": """
+        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = 'public'::regnamespace
+    """,
+    "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+}
+
+
+@pytest.fixture
+def empty(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
+    url = postgres_server.create_database(f"test_{uuid4().hex}")
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def declared(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
+    url = postgres_server.create_database(f"test_{uuid4().hex}")
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
+    metadata.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+def shape(engine: Engine, what: str) -> set[tuple[Any, ...]]:
+    with engine.connect() as connection:
+        rows = connection.execute(text(_SHAPES[what])).all()
+    return {tuple(row) for row in rows if not str(row[0]).startswith("alembic_version")}
+
+
+def revisions() -> list[str]:
+    return [script.revision for script in ScriptDirectory("shared/migrations").walk_revisions()][::-1]
+
+
+@pytest.mark.parametrize("what", _SHAPES)
+def test_a_migrated_database_is_the_declared_one(empty: Engine, declared: Engine, what: str) -> None:
+    migrate(empty)
+    assert shape(empty, what) == shape(declared, what)
+
+
+def test_no_migration_is_missing(empty: Engine) -> None:
+    migrate(empty)
+    with empty.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_every_migration_can_be_taken_back_and_made_again(empty: Engine) -> None:
+    seen = []
+    for revision in revisions():
+        migrate(empty, revision)
+        seen.append({what: shape(empty, what) for what in _SHAPES})
+    for before in [*reversed(seen[:-1]), {what: set() for what in _SHAPES}]:
+        downgrade(empty)
+        assert {what: shape(empty, what) for what in _SHAPES} == before
+    migrate(empty)
+    assert {what: shape(empty, what) for what in _SHAPES} == seen[-1]
+
+
+def test_migrating_twice_changes_nothing(empty: Engine) -> None:
+    migrate(empty)
+    before = {what: shape(empty, what) for what in _SHAPES}
+    migrate(empty)
+    assert {what: shape(empty, what) for what in _SHAPES} == before
+
+
+def test_migrations_are_one_line_of_numbers() -> None:
+    assert revisions() == [f"{number:04d}" for number in range(1, len(revisions()) + 1)]
+
+
+def test_a_migration_bounds_its_waits_for_locks(empty: Engine) -> None:
+    statements: list[str] = []
+    event.listen(empty, "before_cursor_execute", lambda _connection, _cursor, sql, *_: statements.append(sql))
+    migrate(empty)
+    first_change = next(index for index, sql in enumerate(statements) if "CREATE TABLE" in sql)
+    before = " ".join(statements[:first_change])
+    assert "SET LOCAL lock_timeout" in before
+    assert "SET LOCAL statement_timeout" in before
