@@ -58,7 +58,6 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 16, publish: Publish | None = None) -> None:
         """Prepare the pool; nothing connects until the first transaction. `publish` receives committed jobs."""
         self._engine = _create_engine(url, pool_size)
-        self._autocommit_engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._publish = publish
 
     @property
@@ -84,7 +83,7 @@ class Database:
 
         Raises `Unavailable` as `transaction` does.
         """
-        with _translated_errors(), self._autocommit_engine.connect() as connection:
+        with _translated_errors(), self._engine.connect() as connection, _driver_autocommit(connection):
             session = Session(connection)
             yield session
         self._publish_jobs(session)
@@ -102,6 +101,21 @@ class Database:
         if session.jobs and self._publish is not None:
             faults.reach("jobs.before_publish")
             self._publish(session.jobs)
+
+
+@contextlib.contextmanager
+def _driver_autocommit(connection: Connection) -> Iterator[None]:
+    """Have the driver begin no transactions within the block.
+
+    SQLAlchemy's isolation level AUTOCOMMIT would do, but asks the server to reset it after every use: a round trip.
+    """
+    driver: Any = connection.connection.dbapi_connection
+    driver.autocommit = True
+    try:
+        yield
+    finally:
+        if not driver.closed:
+            driver.autocommit = False
 
 
 @contextlib.contextmanager
@@ -131,7 +145,8 @@ def _create_engine(url: str, pool_size: int) -> Engine:
             "connect_timeout": 5,
             "application_name": "quartermaster",
             "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC"
-            f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}",
+            f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
+            r" -c default_transaction_isolation=read\ committed",
         },
     )
 

@@ -57,10 +57,12 @@ def short_lock_waits(front: Front) -> Iterator[None]:
     def shorten(connection: Any, *_: object) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = '50ms'")
+        connection.commit()
 
     def restore(connection: Any, *_: object) -> None:
         with connection.cursor() as cursor:
             cursor.execute("RESET lock_timeout")
+        connection.commit()
 
     engine = front.services.database.engine
     event.listen(engine, "checkout", shorten)
