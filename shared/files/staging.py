@@ -44,7 +44,7 @@ Receive = Callable[["OpenReceiver | None"], ReceivedPart]
 Raises the errors of `body_errors.py`."""
 
 Commit = Callable[[Session, ReceivedPart, Blob], "Committed | None"]
-"""Writes the effect in one transaction; None says that nothing was written."""
+"""Writes the effect in one statement; None says that nothing was written."""
 
 RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
 
@@ -79,11 +79,14 @@ def stage_and_commit(
         reception.discard()
         raise
     try:
-        with database.transaction() as session:
+        # The effect is one statement. Only where it may have to be undone, because a sweep gave the upload up, does it
+        # need a transaction around it; without one it is its own commit and costs a third of the round trips.
+        begin = database.transaction if store.records_before_receiving else database.autocommit
+        with begin() as session:
+            faults.reach("upload.before_commit")
             committed = commit(session, part, blob)
             if committed is not None:
                 session.enqueue(PlaceStaged())
-            faults.reach("upload.before_commit")
     except BaseException:
         # The commit may have happened all the same: only a sweep, asking the database, may take the bytes.
         reception.receiver.release()
