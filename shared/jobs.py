@@ -23,9 +23,10 @@ log = get_logger(__name__)
 
 UPLOADS = "uploads"
 RETENTION = "retention"
-QUEUES = (UPLOADS, RETENTION)
+LEDGER = "ledger"
+QUEUES = (UPLOADS, RETENTION, LEDGER)
 
-COALESCING_SECONDS = 0.01
+COALESCING_SECONDS = 0.03
 PENDING_LIMIT = 10_000
 VISIBILITY_TIMEOUT_SECONDS = 3600
 
@@ -91,7 +92,7 @@ def create_celery(redis_url: str) -> Celery:
 class Publisher:
     """Sends job messages from a thread of its own, so that no request waits for the broker.
 
-    The first job goes out at once; equal jobs that arrive within the next ten milliseconds go out as one, because a
+    The first job goes out at once; equal jobs that arrive within the next 30 milliseconds go out as one, because a
     hint twice says no more than once. A job the broker does not take is dropped and counted: its row will be found.
     """
 
