@@ -3,6 +3,7 @@
 The secrets exist in clear only in the file written here. So the file is complete and on the disk, under a draft's name,
 before the transaction that makes the credentials good commits, and gets its name after it. Whoever finds a draft asks
 the database whether its transaction committed: then the draft is renamed, else it describes nothing and goes.
+The first credits are entered in that same transaction, and so exactly once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from shared.database import Database
+from shared.credits.amounts import parse_credits
+from shared.credits.ledger import FIRST_RUN, top_up
+from shared.database import Database, Session
 from shared.identity.authorization import OPERATOR
 from shared.identity.bootstrap import Credentials, bootstrap
 from shared.identity.errors import ResourceNotFound
@@ -29,7 +32,14 @@ def first_run(database: Database, settings: Settings, path: Path) -> Credentials
     def keep(credentials: Credentials) -> None:
         _write_durably(draft, credentials.document())
 
-    credentials = bootstrap(database, settings, keep=keep)
+    def equip(session: Session, organization_id: UUID) -> None:
+        amount = parse_credits(settings.first_run_credits)
+        if amount > 0:
+            top_up(
+                session, organization_id=organization_id, amount=amount, reference=FIRST_RUN, by=OPERATOR
+            )
+
+    credentials = bootstrap(database, settings, keep=keep, equip=equip)
     if credentials is None:
         _settle(database, draft, path)
     else:

@@ -39,7 +39,7 @@ class Worker:
 
 WORKERS = {
     "files": Worker(queues=("uploads",), threads=8, threads_variable="FILES_THREADS"),
-    "background": Worker(queues=("retention",), threads=4, threads_variable="BACKGROUND_THREADS"),
+    "background": Worker(queues=("retention", "ledger"), threads=4, threads_variable="BACKGROUND_THREADS"),
 }
 
 

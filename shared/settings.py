@@ -106,6 +106,12 @@ class Settings(BaseSettings):
         default=(), description="Host names requests may carry, comma-separated; empty accepts any."
     )
 
+    first_run_credits: str = Field(
+        default="1000",
+        pattern=r"^(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,6})?$",
+        description="Credits that the organization of a first run begins with; 0 for none.",
+    )
+
     database_pool_size: int = Field(
         default=16, gt=0, description="Connections to Postgres one process may hold."
     )

@@ -42,7 +42,22 @@ PUBLISH_FAILURES = Counter(
     "quartermaster_publish_failures_total", "Job messages the broker did not take; sweeps find their rows."
 )
 SWEPT = Counter("quartermaster_swept_total", "Rows or bytes a sweep dealt with.", ["sweep"])
+LEDGER_DISCREPANCIES = Gauge(
+    "quartermaster_ledger_discrepancies",
+    "Figures of the ledger that disagreed when they were last compared.",
+    ["kind"],
+    multiprocess_mode="mostrecent",
+)
 REFUSED_CREDENTIALS = Counter("quartermaster_refused_credentials_total", "Credentials refused.", ["reason"])
+PROVIDER_REQUESTS = Counter(
+    "quartermaster_provider_requests_total", "Requests sent to providers of models.", ["provider", "outcome"]
+)
+PROVIDER_FIRST_BYTE_SECONDS = Histogram(
+    "quartermaster_provider_first_byte_seconds",
+    "Time until a provider began to answer.",
+    ["provider"],
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
+)
 BACKLOG = Gauge(
     "quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], multiprocess_mode="mostrecent"
 )

@@ -6,6 +6,7 @@ from shared import faults
 from shared.jobs import create_celery
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
+from workers.credits import bind_credits
 from workers.files import bind_files
 from workers.handling import Depot
 from workers.identity import bind_identity
@@ -20,3 +21,4 @@ app.conf.beat_schedule = SCHEDULE
 depot = Depot(settings)
 bind_files(app, depot)
 bind_identity(app, depot)
+bind_credits(app, depot)

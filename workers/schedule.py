@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from shared.credits.jobs import (
+    ProveLedger,
+    PurgeInvocations,
+    ReleaseOverdueHolds,
+    RollUpUsage,
+    SettleUnresolved,
+)
 from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, SweepStaging
 from shared.identity.jobs import RotateDueKeys, SweepRevokedTokens
 from shared.jobs import Job
@@ -19,6 +26,11 @@ _INTERVALS: dict[type[Job], float] = {
     PurgeRecords: 3600,
     RotateDueKeys: 600,
     SweepRevokedTokens: 600,
+    ReleaseOverdueHolds: 10,
+    SettleUnresolved: 600,
+    RollUpUsage: 60,
+    ProveLedger: 3600,
+    PurgeInvocations: 3600,
 }
 
 SCHEDULE: dict[str, dict[str, Any]] = {

@@ -72,13 +72,15 @@ def bootstrap(
     settings: Settings,
     *,
     keep: Callable[[Credentials], None] | None = None,
+    equip: Callable[[Session, UUID], None] | None = None,
     email: str = FIRST_OWNER_EMAIL,
     name: str = FIRST_NAME,
 ) -> Credentials | None:
     """Set up an empty installation and give its credentials; None when it is set up already.
 
     `keep` is called with them before the commit: what it makes durable is there whatever dies after it, and what it
-    raises undoes the setup.
+    raises undoes the setup. `equip` is called in the same transaction, with the new organization's id, for what other
+    domains give to it.
     """
     ensure_keys(database, settings)
     with database.transaction() as session:
@@ -86,6 +88,8 @@ def bootstrap(
         if session.execute(select(exists().select_from(organizations))).scalar():
             return None
         credentials = _set_up(session, settings, email, name)
+        if equip is not None:
+            equip(session, credentials.organization_id)
         if keep is not None:
             keep(credentials)
     return credentials

@@ -1,0 +1,53 @@
+"""Exact amounts: whole micro-credits, their decimal spelling, and the one rounding rule of the price of a call.
+
+A credit is a million micro-credits (µcr); a price is µcr for a million tokens. Nothing here or in the database is ever
+a fraction: `price` rounds once per call, up, and `credits_price` of migration 0003 is the same rule in SQL. The bounds
+keep every sum within the database's 64 bits, so that no calculation can overflow.
+"""
+
+from __future__ import annotations
+
+import re
+
+MICRO = 1_000_000
+"""µcr in a credit."""
+PRICED_TOKENS = 1_000_000
+"""Tokens that a price is for."""
+
+MAX_TOKENS = 1_000_000_000
+"""Of one kind in one call; a provider that reports more is not believed."""
+MAX_PRICE = 1_000_000 * MICRO
+"""µcr for a million tokens."""
+MAX_COST = 2 * MAX_TOKENS * MAX_PRICE // PRICED_TOKENS
+"""µcr of one call: two kinds of tokens at the highest price."""
+MAX_AMOUNT = 1_000_000_000 * MICRO
+"""µcr of one top-up, overdraft or spending limit."""
+MAX_BALANCE = 4_000_000_000_000 * MICRO
+"""µcr of a balance, of either sign; 2^63 leaves as much again for what is held."""
+
+CREDITS_PATTERN = r"^(?:0|[1-9][0-9]{0,9})(?:\.[0-9]{1,6})?$"
+_CREDITS = re.compile(CREDITS_PATTERN, re.ASCII)
+
+
+def parse_credits(text: str) -> int:
+    """Read plain decimal credits, at most six fraction digits and MAX_AMOUNT, as µcr; raise ValueError otherwise."""
+    if _CREDITS.fullmatch(text) is None or text.endswith("\n"):
+        raise ValueError("must be an amount of credits such as 12.5, with at most six fraction digits")
+    whole, _, fraction = text.partition(".")
+    amount = int(whole) * MICRO + int(fraction.ljust(6, "0"))
+    if amount > MAX_AMOUNT:
+        raise ValueError(f"must be at most {format_credits(MAX_AMOUNT)} credits")
+    return amount
+
+
+def format_credits(amount: int) -> str:
+    """Write µcr as plain decimal credits, without trailing zeros."""
+    whole, fraction = divmod(abs(amount), MICRO)
+    digits = f"{whole}.{fraction:06}".rstrip("0").rstrip(".") if fraction else str(whole)
+    return f"-{digits}" if amount < 0 else digits
+
+
+def price(prompt_tokens: int, completion_tokens: int, *, prompt_price: int, completion_price: int) -> int:
+    """Give what so many tokens cost, in µcr: the exact sum, rounded up once."""
+    exact = prompt_tokens * prompt_price + completion_tokens * completion_price
+    return -(-exact // PRICED_TOKENS)

@@ -1,0 +1,29 @@
+"""Call the server-side functions of migration 0003: one round trip, arguments by name."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, text
+
+from shared.database import Session
+
+
+def call(session: Session, function: str, **arguments: Any) -> Row[Any] | None:
+    """Give the one row a function returns, or None where it returns a set and that is empty."""
+    named = ", ".join(f"p_{name} => :{name}" for name in arguments)
+    statement = text(f"SELECT * FROM {function}({named})")  # noqa: S608 (names from this domain's code only)
+    return session.execute(
+        statement, {name: _plain(value) for name, value in arguments.items()}
+    ).one_or_none()
+
+
+def call_count(session: Session, function: str, **arguments: Any) -> int:
+    """Give the number a function returns."""
+    row = call(session, function, **arguments)
+    return int(row[0]) if row is not None else 0
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, UUID) else value

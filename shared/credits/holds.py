@@ -1,0 +1,169 @@
+"""Reserve credits for a call, and hand out the one right to make it.
+
+An invocation is `held` from the moment the front accepts it, and `dispatched` once exactly one worker may call the
+provider: so a sweep can tell what may have been consumed from what was not. Whether the organization can afford it is
+decided in one place, the conditional update inside `credits_hold`.
+
+Each function is one round trip. Called on `database.autocommit()` it is a whole transaction by itself, and the hot
+balance row is locked for no longer than its commit takes; prefer that where nothing else must commit with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from shared.credits.errors import CreditPolicySuspended, InsufficientCredits, InvocationConflict
+from shared.credits.functions import call
+from shared.database import Session
+from shared.identity.callers import Caller, ExecutorKind, OwnerKind
+
+QUEUE_LEASE_SECONDS = 300
+"""How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it."""
+DISPATCH_LEASE_SECONDS = 900
+"""How long a dispatched call may go without a word from its worker before it counts as unresolved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """Who is responsible for a call: the user or the daemon whose permissions it ran with, and for whom."""
+
+    user_id: UUID | None = None
+    identity_id: UUID | None = None
+    principal_id: UUID | None = None
+    deployment_id: UUID | None = None
+
+    @classmethod
+    def of(cls, caller: Caller) -> Attribution:
+        """Read it off a caller."""
+        executor, owner = caller.executor, caller.owner
+        has_principal = owner is not None and owner.kind is OwnerKind.PRINCIPAL_IDENTITY
+        return cls(
+            user_id=executor.id if executor.kind is ExecutorKind.USER else None,
+            identity_id=executor.id if executor.kind is ExecutorKind.DAEMON_IDENTITY else None,
+            principal_id=owner.id if has_principal and owner is not None else None,
+            deployment_id=caller.deployment_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInvocation:
+    """A call about to be accepted.
+
+    `hold` is the most it is expected to cost, in µcr; prices are µcr per million tokens, as they are now. The prompt's
+    estimated tokens are charged if the worker dies without a word. `request_hash` makes a second hold under the same id
+    the same call or a conflict.
+    """
+
+    id: UUID
+    organization_id: UUID
+    model: str
+    hold: int
+    prompt_price: int
+    completion_price: int
+    estimated_prompt_tokens: int
+    attribution: Attribution
+    request_hash: bytes | None = None
+    lease_seconds: float = QUEUE_LEASE_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """The right to call the provider once, and the token that settles it."""
+
+    invocation_id: UUID
+    organization_id: UUID
+    token: UUID
+    model: str
+    hold: int
+    prompt_price: int
+    completion_price: int
+
+
+def hold(session: Session, *, invocation: NewInvocation) -> None:
+    """Reserve an invocation's credits, or raise InsufficientCredits, CreditPolicySuspended or InvocationConflict.
+
+    To hold the same invocation again changes nothing.
+    """
+    attribution = invocation.attribution
+    row = call(
+        session,
+        "credits_hold",
+        id=invocation.id,
+        organization_id=invocation.organization_id,
+        hold=invocation.hold,
+        lease=timedelta(seconds=invocation.lease_seconds),
+        model=invocation.model,
+        prompt_price=invocation.prompt_price,
+        completion_price=invocation.completion_price,
+        estimated_prompt_tokens=invocation.estimated_prompt_tokens,
+        request_hash=invocation.request_hash,
+        user_id=attribution.user_id,
+        identity_id=attribution.identity_id,
+        principal_id=attribution.principal_id,
+        deployment_id=attribution.deployment_id,
+    )
+    match row:
+        case ("suspended", _, _):
+            raise CreditPolicySuspended
+        case ("insufficient", available, held):
+            raise InsufficientCredits(available=available, held=held, required=invocation.hold)
+        case ("conflict", _, _):
+            raise InvocationConflict
+
+
+def dispatch(
+    session: Session,
+    invocation_id: UUID,
+    *,
+    token: UUID | None = None,
+    lease_seconds: float = DISPATCH_LEASE_SECONDS,
+) -> Dispatch | None:
+    """Take the right to call the provider; None means never to call it: someone else did, or the call has ended.
+
+    Who does not hear the answer may ask again with the token it chose.
+    """
+    token = token or uuid4()
+    lease = timedelta(seconds=lease_seconds)
+    row = call(session, "credits_dispatch", id=invocation_id, token=token, lease=lease)
+    if row is None:
+        return None
+    return Dispatch(
+        invocation_id=invocation_id,
+        organization_id=row.organization_id,
+        token=token,
+        model=row.model,
+        hold=row.hold,
+        prompt_price=row.prompt_price,
+        completion_price=row.completion_price,
+    )
+
+
+def note_streamed(
+    session: Session,
+    invocation_id: UUID,
+    token: UUID,
+    completion_tokens: int,
+    *,
+    lease_seconds: float = DISPATCH_LEASE_SECONDS,
+) -> bool:
+    """Say how much has been streamed so far, for the estimate if this worker dies, and renew the lease.
+
+    False means that the invocation is not this execution's, or has ended.
+    """
+    row = call(
+        session,
+        "credits_note_streamed",
+        id=invocation_id,
+        token=token,
+        streamed_tokens=completion_tokens,
+        lease=timedelta(seconds=lease_seconds),
+    )
+    return row is not None and bool(row[0])
+
+
+def void(session: Session, invocation_id: UUID) -> bool:
+    """Give back the hold of an invocation that was not dispatched; False when it was, or has ended already."""
+    row = call(session, "credits_void", id=invocation_id)
+    return row is not None and bool(row[0])

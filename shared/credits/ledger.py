@@ -1,0 +1,136 @@
+"""The ledger: what was ever credited to or taken from an organization, one immutable entry after the other.
+
+An entry is a transfer between the organization's account and the one its kind names (funding for `top_up` and
+`adjustment`, consumption for `charge` and `correction`). One row states both sides, so no half of it can be missing:
+that is the balanced form here. `version` counts an organization's entries without a gap and `balance_after` continues
+the sum, so that a lost or altered entry shows. Entries are written by `credits_post`, together with the balance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, select, text
+
+from shared.credits.amounts import MAX_AMOUNT, format_credits
+from shared.credits.errors import BalanceOutOfRange, ReferenceConflict
+from shared.credits.tables import ledger_entries
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration, authorize_operation
+from shared.identity.existence import require_organization
+from shared.identity.names import MAX_NAME_CHARACTERS
+from shared.identity.pages import DEFAULT_LIMIT
+from shared.identity.permissions import Permission
+
+TOP_UP = "top_up"
+ADJUSTMENT = "adjustment"
+FIRST_RUN = "first-run"
+"""The reference of the credits that an installation begins with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One fact of the ledger, in µcr; a positive amount is the organization's gain."""
+
+    organization_id: UUID
+    version: int
+    kind: str
+    reference: str
+    amount: int
+    balance_after: int
+    occurred_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """An entry, and whether it was there already."""
+
+    entry: Entry
+    is_replayed: bool
+
+
+def top_up(session: Session, *, organization_id: UUID, amount: int, reference: str, by: Actor) -> Entered:
+    """Add credits; the same reference again gives the first entry, or ReferenceConflict for another amount."""
+    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    if not 0 < amount <= MAX_AMOUNT:
+        raise _wrong("amount", f"must be more than 0 and at most {format_credits(MAX_AMOUNT)} credits")
+    return _enter(session, organization_id, TOP_UP, reference, amount, by)
+
+
+def adjust(session: Session, *, organization_id: UUID, amount: int, reference: str, by: Actor) -> Entered:
+    """Put a mistake right by an entry of either sign: the only kind of repair. For operators."""
+    authorize_operation(by)
+    if amount == 0 or abs(amount) > MAX_AMOUNT:
+        raise _wrong("amount", f"must not be 0, and at most {format_credits(MAX_AMOUNT)} credits either way")
+    return _enter(session, organization_id, ADJUSTMENT, reference, amount, by)
+
+
+def list_entries(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    before_version: int | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> list[Entry]:
+    """List an organization's entries, newest first, from below a version."""
+    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    statement = select(ledger_entries).where(ledger_entries.c.organization_id == organization_id)
+    if before_version is not None:
+        statement = statement.where(ledger_entries.c.version < before_version)
+    rows = session.execute(statement.order_by(ledger_entries.c.version.desc()).limit(limit)).all()
+    return [_entry(row) for row in rows]
+
+
+_ENTER = text(
+    """
+SELECT (f.entry).*, f.is_replayed, f.is_beyond
+FROM credits_enter(CAST(:organization_id AS uuid), :kind, :reference, :amount) f
+"""
+)
+
+
+def _enter(
+    session: Session, organization_id: UUID, kind: str, reference: str, amount: int, by: Actor
+) -> Entered:
+    require_organization(session, organization_id)
+    if not 1 <= len(reference) <= MAX_NAME_CHARACTERS or not reference.isprintable():
+        raise _wrong("reference", f"must have 1 to {MAX_NAME_CHARACTERS} printable characters")
+    values = {
+        "organization_id": str(organization_id),
+        "kind": kind,
+        "reference": reference,
+        "amount": amount,
+    }
+    row = session.execute(_ENTER, values).one()
+    if row.is_beyond:
+        raise BalanceOutOfRange
+    entered = Entered(entry=_entry(row), is_replayed=row.is_replayed)
+    if entered.entry.amount != amount:
+        raise ReferenceConflict
+    if not entered.is_replayed:
+        record(
+            session,
+            by=by,
+            action=f"credits.{kind}",
+            resource_kind="organization",
+            resource_id=organization_id,
+            organization_id=organization_id,
+            amount=format_credits(amount),
+            reference=reference,
+        )
+    return entered
+
+
+def _wrong(field: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
+
+
+def _entry(row: Row[Any]) -> Entry:
+    values = row._asdict()
+    return Entry(**{name: values[name] for name in Entry.__dataclass_fields__})

@@ -1,0 +1,179 @@
+"""Prove that entries, balances, usage and rollups agree, and report where they do not; repair nothing.
+
+Each organization is checked in one statement, and so against one moment: whatever runs meanwhile moves all sides in
+one transaction. A discrepancy is for a person to look at; what it takes to put it right is an adjustment entry.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, select, text
+
+from shared.credits.tables import credit_balances
+from shared.database import Database, Session
+from shared.telemetry import LEDGER_DISCREPANCIES, get_logger
+
+log = get_logger(__name__)
+
+MAX_REPORTED = 100
+"""Of one kind for one organization."""
+_STATEMENT_TIMEOUT = "15min"
+
+KINDS = {
+    "posted": "the balance is not the sum of its entries",
+    "version": "the balance does not count its entries",
+    "chain": "an entry is missing, out of order, or does not continue the balance",
+    "held": "what is held is not the sum of the open invocations' holds",
+    "spent": "what was spent this month is not what was charged in it",
+    "usage": "a call's usage record and its entries state different costs, or one of them is missing",
+    "price": "a usage record's cost is not its tokens at the prices of its invocation",
+    "state": "an invocation is settled without a usage record, or has one without being settled",
+    "rollup": "the hourly sums are not those of the records",
+    "orphan": "an organization has entries and no balance",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discrepancy:
+    """Two figures that should be equal; `reference` names the entry, invocation or hour, where there is one."""
+
+    organization_id: UUID
+    kind: str
+    reference: str | None
+    expected: int
+    found: int
+
+    @property
+    def meaning(self) -> str:
+        """What it means, in a sentence."""
+        return KINDS[self.kind]
+
+
+def reconcile(session: Session, organization_id: UUID | None = None) -> list[Discrepancy]:
+    """Check one organization, or all: an empty list is the proof."""
+    session.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'"))
+    if organization_id is not None:
+        return _check(session, organization_id)
+    found = [_discrepancy(row) for row in session.execute(_ORPHANS)]
+    for at in session.execute(select(credit_balances.c.organization_id)).scalars().all():
+        found += _check(session, at)
+    return found
+
+
+def prove_ledger(database: Database) -> int:
+    """Check all organizations, each in its own transaction; log and count what disagrees, and return how much."""
+    with database.transaction() as session:
+        found = [_discrepancy(row) for row in session.execute(_ORPHANS)]
+        organizations = session.execute(select(credit_balances.c.organization_id)).scalars().all()
+    for organization_id in organizations:
+        with database.transaction() as session:
+            found += reconcile(session, organization_id)
+    counts = Counter(discrepancy.kind for discrepancy in found)
+    for kind in KINDS:
+        LEDGER_DISCREPANCIES.labels(kind).set(counts[kind])
+    for discrepancy in found[:MAX_REPORTED]:
+        log.warning(
+            "credits.discrepancy",
+            organization_id=discrepancy.organization_id,
+            kind=discrepancy.kind,
+            meaning=discrepancy.meaning,
+            reference=discrepancy.reference,
+            expected=discrepancy.expected,
+            found=discrepancy.found,
+        )
+    return len(found)
+
+
+_ORPHANS = text(
+    """
+SELECT organization_id, 'orphan' AS kind, NULL AS reference, 0 AS expected, count(*) AS found
+FROM ledger_entries e WHERE NOT EXISTS (SELECT FROM credit_balances b WHERE b.organization_id = e.organization_id)
+GROUP BY organization_id
+"""
+)
+
+_CHECK = text(
+    """
+WITH balance AS (SELECT * FROM credit_balances WHERE organization_id = CAST(:organization_id AS uuid)),
+entries AS MATERIALIZED (
+    SELECT *, sum(amount) OVER (ORDER BY version) AS running, row_number() OVER (ORDER BY version) AS place
+    FROM ledger_entries WHERE organization_id = CAST(:organization_id AS uuid)
+),
+used AS MATERIALIZED (SELECT * FROM usage_records WHERE organization_id = CAST(:organization_id AS uuid)),
+called AS MATERIALIZED (SELECT * FROM invocations WHERE organization_id = CAST(:organization_id AS uuid)),
+charged AS (
+    SELECT reference, -sum(amount) AS cost FROM entries WHERE kind IN ('charge', 'correction') GROUP BY 1
+),
+recorded AS (
+    SELECT hour, sum(invocations) AS invocations, sum(cost) AS cost,
+        sum(prompt_tokens) + sum(completion_tokens) + sum(cached_tokens) + sum(reasoning_tokens) AS tokens
+    FROM usage_hours WHERE organization_id = CAST(:organization_id AS uuid) GROUP BY 1
+),
+summed AS (
+    SELECT date_trunc('hour', occurred_at, 'UTC') AS hour, count(*) AS invocations, sum(cost) AS cost,
+        sum(prompt_tokens) + sum(completion_tokens) + sum(cached_tokens) + sum(reasoning_tokens) AS tokens
+    FROM used WHERE occurred_at < (SELECT rolled_up_to FROM usage_rollup) GROUP BY 1
+)
+SELECT 'posted' AS kind, NULL AS reference, (SELECT coalesce(sum(amount), 0) FROM entries) AS expected, posted AS found
+FROM balance WHERE posted <> (SELECT coalesce(sum(amount), 0) FROM entries)
+UNION ALL
+SELECT 'version', NULL, (SELECT count(*) FROM entries), version
+FROM balance WHERE version <> (SELECT count(*) FROM entries)
+UNION ALL
+(SELECT 'chain', version::text, running, balance_after
+FROM entries WHERE balance_after <> running OR version <> place ORDER BY version LIMIT :most)
+UNION ALL
+SELECT 'held', NULL, open.hold, held
+FROM balance, (
+    SELECT coalesce(sum(hold), 0) AS hold FROM called WHERE state IN ('held', 'dispatched', 'unresolved')
+) AS open WHERE held <> open.hold
+UNION ALL
+SELECT 'spent', NULL, month.spent, balance.spent
+FROM balance, (
+    SELECT coalesce(-sum(amount), 0) AS spent FROM entries, balance
+    WHERE kind IN ('charge', 'correction') AND occurred_at >= (balance.spent_month::timestamp AT TIME ZONE 'UTC')
+        AND occurred_at < ((balance.spent_month + interval '1 month') AT TIME ZONE 'UTC')
+) AS month WHERE balance.spent <> month.spent AND balance.spent_month > '1970-01-01'
+UNION ALL
+(SELECT 'usage', coalesce(invocation_id::text, reference), coalesce(used.cost, 0), coalesce(charged.cost, 0)
+FROM used FULL JOIN charged ON charged.reference = used.invocation_id::text
+WHERE coalesce(used.cost, 0) <> coalesce(charged.cost, 0) OR used.invocation_id IS NULL LIMIT :most)
+UNION ALL
+(SELECT 'price', invocation_id::text,
+    credits_price(prompt_tokens, completion_tokens, prompt_price, completion_price), cost
+FROM used JOIN called ON called.id = invocation_id
+WHERE cost <> credits_price(prompt_tokens, completion_tokens, prompt_price, completion_price) LIMIT :most)
+UNION ALL
+(SELECT 'state', called.id::text, (state = 'settled')::integer, (invocation_id IS NOT NULL)::integer
+FROM called LEFT JOIN used ON invocation_id = called.id
+WHERE (state = 'settled') <> (invocation_id IS NOT NULL) LIMIT :most)
+UNION ALL
+(SELECT 'rollup', to_char(hour AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24"Z"'), coalesce(summed.cost, 0),
+    coalesce(recorded.cost, 0)
+FROM summed FULL JOIN recorded USING (hour)
+WHERE (summed.invocations, summed.cost, summed.tokens)
+    IS DISTINCT FROM (recorded.invocations, recorded.cost, recorded.tokens) LIMIT :most)
+"""
+)
+
+
+def _check(session: Session, organization_id: UUID) -> list[Discrepancy]:
+    rows = session.execute(_CHECK, {"organization_id": str(organization_id), "most": MAX_REPORTED})
+    return [
+        Discrepancy(
+            organization_id=organization_id,
+            kind=row.kind,
+            reference=row.reference,
+            expected=int(row.expected),
+            found=int(row.found),
+        )
+        for row in rows
+    ]
+
+
+def _discrepancy(row: Row[Any]) -> Discrepancy:
+    return Discrepancy(**{**row._asdict(), "expected": int(row.expected), "found": int(row.found)})

@@ -1,0 +1,113 @@
+"""Charge a call for what it consumed, however it ended.
+
+The actual cost is charged even above the hold: what a provider reported is owed. Where it reported nothing the counts
+are estimated and the record says so; one later correction may replace an estimate by exact counts. Settling twice
+charges once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from shared import faults
+from shared.credits.amounts import MAX_TOKENS
+from shared.credits.errors import SettlementRefused
+from shared.credits.functions import call
+from shared.database import Session
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+
+class Status(StrEnum):
+    """How a call ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCounts:
+    """Tokens of one call; cached ones are part of the prompt, reasoning ones of the completion."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether all counts lie within the bounds in which a price is exact."""
+        counts = (self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.reasoning_tokens)
+        return all(0 <= count <= MAX_TOKENS for count in counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a dispatched call.
+
+    `counts` are the provider's, or the worker's own estimate if `is_estimated`. None means that nothing is known: the
+    prompt's estimate and what `note_streamed` last said are charged. A call that surely consumed nothing says so with
+    counts of zero.
+    """
+
+    status: Status
+    counts: TokenCounts | None
+    is_estimated: bool = False
+    provider: str | None = None
+
+
+class Effect(StrEnum):
+    """What a settlement did."""
+
+    SETTLED = "settled"
+    CORRECTED = "corrected"
+    REPEATED = "repeated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What was charged for a call, and the balance after it; amounts in µcr."""
+
+    effect: Effect
+    cost: int
+    is_estimated: bool
+    balance: int
+
+
+def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome) -> Settlement:
+    """End a dispatched invocation and charge it; raise SettlementRefused for a token that is not its dispatch's.
+
+    Safe to repeat, and welcome however late: what was settled by estimate meanwhile is corrected, once.
+    """
+    counts = _believable(invocation_id, outcome.counts)
+    row = call(
+        session,
+        "credits_settle",
+        id=invocation_id,
+        token=token,
+        status=outcome.status.value,
+        provider=outcome.provider,
+        prompt_tokens=counts.prompt_tokens if counts else None,
+        completion_tokens=counts.completion_tokens if counts else None,
+        cached_tokens=counts.cached_tokens if counts else 0,
+        reasoning_tokens=counts.reasoning_tokens if counts else 0,
+        is_estimated=outcome.is_estimated,
+    )
+    faults.reach("credits.settled")
+    if row is None or row.result == "refused":
+        raise SettlementRefused
+    return Settlement(
+        effect=Effect(row.result), cost=row.cost, is_estimated=row.is_estimated, balance=row.balance
+    )
+
+
+def _believable(invocation_id: UUID, counts: TokenCounts | None) -> TokenCounts | None:
+    if counts is None or counts.is_plausible:
+        return counts
+    log.warning("credits.counts_implausible", invocation_id=invocation_id)
+    return None

@@ -1,0 +1,70 @@
+"""Find what a death left behind: holds nobody dispatched, calls nobody settled, rows that have had their use.
+
+Rows are claimed with SKIP LOCKED in bounded batches, each a transaction of its own, until a batch finds none: two
+sweeps at once share the work, and a settlement that has the row first wins.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from shared.credits.functions import call_count
+from shared.database import Database
+from shared.telemetry import SWEPT
+
+BATCH_SIZE = 200
+GRACE = timedelta(hours=24)
+"""How long after its lease an unresolved call waits for its provider's word."""
+KEPT = timedelta(days=30)
+"""How long an ended invocation can still be corrected; its usage record and entries stay for good."""
+
+
+def release_overdue_holds(database: Database) -> int:
+    """Give back holds that waited too long for a worker; return how many."""
+    return _repeat(database, "released", "credits_release_overdue")
+
+
+def mark_unresolved(database: Database) -> int:
+    """Mark dispatched calls whose worker has fallen silent; their holds stay. Return how many."""
+    return _repeat(database, "unresolved", "credits_mark_unresolved")
+
+
+def settle_unresolved(database: Database, *, grace: timedelta = GRACE) -> int:
+    """Charge by estimate what is still unresolved after the grace; return how many."""
+    return _repeat(database, "settled_by_estimate", "credits_settle_unresolved", grace=grace)
+
+
+_PURGE = text(
+    """
+DELETE FROM invocations WHERE id = ANY (ARRAY(
+    SELECT id FROM invocations
+    WHERE created_at < now() - CAST(:kept AS interval) AND ended_at < now() - CAST(:kept AS interval)
+    LIMIT :limit FOR UPDATE SKIP LOCKED
+))
+"""
+)
+
+
+def purge_invocations(database: Database, *, kept: timedelta = KEPT) -> int:
+    """Forget invocations that ended long ago; return how many."""
+    purged = 0
+    while True:
+        with database.autocommit() as session:
+            batch: int = session.execute(_PURGE, {"kept": kept, "limit": BATCH_SIZE}).rowcount
+        purged += batch
+        if batch < BATCH_SIZE:
+            SWEPT.labels("invocations").inc(purged)
+            return purged
+
+
+def _repeat(database: Database, sweep: str, function: str, **arguments: object) -> int:
+    total = 0
+    while True:
+        with database.autocommit() as session:
+            batch = call_count(session, function, **arguments, limit=BATCH_SIZE)
+        total += batch
+        SWEPT.labels(sweep).inc(batch)
+        if batch < BATCH_SIZE:
+            return total

@@ -1,0 +1,165 @@
+"""The tables of credits, mirrored by migration 0003; the rows of money are written by its functions alone.
+
+No row references the balance, and none but the balance references the organization: a foreign key to a row that every
+call touches halves what one organization can do. `ledger_entries` refuses updates and deletes by a trigger. All amounts
+are µcr.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Date,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from shared.schema import created_at, id_column, instant, metadata
+
+_ZERO = text("0")
+
+credit_balances = Table(
+    "credit_balances",
+    metadata,
+    Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
+    Column("posted", BigInteger, nullable=False, server_default=_ZERO),
+    Column("held", BigInteger, nullable=False, server_default=_ZERO),
+    Column("policy", Text, nullable=False, server_default=text("'active'")),
+    Column("overdraft", BigInteger, nullable=False, server_default=_ZERO),
+    Column("spending_limit", BigInteger),
+    Column("spent", BigInteger, nullable=False, server_default=_ZERO),
+    Column("spent_month", Date, nullable=False, server_default=text("'1970-01-01'")),
+    Column("version", BigInteger, nullable=False, server_default=_ZERO),
+    CheckConstraint("posted BETWEEN -4000000000000000000 AND 4000000000000000000", name="posted"),
+    CheckConstraint("held >= 0", name="held"),
+    CheckConstraint("policy IN ('active', 'limit', 'suspended')", name="policy"),
+    CheckConstraint("overdraft BETWEEN 0 AND 1000000000000000", name="overdraft"),
+    CheckConstraint("spending_limit BETWEEN 0 AND 1000000000000000", name="spending_limit"),
+    CheckConstraint("policy <> 'limit' OR spending_limit IS NOT NULL", name="limited"),
+)
+
+invocations = Table(
+    "invocations",
+    metadata,
+    id_column(),
+    Column("organization_id", Uuid, nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'held'")),
+    Column("hold", BigInteger, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("prompt_price", BigInteger, nullable=False),
+    Column("completion_price", BigInteger, nullable=False),
+    Column("estimated_prompt_tokens", BigInteger, nullable=False),
+    Column("streamed_tokens", BigInteger, nullable=False, server_default=_ZERO),
+    Column("request_hash", LargeBinary),
+    Column("dispatch_token", Uuid),
+    Column("user_id", Uuid),
+    Column("identity_id", Uuid),
+    Column("principal_id", Uuid),
+    Column("deployment_id", Uuid),
+    created_at(),
+    instant("lease_until", nullable=False),
+    instant("ended_at"),
+    CheckConstraint(
+        "state IN ('held', 'dispatched', 'unresolved', 'settled', 'voided', 'expired')", name="state"
+    ),
+    CheckConstraint("hold BETWEEN 0 AND 2000000000000000", name="hold"),
+    CheckConstraint("prompt_price BETWEEN 0 AND 1000000000000", name="prompt_price"),
+    CheckConstraint("completion_price BETWEEN 0 AND 1000000000000", name="completion_price"),
+    Index(
+        "ix_invocations_open",
+        "lease_until",
+        postgresql_where=text("state IN ('held', 'dispatched', 'unresolved')"),
+    ),
+    Index("ix_invocations_created_at", "created_at", postgresql_using="brin"),
+)
+
+usage_records = Table(
+    "usage_records",
+    metadata,
+    id_column("invocation_id"),
+    Column("organization_id", Uuid, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("provider", Text),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("is_estimated", Boolean, nullable=False),
+    Column("user_id", Uuid),
+    Column("identity_id", Uuid),
+    Column("principal_id", Uuid),
+    Column("deployment_id", Uuid),
+    instant("occurred_at", nullable=False),
+    instant("corrected_at"),
+    CheckConstraint("status IN ('completed', 'failed', 'cancelled', 'incomplete')", name="status"),
+    CheckConstraint("cost >= 0", name="cost"),
+    Index("ix_usage_records_page", "organization_id", "occurred_at", "invocation_id"),
+    Index("ix_usage_records_occurred_at", "occurred_at", postgresql_using="brin"),
+)
+
+ledger_entries = Table(
+    "ledger_entries",
+    metadata,
+    Column("organization_id", Uuid, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("reference", Text, nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    Column("balance_after", BigInteger, nullable=False),
+    instant("occurred_at", nullable=False),
+    PrimaryKeyConstraint("organization_id", "version"),
+    UniqueConstraint("organization_id", "kind", "reference"),
+    CheckConstraint("kind IN ('top_up', 'charge', 'correction', 'adjustment')", name="kind"),
+    CheckConstraint("amount <> 0", name="amount"),
+)
+
+usage_hours = Table(
+    "usage_hours",
+    metadata,
+    Column("organization_id", Uuid, nullable=False),
+    instant("hour", nullable=False),
+    Column("model", Text, nullable=False),
+    Column("user_id", Uuid),
+    Column("identity_id", Uuid),
+    Column("principal_id", Uuid),
+    Column("deployment_id", Uuid),
+    Column("invocations", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("cost", BigInteger, nullable=False),
+    UniqueConstraint(
+        "organization_id",
+        "hour",
+        "model",
+        "user_id",
+        "identity_id",
+        "principal_id",
+        "deployment_id",
+        name="uq_usage_hours_group",
+        postgresql_nulls_not_distinct=True,
+    ),
+    Index("ix_usage_hours_hour", "hour"),
+)
+
+usage_rollup = Table(
+    "usage_rollup",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    instant("rolled_up_to", nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)

@@ -1,0 +1,146 @@
+"""Model calls of one organization, step by step, each in a transaction of its own.
+
+Prices are one µcr a token unless a test says otherwise, so that counts of tokens are amounts.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+
+from shared.credits.balances import Balance, Policy, get_balance, set_policy
+from shared.credits.holds import Attribution, Dispatch, NewInvocation, dispatch, hold, note_streamed, void
+from shared.credits.ledger import Entered, top_up
+from shared.credits.reconciliation import reconcile
+from shared.credits.settlement import Outcome, Settlement, Status, TokenCounts, settle
+from shared.database import Database
+from shared.identity.authorization import OPERATOR
+from shared.ids import new_id
+
+UNIT_PRICE = 1_000_000
+
+
+class Calls:
+    """What one organization does."""
+
+    def __init__(self, database: Database, organization_id: UUID) -> None:
+        self.database = database
+        self.organization_id = organization_id
+
+    def top_up(self, amount: int, reference: str | None = None) -> Entered:
+        with self.database.transaction() as session:
+            return top_up(
+                session,
+                organization_id=self.organization_id,
+                amount=amount,
+                reference=reference or str(uuid4()),
+                by=OPERATOR,
+            )
+
+    def set_policy(self, policy: Policy, *, overdraft: int = 0, spending_limit: int | None = None) -> Balance:
+        with self.database.transaction() as session:
+            return set_policy(
+                session,
+                organization_id=self.organization_id,
+                policy=policy,
+                overdraft=overdraft,
+                spending_limit=spending_limit,
+                by=OPERATOR,
+            )
+
+    def new(
+        self,
+        amount: int,
+        *,
+        model: str = "acme/one",
+        prompt_tokens: int = 0,
+        prices: tuple[int, int] = (UNIT_PRICE, UNIT_PRICE),
+        attribution: Attribution | None = None,
+        invocation_id: UUID | None = None,
+        request_hash: bytes | None = None,
+    ) -> NewInvocation:
+        return NewInvocation(
+            id=invocation_id or new_id(),
+            organization_id=self.organization_id,
+            model=model,
+            hold=amount,
+            prompt_price=prices[0],
+            completion_price=prices[1],
+            estimated_prompt_tokens=prompt_tokens,
+            attribution=attribution or Attribution(),
+            request_hash=request_hash,
+        )
+
+    def hold(self, amount: int, **options: object) -> UUID:
+        invocation = self.new(amount, **options)  # type: ignore[arg-type]
+        with self.database.autocommit() as session:
+            hold(session, invocation=invocation)
+        return invocation.id
+
+    def dispatch(self, invocation_id: UUID, token: UUID | None = None) -> Dispatch | None:
+        with self.database.autocommit() as session:
+            return dispatch(session, invocation_id, token=token)
+
+    def dispatched(self, amount: int, **options: object) -> tuple[UUID, UUID]:
+        """Hold and dispatch; give the invocation and its token."""
+        invocation_id = self.hold(amount, **options)
+        taken = self.dispatch(invocation_id)
+        assert taken is not None
+        return invocation_id, taken.token
+
+    def settle(
+        self,
+        invocation_id: UUID,
+        token: UUID,
+        tokens: int | None,
+        *,
+        status: Status = Status.COMPLETED,
+        is_estimated: bool = False,
+    ) -> Settlement:
+        counts = None if tokens is None else TokenCounts(prompt_tokens=tokens, completion_tokens=0)
+        outcome = Outcome(status=status, counts=counts, is_estimated=is_estimated, provider="test")
+        with self.database.autocommit() as session:
+            return settle(session, invocation_id, token, outcome)
+
+    def charge(self, tokens: int, **options: object) -> Settlement:
+        """Hold, dispatch and settle a call of so many tokens."""
+        return self.settle(*self.dispatched(tokens, **options), tokens)
+
+    def note_streamed(self, invocation_id: UUID, token: UUID, tokens: int) -> bool:
+        with self.database.autocommit() as session:
+            return note_streamed(session, invocation_id, token, tokens)
+
+    def void(self, invocation_id: UUID) -> bool:
+        with self.database.autocommit() as session:
+            return void(session, invocation_id)
+
+    def lose(self, invocation_id: UUID, *, hours: int = 0) -> None:
+        """Let the lease of an invocation have ended, some hours ago."""
+        self.run(
+            "UPDATE invocations SET lease_until = now() - make_interval(hours => :hours, secs => 1) WHERE id = :id",
+            id=invocation_id,
+            hours=hours,
+        )
+
+    def run(self, statement: str, **values: object) -> None:
+        plain = {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
+        with self.database.transaction() as session:
+            session.execute(text(statement), plain)
+
+    def state(self, invocation_id: UUID) -> str:
+        with self.database.autocommit() as session:
+            found = session.execute(
+                text("SELECT state FROM invocations WHERE id = CAST(:id AS uuid)"), {"id": str(invocation_id)}
+            )
+            return str(found.scalar())
+
+    @property
+    def balance(self) -> Balance:
+        with self.database.autocommit() as session:
+            return get_balance(session, self.organization_id)
+
+    def discrepancies(self) -> list[str]:
+        """The kinds of what does not agree."""
+        with self.database.transaction() as session:
+            return sorted({found.kind for found in reconcile(session, self.organization_id)})

@@ -1,0 +1,65 @@
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import Engine, create_engine, inspect, text
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from shared.credits.tables import (
+    credit_balances,
+    invocations,
+    ledger_entries,
+    usage_hours,
+    usage_records,
+    usage_rollup,
+)
+from shared.migrations.runner import downgrade, migrate
+
+TABLES = (credit_balances, invocations, ledger_entries, usage_hours, usage_records, usage_rollup)
+
+
+@pytest.fixture
+def engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
+    url = postgres_server.create_database(f"migration_{uuid4().hex}")
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
+    yield engine
+    engine.dispose()
+
+
+def test_the_migration_makes_the_tables_that_the_code_knows(engine: Engine) -> None:
+    migrate(engine, "0003")
+    inspector = inspect(engine)
+    for table in TABLES:
+        made = {
+            column["name"]: (str(column["type"]), column["nullable"])
+            for column in inspector.get_columns(table.name)
+        }
+        known = {
+            column.name: (
+                column.type.compile(engine.dialect).replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMP"),
+                bool(column.nullable),
+            )
+            for column in table.columns
+        }
+        assert made == known, table.name
+        assert {index["name"] for index in inspector.get_indexes(table.name)} >= {
+            index.name for index in table.indexes
+        }
+
+
+def test_the_migration_goes_back_and_forth_and_leaves_nothing_behind(engine: Engine) -> None:
+    migrate(engine, "0002")
+    before = _functions(engine)
+    migrate(engine, "0003")
+    downgrade(engine, "0002")
+    assert _functions(engine) == before
+    assert not {table.name for table in TABLES} & set(inspect(engine).get_table_names())
+    migrate(engine, "0003")
+
+
+def _functions(engine: Engine) -> set[str]:
+    with engine.connect() as connection:
+        found = connection.execute(
+            text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace")
+        )
+        return set(found.scalars())

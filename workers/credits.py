@@ -1,0 +1,29 @@
+"""Handlers of the credits domain's jobs."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from shared.credits import jobs
+from shared.credits.reconciliation import prove_ledger
+from shared.credits.rollups import roll_up_usage
+from shared.credits.sweeps import (
+    mark_unresolved,
+    purge_invocations,
+    release_overdue_holds,
+    settle_unresolved,
+)
+from workers.handling import Depot, bind
+
+
+def bind_credits(app: Celery, depot: Depot) -> None:
+    """Bind the credits domain's jobs."""
+
+    def sweep_leases() -> int:
+        return release_overdue_holds(depot.database) + mark_unresolved(depot.database)
+
+    bind(app, jobs.ReleaseOverdueHolds, sweep_leases)
+    bind(app, jobs.SettleUnresolved, lambda: settle_unresolved(depot.database))
+    bind(app, jobs.RollUpUsage, lambda: roll_up_usage(depot.database))
+    bind(app, jobs.ProveLedger, lambda: prove_ledger(depot.database))
+    bind(app, jobs.PurgeInvocations, lambda: purge_invocations(depot.database))
