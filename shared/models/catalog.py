@@ -12,19 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from shared.models.dialects.requests import Dialect
+
 
 class ProviderKind(StrEnum):
     """How a provider is spoken to."""
 
     OPENAI_COMPATIBLE = "openai-compatible"
     SCRIPTED = "scripted"
-
-
-class Dialect(StrEnum):
-    """Which of OpenAI's two creation endpoints an upstream offers."""
-
-    CHAT = "chat"
-    RESPONSES = "responses"
 
 
 class Endpoint(StrEnum):
@@ -42,6 +37,7 @@ class ProviderEntry:
     kind: ProviderKind
     base_url: str = ""
     dialect: Dialect = Dialect.CHAT
+    limit_field: str = "max_completion_tokens"
     api_key_env: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     header_envs: tuple[tuple[str, str], ...] = ()

@@ -23,6 +23,7 @@ from shared.models.catalog import (
     Upstream,
 )
 from shared.models.catalog_schema import CatalogTables, ModelTable, ProviderTable, UpstreamTable
+from shared.models.dialects.requests import Dialect
 
 MAX_FILE_BYTES = 64 << 20
 MAX_PROBLEMS = 20
@@ -118,6 +119,7 @@ def _provider(name: str, table: ProviderTable) -> ProviderEntry:
         kind=ProviderKind(table.kind),
         base_url=table.base_url or "",
         dialect=Dialect(table.dialect),
+        limit_field=table.limit_field,
         api_key_env=table.api_key_env,
         headers=tuple(sorted(table.headers.items())),
         header_envs=tuple(sorted(table.header_envs.items())),

@@ -82,6 +82,7 @@ class ProviderTable(_Table):
     kind: Literal["openai-compatible", "scripted"] = "openai-compatible"
     base_url: Address | None = None
     dialect: Literal["chat", "responses"] = "chat"
+    limit_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     api_key_env: Variable | None = None
     headers: dict[HeaderName, HeaderValue] = {}
     header_envs: dict[HeaderName, Variable] = {}

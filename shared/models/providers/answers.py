@@ -1,0 +1,184 @@
+"""Reading an upstream's answer: bytes from its socket, events out, and why it ended.
+
+Accepts what real servers do: any line ends, a JSON document in place of a stream, a wrong content type, no `[DONE]`,
+a last event without its blank line. Refuses what cannot be trusted: cut or endless bodies, anything that is not JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+from urllib3.exceptions import HTTPError
+
+from shared.models.catalog import Upstream
+from shared.models.dialects.requests import Dialect
+from shared.models.providers.base import Event
+from shared.models.providers.errors import ProviderError
+from shared.models.providers.sse import EventTooLarge, SseEvent, SseParser
+from shared.models.providers.watchdog import Call, Watchdog
+
+READ_BYTES = 64 << 10
+MAX_ANSWER_BYTES = 512 << 20
+MAX_JSON_BYTES = 16 << 20
+SECONDS_FOR_THE_END = 0.3
+"""How long the bytes after `[DONE]` may take; they only decide whether the connection can be used again."""
+_TERMINATOR = b"[DONE]"
+_BROKEN = (OSError, HTTPError, ValueError)  # ValueError: a TLS socket that was shut is read
+
+
+class Body(Protocol):
+    """A response body of urllib3."""
+
+    def read1(self, amt: int | None = None) -> bytes:
+        """Take what is there, at most so many bytes; nothing at the end."""
+
+    def release_conn(self) -> None:
+        """Give the connection back to its pool."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class AnswerStream:
+    """The events of one answer."""
+
+    def __init__(self, upstream: Upstream, body: Body, call: Call, watchdog: Watchdog) -> None:
+        """Take an answer whose status was success, with the watch that is kept over it."""
+        self.upstream = upstream
+        self._body = body
+        self._call = call
+        self._watchdog = watchdog
+        self._received_bytes = 0
+        self._is_terminated = False
+        self._is_at_end = False
+
+    def __enter__(self) -> Self:
+        """Begin to read."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        """Keep the connection if the answer was read to its end, else close it, which tells the upstream to stop."""
+        if self._is_terminated and not self._is_at_end:
+            self._read_the_end()
+        self._watchdog.forget(self._call)
+        if self._is_at_end:
+            self._body.release_conn()
+        else:
+            self._body.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        """Give the events one by one."""
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Give the events in the lists in which they arrived."""
+        start = self._first_bytes()
+        if start.lstrip()[:1] in (b"{", b"["):
+            yield [self._document(start)]
+            return
+        yield from self._streamed(start)
+
+    def _streamed(self, received: bytes) -> Iterator[list[Event]]:
+        parser = SseParser()
+        try:
+            while received:
+                events, is_terminated = self._parsed(parser.feed(received))
+                if events:
+                    yield events
+                if is_terminated:
+                    self._is_terminated = True
+                    return
+                received = self._read()
+            if last := self._parsed_leniently(parser.finish()):
+                yield last
+        except EventTooLarge as error:
+            raise self._failure("The provider sent an event larger than is sane.") from error
+
+    def _parsed(self, received: list[SseEvent]) -> tuple[list[Event], bool]:
+        events: list[Event] = []
+        for name, data in received:
+            if data.startswith(_TERMINATOR):
+                return events, True
+            if data and not data.isspace():
+                events.append(self._event(name, data))
+        return events, False
+
+    def _event(self, name: str, data: bytes) -> Event:
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise self._failure("The provider sent something that is not JSON.") from error
+        if not isinstance(event, dict):
+            raise self._failure("The provider sent something that is not a JSON object.")
+        if name and "type" not in event and self.upstream.dialect is Dialect.RESPONSES:
+            event["type"] = name
+        return event
+
+    def _parsed_leniently(self, received: list[SseEvent]) -> list[Event]:
+        """Read an event that the end of the body cut off: whole JSON was not cut, anything else was never sent."""
+        try:
+            return self._parsed(received)[0]
+        except ProviderError:
+            return []
+
+    def _first_bytes(self) -> bytes:
+        start = b""
+        while not start.strip(b"\xef\xbb\xbf \t\r\n"):
+            received = self._read()
+            if not received:
+                raise self._failure("The provider answered nothing.")
+            start += received
+            if len(start) > READ_BYTES:
+                raise self._failure("The provider answered nothing but white space.")
+        if start.lstrip()[:1] == b"<":
+            raise self._failure("The provider answered a page for people in place of a model's output.")
+        return start
+
+    def _document(self, start: bytes) -> Event:
+        pieces, size_bytes = [start], len(start)
+        while received := self._read():
+            pieces.append(received)
+            size_bytes += len(received)
+            if size_bytes > MAX_JSON_BYTES:
+                raise self._failure("The provider's answer is larger than is sane.")
+        return self._event("", b"".join(pieces))
+
+    def _read(self) -> bytes:
+        try:
+            received = self._body.read1(READ_BYTES)
+        except _BROKEN as error:
+            raise self._failure(
+                "The connection to the provider broke in the middle of its answer."
+            ) from error
+        # A socket that the watchdog shut may look like an answer that has ended.
+        self._call.raise_if_cut(may_have_cost=True)
+        if not received:
+            self._is_at_end = True
+            self._call.over()  # urllib3 has given the connection back already
+            return b""
+        self._call.heard()
+        self._received_bytes += len(received)
+        if self._received_bytes > MAX_ANSWER_BYTES:
+            raise self._failure("The provider's answer is larger than is sane.")
+        return received
+
+    def _read_the_end(self) -> None:
+        """See the body's end after `[DONE]`, so that the connection can be used again; not worth any waiting."""
+        self._call.hurry(SECONDS_FOR_THE_END)
+        try:
+            self._is_at_end = self._body.read1(READ_BYTES) == b"" and self._call.reason is None
+        except _BROKEN:
+            return
+
+    def _failure(self, detail: str) -> ProviderError:
+        return self._call.failure(ProviderError(detail, may_have_cost=True))

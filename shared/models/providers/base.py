@@ -1,0 +1,79 @@
+"""The port to a provider: open a call, read events, hang up.
+
+An upstream is always asked to stream; one that answers a single JSON document gives one event. Events are the parsed
+JSON of the upstream's own dialect, errors within a stream among them: reading them is the dialects' work. Providers
+raise the errors of `errors` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from shared.models.catalog import Upstream
+
+Event = dict[str, Any]
+
+
+class Cancellation(Protocol):
+    """Tells that nobody waits any more; a `threading.Event` is one. Asked often: neither method may do I/O."""
+
+    def is_set(self) -> bool:
+        """Whether to hang up."""
+
+    def wait(self, timeout: float | None = None, /) -> bool:
+        """Sleep until it is set or the time is over; return whether it is set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRequest:
+    """One call: the body in the upstream's dialect, and the bounds. `deadline_at` is of the monotonic clock."""
+
+    upstream: Upstream
+    body: Event
+    deadline_at: float
+    first_byte_timeout_seconds: float
+    call_id: str | None = None
+
+
+class UpstreamStream(Protocol):
+    """An answer under way. Leave the `with` block early to hang up."""
+
+    upstream: Upstream
+
+    def __enter__(self) -> Self:
+        """Begin to read."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        """Let go of the connection: kept if the answer was read to its end, else closed."""
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Give events as they arrive, those that arrived together in one list; ends where the upstream's stream ends.
+
+        Whether that end was a good one only the events tell. Raises ProviderError, ProviderTimeout, CallCancelled,
+        all with `may_have_cost`.
+        """
+
+    def __iter__(self) -> Iterator[Event]:
+        """Give the events one by one."""
+
+
+class Provider(Protocol):
+    """One configured provider; safe to share between threads."""
+
+    def open(self, request: UpstreamRequest, *, cancelled: Cancellation) -> UpstreamStream:
+        """Send the request and wait until the upstream begins to answer with success.
+
+        Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled. Never repeats.
+        """
+
+    def close(self) -> None:
+        """Close idle connections; calls under way go on."""

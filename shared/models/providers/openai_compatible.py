@@ -1,0 +1,174 @@
+"""A provider that speaks OpenAI's HTTP interface: OpenAI, OpenRouter, Ollama, vLLM, llama.cpp's server and the like.
+
+One call is one request: redirects are not followed, nothing is repeated, no cookies or credentials come from the
+surroundings. Left to others: which upstream is asked and what follows a failure (`routing`), and reading the answer
+(`answers`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+
+import requests
+from urllib3.exceptions import HTTPError
+from urllib3.response import BaseHTTPResponse
+
+from shared.models.catalog import ProviderEntry
+from shared.models.dialects.requests import Dialect
+from shared.models.providers.answers import AnswerStream
+from shared.models.providers.base import Cancellation, Event, UpstreamRequest
+from shared.models.providers.connections import ProviderAdapter, serving
+from shared.models.providers.errors import ProviderError
+from shared.models.providers.refusals import refusal
+from shared.models.providers.watchdog import Call, Watchdog
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+MAX_REFUSAL_BYTES = 64 << 10
+SECONDS_FOR_A_REFUSAL = 5.0
+SOCKET_SLACK_SECONDS = 5.0
+_PATHS = {Dialect.CHAT: "/chat/completions", Dialect.RESPONSES: "/responses"}
+_SUCCESS = range(200, 300)
+_STREAM = "text/event-stream, application/json"
+_FAILED = (requests.RequestException, HTTPError, OSError, ValueError)
+
+
+class OpenAiCompatibleProvider:
+    """One such provider, with its connections."""
+
+    def __init__(
+        self, entry: ProviderEntry, watchdog: Watchdog, *, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        """Take the secrets from the environment now; without them every call fails, before it costs anything."""
+        self._entry = entry
+        self._watchdog = watchdog
+        self._adapter = ProviderAdapter()
+        self._proxies = dict.fromkeys(("http", "https"), entry.proxy) if entry.proxy else None
+        self._missing = [name for name in _variables(entry) if not environment.get(name)]
+        self._headers = {} if self._missing else _headers(entry, environment)
+        if self._missing:
+            log.warning("provider.secret_missing", provider=entry.name, variables=self._missing)
+
+    def open(self, request: UpstreamRequest, *, cancelled: Cancellation) -> AnswerStream:
+        """Send the request and wait until the upstream begins to answer with success.
+
+        Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled.
+        """
+        if self._missing:
+            raise ProviderError("The provider of this model is not configured.", may_have_cost=False)
+        call = Call(
+            cancelled=cancelled,
+            deadline_at=request.deadline_at,
+            first_byte_timeout_seconds=request.first_byte_timeout_seconds,
+            idle_timeout_seconds=self._entry.idle_timeout_seconds,
+        )
+        self._watchdog.watch(call)
+        try:
+            return self._answer(request, call)
+        except BaseException:
+            self._watchdog.forget(call)
+            raise
+
+    def close(self) -> None:
+        """Close idle connections; calls under way go on."""
+        self._adapter.close()
+
+    def _answer(self, request: UpstreamRequest, call: Call) -> AnswerStream:
+        body = self._send(self._prepared(request), request, call)
+        try:
+            # http.client takes a header block that the watchdog cut short for a whole answer.
+            call.raise_if_cut(may_have_cost=True)
+            call.attach(body.shutdown)
+            call.heard()
+            _refuse_unusable(body, call)
+        except BaseException:
+            body.close()
+            raise
+        return AnswerStream(request.upstream, body, call, self._watchdog)
+
+    def _send(
+        self, prepared: requests.PreparedRequest, request: UpstreamRequest, call: Call
+    ) -> BaseHTTPResponse:
+        # Nearly always the watchdog is faster; the socket's own timeout is the second line.
+        patience = SOCKET_SLACK_SECONDS + max(
+            request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds
+        )
+        try:
+            with serving(call, connect_timeout_seconds=self._entry.connect_timeout_seconds):
+                response = self._adapter.send(
+                    prepared,
+                    stream=True,
+                    timeout=(patience, patience),
+                    verify=self._entry.ca_file or True,
+                    proxies=self._proxies,
+                )
+        except _FAILED as error:
+            raise call.failure(_connection_failure(call)) from error
+        body: BaseHTTPResponse = response.raw
+        return body
+
+    def _prepared(self, request: UpstreamRequest) -> requests.PreparedRequest:
+        content = _written(request.body)
+        prepared = requests.PreparedRequest()
+        prepared.method = "POST"
+        prepared.url = self._entry.base_url + _PATHS[request.upstream.dialect]
+        prepared.body = content
+        prepared.headers = requests.structures.CaseInsensitiveDict(self._headers)
+        prepared.headers["Content-Length"] = str(len(content))
+        if request.call_id is not None:
+            prepared.headers["X-Client-Request-Id"] = request.call_id
+        return prepared
+
+
+def _connection_failure(call: Call) -> ProviderError:
+    if call.has_connection:
+        return ProviderError("The connection to the provider broke before it answered.", may_have_cost=True)
+    return ProviderError("The provider cannot be reached.", may_have_cost=False, is_worth_repeating=True)
+
+
+def _refuse_unusable(body: BaseHTTPResponse, call: Call) -> None:
+    """Raise what any answer but a readable success means."""
+    if body.status not in _SUCCESS:
+        call.hurry(SECONDS_FOR_A_REFUSAL)
+        raise refusal(body.status, body.headers, _start_of(body))
+    if body.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+        raise ProviderError("The provider compressed its answer although asked not to.", may_have_cost=True)
+    if body.headers.get("content-type", "").lower().startswith("text/html"):
+        raise ProviderError(
+            "The provider answered a page for people in place of a model's output.", may_have_cost=False
+        )
+
+
+def _start_of(body: BaseHTTPResponse) -> bytes:
+    pieces, size_bytes = [], 0
+    with suppress(*_FAILED):
+        while size_bytes < MAX_REFUSAL_BYTES and (piece := body.read1(MAX_REFUSAL_BYTES)):
+            pieces.append(piece)
+            size_bytes += len(piece)
+    return b"".join(pieces)[:MAX_REFUSAL_BYTES]
+
+
+def _variables(entry: ProviderEntry) -> list[str]:
+    key = [entry.api_key_env] if entry.api_key_env else []
+    return [*key, *(variable for _, variable in entry.header_envs)]
+
+
+def _headers(entry: ProviderEntry, environment: Mapping[str, str]) -> dict[str, str]:
+    headers = {
+        "User-Agent": "quartermaster",
+        "Accept": _STREAM,
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+        **dict(entry.headers),
+    }
+    if entry.api_key_env:
+        headers["Authorization"] = f"Bearer {environment[entry.api_key_env].strip()}"
+    return headers | {name: environment[variable].strip() for name, variable in entry.header_envs}
+
+
+def _written(body: Event) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()

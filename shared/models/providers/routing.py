@@ -1,0 +1,205 @@
+"""Which upstream answers a call: the fallback order, repeats, and the wait between them.
+
+Protects the one rule that costs money: a call goes to another upstream, or to the same again, only if the attempt
+before it surely cost nothing and nothing has been answered. A failure sends the call on to the next upstream at once;
+when all have failed, another round begins after a wait that grows, is jittered, and heeds `Retry-After`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shared.models.catalog import ModelEntry, ProviderEntry, ProviderKind, Upstream
+from shared.models.providers.base import Cancellation, Event, Provider, UpstreamRequest, UpstreamStream
+from shared.models.providers.errors import (
+    CallCancelled,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderTimeout,
+    UpstreamRefused,
+)
+from shared.models.providers.openai_compatible import OpenAiCompatibleProvider
+from shared.models.providers.scripted import ScriptedProvider
+from shared.models.providers.watchdog import Watchdog
+from shared.telemetry import PROVIDER_FIRST_BYTE_SECONDS, PROVIDER_REQUESTS, get_logger
+
+log = get_logger(__name__)
+
+FIRST_WAIT_SECONDS = 0.25
+LONGEST_WAIT_SECONDS = 8.0
+REST_SECONDS = 2.0
+"""How long an upstream that failed is asked last, unless it said how long itself."""
+MAX_PROVIDERS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    entry: ModelEntry
+    body_for: Callable[[Upstream], Event]
+    cancelled: Cancellation
+    deadline_at: float
+    call_id: str | None
+
+
+class Router:
+    """Opens calls to the upstreams of catalog entries; one for each process, safe to share between threads."""
+
+    def __init__(self, *, watchdog: Watchdog | None = None) -> None:
+        """Connect to nothing yet."""
+        self._watchdog = watchdog or Watchdog()
+        self._providers: dict[ProviderEntry, Provider] = {}
+        self._resting: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+
+    def open(
+        self,
+        entry: ModelEntry,
+        body_for: Callable[[Upstream], Event],
+        *,
+        cancelled: Cancellation,
+        deadline_at: float | None = None,
+        call_id: str | None = None,
+    ) -> UpstreamStream:
+        """Open a call; the stream's `upstream` tells who answers, and in which dialect.
+
+        `body_for` writes the body for an upstream, once for each that is asked. `deadline_at`, of the monotonic clock,
+        can shorten the entry's own deadline. Raises ProviderError, ProviderTimeout, ProviderOverloaded,
+        UpstreamRefused, CallCancelled.
+        """
+        ends_at = time.monotonic() + entry.deadline_seconds
+        plan = _Plan(
+            entry=entry,
+            body_for=body_for,
+            cancelled=cancelled,
+            deadline_at=ends_at if deadline_at is None else min(deadline_at, ends_at),
+            call_id=call_id,
+        )
+        return self._first_answer(plan)
+
+    def close(self) -> None:
+        """Close idle connections and the watch over calls."""
+        with self._lock:
+            providers, self._providers = list(self._providers.values()), {}
+        for provider in providers:
+            provider.close()
+        self._watchdog.close()
+
+    def _first_answer(self, plan: _Plan) -> UpstreamStream:
+        asked = self._in_order(plan.entry.upstreams)
+        failure: ProviderError | None = None
+        for round_number in range(plan.entry.retries + 1):
+            if failure is not None:
+                _wait(plan, round_number, failure)
+                failure = None
+            worth_repeating: list[Upstream] = []
+            for upstream in asked:
+                try:
+                    return self._attempt(plan, upstream)
+                except ProviderError as error:
+                    if _ends_the_call(error):
+                        raise
+                    self._rest(upstream, error)
+                    failure = _more_telling(failure, error)
+                    if _may_be_repeated(error):
+                        worth_repeating.append(upstream)
+            asked = worth_repeating
+            if not asked:
+                break
+        assert failure is not None  # noqa: S101 (an entry has upstreams, and each of them has failed)
+        raise failure
+
+    def _attempt(self, plan: _Plan, upstream: Upstream) -> UpstreamStream:
+        if plan.cancelled.is_set():
+            raise CallCancelled(may_have_cost=False)
+        if time.monotonic() >= plan.deadline_at:
+            raise ProviderTimeout(may_have_cost=False)
+        request = UpstreamRequest(
+            upstream=upstream,
+            body=plan.body_for(upstream),
+            deadline_at=plan.deadline_at,
+            first_byte_timeout_seconds=plan.entry.first_byte_timeout_seconds,
+            call_id=plan.call_id,
+        )
+        started = time.monotonic()
+        name = upstream.provider.name
+        try:
+            stream = self._provider(upstream.provider).open(request, cancelled=plan.cancelled)
+        except ProviderError as error:
+            PROVIDER_REQUESTS.labels(name, error.code).inc()
+            log.info(
+                "provider.failed",
+                provider=name,
+                model=plan.entry.id,
+                code=error.code,
+                status=error.upstream_status,
+                may_have_cost=error.may_have_cost,
+            )
+            raise
+        PROVIDER_REQUESTS.labels(name, "answered").inc()
+        PROVIDER_FIRST_BYTE_SECONDS.labels(name).observe(time.monotonic() - started)
+        return stream
+
+    def _provider(self, entry: ProviderEntry) -> Provider:
+        provider = self._providers.get(entry)
+        if provider is not None:
+            return provider
+        with self._lock:
+            if entry not in self._providers:
+                if len(self._providers) >= MAX_PROVIDERS:  # many reloads ago
+                    self._providers.pop(next(iter(self._providers))).close()
+                self._providers[entry] = self._connect(entry)
+            return self._providers[entry]
+
+    def _connect(self, entry: ProviderEntry) -> Provider:
+        if entry.kind is ProviderKind.SCRIPTED:
+            return ScriptedProvider()
+        return OpenAiCompatibleProvider(entry, self._watchdog)
+
+    def _in_order(self, upstreams: tuple[Upstream, ...]) -> list[Upstream]:
+        """Put those that failed a moment ago last; otherwise the order is the operators'."""
+        if not self._resting:
+            return list(upstreams)
+        now = time.monotonic()
+        return sorted(upstreams, key=lambda upstream: self._resting.get(_key(upstream), 0.0) > now)
+
+    def _rest(self, upstream: Upstream, error: ProviderError) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._resting = {key: until for key, until in self._resting.items() if until > now}
+            self._resting[_key(upstream)] = now + (error.retry_after_seconds or REST_SECONDS)
+
+
+def _key(upstream: Upstream) -> tuple[str, str]:
+    return upstream.provider.name, upstream.model
+
+
+def _ends_the_call(error: ProviderError) -> bool:
+    """Whether no other upstream may be asked: the work may be done, the request is wrong, or nobody waits."""
+    return error.may_have_cost or isinstance(error, UpstreamRefused | CallCancelled)
+
+
+def _may_be_repeated(error: ProviderError) -> bool:
+    return error.is_worth_repeating and (error.retry_after_seconds or 0) <= LONGEST_WAIT_SECONDS
+
+
+def _more_telling(before: ProviderError | None, error: ProviderError) -> ProviderError:
+    """Choose what the caller hears when all failed: that there is no room now, soonest first, else the latest."""
+    if not isinstance(before, ProviderOverloaded):
+        return error
+    if not isinstance(error, ProviderOverloaded):
+        return before
+    return min(before, error, key=lambda overloaded: overloaded.retry_after_seconds or 0)
+
+
+def _wait(plan: _Plan, round_number: int, failure: ProviderError) -> None:
+    """Sleep before another round; give up if that would outlast the deadline."""
+    backoff = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** (round_number - 1))
+    seconds = max(failure.retry_after_seconds or 0, 0.5 * backoff) + random.uniform(0, 0.5 * backoff)  # noqa: S311
+    if time.monotonic() + seconds >= plan.deadline_at:
+        raise failure
+    if plan.cancelled.wait(seconds):
+        raise CallCancelled(may_have_cost=False)

@@ -1,0 +1,110 @@
+"""A provider that follows a script instead of asking a model, for tests and first steps; README.md has the directives.
+
+Deterministic: the same request gives the same events. Honest: usage counts the words that were really read and
+written. In everything else it behaves as a provider does: deadlines, cancelling and failures are the port's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from shared.models.catalog import Upstream
+from shared.models.dialects.requests import Dialect
+from shared.models.providers.base import Cancellation, Event, UpstreamRequest
+from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
+from shared.models.providers.refusals import refusal
+from shared.models.providers.script import Script, read_script
+from shared.models.providers.scripted_chat import chat_events, chat_failure
+from shared.models.providers.scripted_responses import failure_of_response, response_events
+from shared.models.providers.watchdog import Reason
+
+
+class ScriptedProvider:
+    """Follows the script that each request holds."""
+
+    def open(self, request: UpstreamRequest, *, cancelled: Cancellation) -> ScriptedStream:
+        """Wait and fail as the script says, else begin the reply."""
+        script = read_script(request.upstream.dialect, request.body)
+        pacing = _Pacing(request, cancelled)
+        pacing.wait(min(script.wait_seconds, request.first_byte_timeout_seconds))
+        if script.wait_seconds >= request.first_byte_timeout_seconds:
+            raise ProviderTimeout(str(Reason.FIRST_BYTE), may_have_cost=True)
+        if script.fail_status is not None:
+            headers = {"retry-after": script.retry_after} if script.retry_after else {}
+            body = b'{"error": {"message": "The script says to fail.", "type": "scripted", "code": "scripted_failure"}}'
+            raise refusal(script.fail_status, headers, body)
+        return ScriptedStream(request, script, pacing)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class ScriptedStream:
+    """The events of one scripted reply."""
+
+    def __init__(self, request: UpstreamRequest, script: Script, pacing: _Pacing) -> None:
+        """Write the reply in the dialect that is asked for."""
+        self.upstream: Upstream = request.upstream
+        self._script = script
+        self._pacing = pacing
+        self._is_chat = self.upstream.dialect is Dialect.CHAT
+        self._events = (chat_events if self._is_chat else response_events)(script, request.body)
+
+    def __enter__(self) -> Self:
+        """Begin to read."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None:
+        """There is no connection."""
+
+    def __iter__(self) -> Iterator[Event]:
+        """Give the events one by one."""
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Give the events at the script's pace, up to where it goes wrong."""
+        script, given = self._script, 0
+        for event, is_piece in self._events:
+            if is_piece:
+                if given in (script.fail_after, script.break_after, script.end_after, script.stall_after):
+                    yield from self._go_wrong(given)
+                    return
+                self._pacing.wait(script.delay_seconds)
+                given += 1
+            yield [event]
+
+    def _go_wrong(self, given: int) -> Iterator[list[Event]]:
+        script = self._script
+        if given == script.fail_after:
+            yield [chat_failure() if self._is_chat else failure_of_response(script, given)]
+        elif given == script.break_after:
+            raise ProviderError("The script says to break off.", may_have_cost=True)
+        elif given == script.stall_after:
+            self._pacing.wait(self.upstream.provider.idle_timeout_seconds)
+            raise ProviderTimeout(str(Reason.SILENCE), may_have_cost=True)
+
+
+class _Pacing:
+    """Waits that end with the call's deadline or its cancelling."""
+
+    def __init__(self, request: UpstreamRequest, cancelled: Cancellation) -> None:
+        self._deadline_at = request.deadline_at
+        self._cancelled = cancelled
+
+    def wait(self, seconds: float) -> None:
+        if seconds > 0:
+            self._cancelled.wait(min(seconds, max(0.0, self._deadline_at - time.monotonic())))
+        if self._cancelled.is_set():
+            raise CallCancelled(may_have_cost=True)
+        if time.monotonic() >= self._deadline_at:
+            raise ProviderTimeout(str(Reason.DEADLINE), may_have_cost=True)

@@ -1,0 +1,140 @@
+"""A scripted reply as the events of a response, in the order in which OpenAI sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from shared.models.providers.base import Event
+from shared.models.providers.script import Script, ToolCall
+from shared.models.providers.scripted_chat import Told
+
+
+def response_events(script: Script, body: Mapping[str, Any]) -> Iterator[Told]:
+    """Write the events: created, each output item from added to done, completed or incomplete."""
+    for number, (event, is_piece) in enumerate(_events(script, body)):
+        yield {**event, "sequence_number": number}, is_piece
+
+
+def failure_of_response(script: Script, given: int) -> Event:
+    """Write the event of a response that failed after so many pieces, with what it has consumed."""
+    response = _response({}, "failed")
+    response["error"] = {"code": "server_error", "message": "The script says to fail."}
+    if script.reports_usage:
+        response["usage"] = _usage(script, given)
+    return {"type": "response.failed", "sequence_number": 1_000_000, "response": response}
+
+
+def _events(script: Script, body: Mapping[str, Any]) -> Iterator[Told]:
+    yield {"type": "response.created", "response": _response(body, "in_progress")}, False
+    yield {"type": "response.in_progress", "response": _response(body, "in_progress")}, False
+    output: list[Event] = []
+    if script.reasoning:
+        yield from _whole_item(_reasoning(script.reasoning), output)
+    if script.pieces:
+        yield from _message(script, output)
+    for number, call in enumerate(script.tool_calls):
+        yield from _function_call(call, number, output)
+    status = "incomplete" if script.is_cut_short else "completed"
+    final = _response(body, status)
+    final["output"] = output
+    final["incomplete_details"] = {"reason": "max_output_tokens"} if script.is_cut_short else None
+    if script.reports_usage:
+        final["usage"] = _usage(script, script.completion_tokens)
+    yield {"type": f"response.{status}", "response": final}, False
+
+
+def _whole_item(item: Event, output: list[Event]) -> Iterator[Told]:
+    where = {"output_index": len(output)}
+    yield {"type": "response.output_item.added", **where, "item": item}, False
+    yield {"type": "response.output_item.done", **where, "item": item}, False
+    output.append(item)
+
+
+def _message(script: Script, output: list[Event]) -> Iterator[Told]:
+    kind = "refusal" if script.is_refusal else "output_text"
+    item = {"id": "msg_scripted", "type": "message", "role": "assistant"}
+    where = {"item_id": item["id"], "output_index": len(output), "content_index": 0}
+    part_of: Callable[[str], Event] = _refusal_part if script.is_refusal else _text_part
+    opened = {**item, "status": "in_progress", "content": []}
+    yield {"type": "response.output_item.added", "output_index": len(output), "item": opened}, False
+    yield {"type": "response.content_part.added", **where, "part": part_of("")}, False
+    extra: Event = {} if script.is_refusal else {"logprobs": []}
+    for piece in script.pieces:
+        yield {"type": f"response.{kind}.delta", **where, "delta": piece, **extra}, True
+    whole = "refusal" if script.is_refusal else "text"
+    yield {"type": f"response.{kind}.done", **where, whole: script.text, **extra}, False
+    yield {"type": "response.content_part.done", **where, "part": part_of(script.text)}, False
+    status = "incomplete" if script.is_cut_short else "completed"
+    done = {**item, "status": status, "content": [part_of(script.text)]}
+    yield {"type": "response.output_item.done", "output_index": len(output), "item": done}, False
+    output.append(done)
+
+
+def _function_call(call: ToolCall, number: int, output: list[Event]) -> Iterator[Told]:
+    item = {
+        "id": f"fc_scripted_{number}",
+        "type": "function_call",
+        "call_id": f"call_scripted_{number}",
+        "name": call.name,
+    }
+    where = {"item_id": item["id"], "output_index": len(output)}
+    opened = {**item, "arguments": "", "status": "in_progress"}
+    yield {"type": "response.output_item.added", "output_index": len(output), "item": opened}, False
+    middle = len(call.arguments) // 2
+    for half in (call.arguments[:middle], call.arguments[middle:]):
+        yield {"type": "response.function_call_arguments.delta", **where, "delta": half}, False
+    yield {"type": "response.function_call_arguments.done", **where, "arguments": call.arguments}, False
+    done = {**item, "arguments": call.arguments, "status": "completed"}
+    yield {"type": "response.output_item.done", "output_index": len(output), "item": done}, False
+    output.append(done)
+
+
+def _reasoning(text: str) -> Event:
+    return {"id": "rs_scripted", "type": "reasoning", "summary": [{"type": "summary_text", "text": text}]}
+
+
+def _text_part(text: str) -> Event:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _refusal_part(text: str) -> Event:
+    return {"type": "refusal", "refusal": text}
+
+
+def _response(body: Mapping[str, Any], status: str) -> Event:
+    """Write the response object: what was asked is repeated, the rest has OpenAI's defaults."""
+    return {
+        "id": "resp_scripted",
+        "object": "response",
+        "created_at": 0,
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.get("instructions"),
+        "max_output_tokens": body.get("max_output_tokens"),
+        "metadata": body.get("metadata") or {},
+        "model": "script",
+        "output": [],
+        "parallel_tool_calls": body.get("parallel_tool_calls", True),
+        "previous_response_id": None,
+        "reasoning": body.get("reasoning") or {"effort": None, "summary": None},
+        "store": False,
+        "temperature": body.get("temperature", 1.0),
+        "text": body.get("text") or {"format": {"type": "text"}},
+        "tool_choice": body.get("tool_choice", "auto"),
+        "tools": body.get("tools") or [],
+        "top_p": body.get("top_p", 1.0),
+        "truncation": body.get("truncation", "disabled"),
+        "usage": None,
+    }
+
+
+def _usage(script: Script, completion_tokens: int) -> Event:
+    return {
+        "input_tokens": script.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": script.reasoning_tokens},
+        "total_tokens": script.prompt_tokens + completion_tokens,
+    }

@@ -1,0 +1,191 @@
+"""Hanging up on upstreams that are too slow, or that nobody waits for any more.
+
+A socket's own timeout begins anew with every byte, and nothing interrupts a thread that reads. So each call to an
+upstream is watched by one thread of the process, which shuts the socket under the reader when a bound is passed or
+the call is cancelled; the reader then finds out here why its connection broke.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from shared.models.providers.base import Cancellation
+from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
+
+LOOK_EVERY_SECONDS = 0.1
+
+
+class Reason(StrEnum):
+    """Why a call was cut."""
+
+    FIRST_BYTE = "The provider did not begin to answer in time."
+    SILENCE = "The provider stopped in the middle of its answer."
+    DEADLINE = "The provider did not finish its answer in time."
+    CANCELLED = "The call was cancelled."
+
+
+class Call:
+    """One call under watch, from before its connection until its last byte."""
+
+    __slots__ = (
+        "_cancelled",
+        "_cut",
+        "_deadline_at",
+        "_idle_seconds",
+        "_is_over",
+        "_lock",
+        "_silent_at",
+        "_waits_for",
+        "has_connection",
+        "reason",
+    )
+
+    def __init__(
+        self,
+        *,
+        cancelled: Cancellation,
+        deadline_at: float,
+        first_byte_timeout_seconds: float,
+        idle_timeout_seconds: float,
+    ) -> None:
+        """Start the clock for the first byte."""
+        self._cancelled = cancelled
+        self._deadline_at = deadline_at
+        self._idle_seconds = idle_timeout_seconds
+        self._silent_at = time.monotonic() + first_byte_timeout_seconds
+        self._waits_for = Reason.FIRST_BYTE
+        self._lock = threading.Lock()
+        self._cut: Callable[[], object] | None = None
+        self._is_over = False
+        self.has_connection = False
+        self.reason: Reason | None = None
+
+    def attach(self, cut: Callable[[], object]) -> None:
+        """Say what hangs up from now on; done at once if a bound was passed already."""
+        with self._lock:
+            self._cut = cut
+            if self.reason is not None:
+                _quietly(cut)
+
+    def connected(self, cut: Callable[[], object]) -> None:
+        """Say that there is a connection: from now on the request may reach the upstream."""
+        self.has_connection = True
+        self.attach(cut)
+
+    def heard(self) -> None:
+        """Note that bytes arrived."""
+        self._silent_at = time.monotonic() + self._idle_seconds
+        self._waits_for = Reason.SILENCE
+
+    def hurry(self, seconds: float) -> None:
+        """Allow only so much more time: what is awaited now is of no value to anyone."""
+        self._deadline_at = min(self._deadline_at, time.monotonic() + seconds)
+
+    def over(self) -> None:
+        """Watch no more; the connection may serve others now and is never cut again."""
+        with self._lock:
+            self._is_over = True
+            self._cut = None
+
+    def look(self, now: float) -> None:
+        """Cut the call if it is time to."""
+        if now >= self._deadline_at:
+            self._end(Reason.DEADLINE)
+        elif now >= self._silent_at:
+            self._end(self._waits_for)
+        elif self._cancelled.is_set():
+            self._end(Reason.CANCELLED)
+
+    def raise_if_cut(self, *, may_have_cost: bool) -> None:
+        """Raise what the watchdog did, if it did something."""
+        if self.reason is Reason.CANCELLED:
+            raise CallCancelled(may_have_cost=may_have_cost)
+        if self.reason is not None:
+            raise ProviderTimeout(str(self.reason), may_have_cost=may_have_cost, is_worth_repeating=True)
+
+    def failure(self, otherwise: ProviderError) -> ProviderError:
+        """Tell why the connection broke: we cut it, or something else happened."""
+        try:
+            self.raise_if_cut(may_have_cost=otherwise.may_have_cost)
+        except ProviderError as error:
+            return error
+        return otherwise
+
+    def _end(self, reason: Reason) -> None:
+        with self._lock:
+            if self._is_over or self.reason is not None:
+                return
+            self.reason = reason
+            if self._cut is not None:
+                _quietly(self._cut)
+
+
+class Watchdog:
+    """Watches the calls of one process; its thread starts with the first and sleeps while there are none."""
+
+    def __init__(self, *, look_every_seconds: float = LOOK_EVERY_SECONDS) -> None:
+        """Start nothing yet."""
+        self._look_every_seconds = look_every_seconds
+        self._calls: set[Call] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def watch(self, call: Call) -> None:
+        """Look after a call until `forget`."""
+        with self._changed:
+            self._calls.add(call)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="provider-watchdog", daemon=True)
+                self._thread.start()
+            elif len(self._calls) == 1:
+                self._changed.notify()
+
+    def forget(self, call: Call) -> None:
+        """Stop looking after a call."""
+        call.over()
+        with self._changed:
+            self._calls.discard(call)
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_closed = True
+            thread, self._thread = self._thread, None
+            self._changed.notify()
+        if thread is not None:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the thread."""
+        self.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closed or self._calls)
+                if self._is_closed:
+                    return
+                calls = tuple(self._calls)
+            now = time.monotonic()
+            for call in calls:
+                call.look(now)
+            time.sleep(self._look_every_seconds)
+
+
+def _quietly(cut: Callable[[], object]) -> None:
+    try:
+        cut()
+    except (OSError, RuntimeError, ValueError):
+        return  # the connection was gone already
