@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from shared.identity.callers import OwnerKind
@@ -72,8 +73,28 @@ class RoleBindingPage(ShownPage):
     role_bindings: Sequence[RoleBindingBody]
 
 
+_ONE_SUBJECT: JsonDict = {
+    "oneOf": [
+        {
+            "required": ["subjectIdentityId"],
+            "properties": {"subjectIdentityId": {"type": "string"}, "subjectUserId": {"type": "null"}},
+        },
+        {
+            "required": ["subjectUserId"],
+            "properties": {
+                "subjectUserId": {"type": "string"},
+                "subjectIdentityId": {"type": "null"},
+                "scopeKind": {"const": "Identity"},
+            },
+        },
+    ]
+}
+
+
 class NewRoleBinding(Sent):
     """A role to bind to one subject; a user's role in the organization itself is the membership's."""
+
+    model_config = ConfigDict(json_schema_extra=_ONE_SUBJECT)
 
     subject_identity_id: Id | None = None
     subject_user_id: Id | None = None

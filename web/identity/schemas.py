@@ -18,8 +18,14 @@ def _camel_keys(details: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 Details = Annotated[Mapping[str, str | None], BeforeValidator(_camel_keys)]
+MAX_EMAIL_CHARACTERS = 318
+EMAIL_PATTERN = r"^[^\s@\u0000-\u001f\u007f-\u009f]{1,64}@[^\s@\u0000-\u001f\u007f-\u009f]{1,253}$"
 MemberRole = Literal["Member", "WorkspaceAdmin", "WorkspaceOwner"]
-Email = Annotated[str, Text(minimum=3, maximum=318)]
+Email = Annotated[
+    str,
+    Text(minimum=3, maximum=MAX_EMAIL_CHARACTERS),
+    Field(json_schema_extra={"pattern": EMAIL_PATTERN}),
+]
 
 
 class Shown(Wire):
