@@ -59,7 +59,7 @@ def _translate_options(body: Json, asked: Json) -> None:
 def _items(message: Json) -> Iterator[Json]:
     role = message["role"]
     if role in ("tool", "function"):
-        call_id = message.get("tool_call_id") or message["name"]
+        call_id = message["tool_call_id"] if role == "tool" else message["name"]
         yield {"type": "function_call_output", "call_id": call_id, "output": _output(message["content"])}
     elif role == "assistant":
         yield from _assistant_items(message)

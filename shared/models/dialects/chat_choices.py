@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.models.dialects.estimates import utf8_size
+from shared.models.dialects.reading import object_or_empty
 from shared.models.dialects.requests import Json
 from shared.models.dialects.tool_calls import ToolCalls
 
@@ -43,7 +44,7 @@ class ChatChoice:
         """Rewrite one choice of one chunk, in place where it can be; None where it says nothing new."""
         delta = choice.get("delta")
         if not isinstance(delta, dict):
-            delta = _dict(choice.pop("message", None))
+            delta = object_or_empty(choice.pop("message", None))
         choice["delta"] = delta
         self._read_role(delta)
         for name in delta.keys() - _PLAIN_FIELDS:
@@ -98,17 +99,11 @@ class ChatChoice:
             self.size_bytes += sum(utf8_size(text) for text in value.values() if isinstance(text, str))
 
     def _read_finish(self, reason: Any) -> str | None:
-        if not reason or self.finish_reason is not None:
+        if not isinstance(reason, str) or not reason or self.finish_reason is not None:
             return None
-        reason = (
-            reason if reason in _KNOWN_FINISHES else _OTHER_FINISHES.get(str(reason), self.infer_finish())
-        )
-        self.finish_reason = str(reason)
+        known = reason in _KNOWN_FINISHES
+        self.finish_reason = reason if known else _OTHER_FINISHES.get(reason) or self.infer_finish()
         return self.finish_reason
-
-
-def _dict(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
 
 
 def _join(parts: Any) -> str:

@@ -61,7 +61,7 @@ def _messages(body: Json) -> list[Json]:
 
 
 def _add_item(messages: list[Json], item: Json, param: str) -> None:
-    kind = item.get("type") or "message"
+    kind = "message" if item.get("type") is None else item["type"]
     if kind == "message":
         messages.append(_message(item, param))
     elif kind in ("function_call", "custom_tool_call"):

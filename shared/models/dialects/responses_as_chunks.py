@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from shared.models.dialects.reading import object_or_empty, objects_in
 from shared.models.dialects.requests import Json
 from shared.models.dialects.usage import chat_usage, read_usage
 
@@ -45,7 +46,7 @@ class ResponsesAsChunks:
         if not isinstance(kind, str):
             return []
         if kind in _ENDS:
-            response = _dict(event.get("response"))
+            response = object_or_empty(event.get("response"))
             return [*self._output(response), self._end(response)]
         return [_chunk(delta, logprobs) for delta, logprobs in self._deltas(kind, event)]
 
@@ -53,7 +54,7 @@ class ResponsesAsChunks:
         stem, _, verb = kind.rpartition(".")
         output = _index(event, "output_index")
         if kind in ("response.output_item.added", "response.output_item.done"):
-            yield from self._item(output, _dict(event.get("item")), verb)
+            yield from self._item(output, object_or_empty(event.get("item")), verb)
         elif stem in _STREAMED_PARTS and verb in ("delta", "done"):
             part, index = _STREAMED_PARTS[stem], _index(event, "content_index", "summary_index")
             text = event.get("delta") if verb == "delta" else event.get(_PARTS[part][1])
@@ -74,28 +75,29 @@ class ResponsesAsChunks:
         return [
             _chunk(*said)
             for index, item in enumerate(items)
-            for said in self._item(index, _dict(item), "done")
+            for said in self._item(index, object_or_empty(item), "done")
         ]
 
     def _item(self, output: int, item: Json, verb: str) -> Iterator[tuple[Json, Any]]:
-        kind = item.get("type")
+        kind = str(item.get("type"))
         if kind in _CALL_KINDS:
             yield from self._call(output, item, verb)
         elif verb == "done" and kind in ("message", "reasoning"):
             for name in ("summary", "content"):
-                for index, part in enumerate(item.get(name) or ()):
-                    yield from self._part(output, index, _dict(part))
+                for index, part in enumerate(objects_in(item.get(name))):
+                    yield from self._part(output, index, part)
 
     def _part(self, output: int, index: int, part: Json) -> Iterator[tuple[Json, Any]]:
-        if part.get("type") not in _PARTS:
+        kind = str(part.get("type"))
+        if kind not in _PARTS:
             return
-        place = (output, index, part["type"])
-        field, name = _PARTS[part["type"]]
+        place = (output, index, kind)
+        field, name = _PARTS[kind]
         is_new = place not in self._said
         for new, logprobs in self._new(place, part.get(name), part.get("logprobs"), "done"):
             yield {field: new}, logprobs
         if is_new:
-            yield from _annotations(part.get("annotations") or ())
+            yield from _annotations(part.get("annotations"))
 
     def _call(self, output: int, item: Json, verb: str) -> Iterator[tuple[Json, Any]]:
         kind, field = _CALL_KINDS[item["type"]]
@@ -128,7 +130,9 @@ class ResponsesAsChunks:
     def _end(self, response: Json) -> Json:
         reason = "tool_calls" if self._calls else "stop"
         if response.get("status") == "incomplete" or response.get("incomplete_details"):
-            reason = _INCOMPLETE.get(str(_dict(response.get("incomplete_details")).get("reason")), "length")
+            reason = _INCOMPLETE.get(
+                str(object_or_empty(response.get("incomplete_details")).get("reason")), "length"
+            )
         counts = read_usage(response.get("usage"))
         chunk = _chunk({}, None, reason)
         return chunk if counts is None else {**chunk, "usage": chat_usage(counts)}
@@ -137,25 +141,21 @@ class ResponsesAsChunks:
 def _chunk(delta: Json, logprobs: Any, finish_reason: str | None = None) -> Json:
     choice: Json = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     if logprobs:
-        choice["logprobs"] = {"content": [_token(token) for token in logprobs if isinstance(token, dict)]}
+        choice["logprobs"] = {"content": [_token(token) for token in objects_in(logprobs)]}
     return {"choices": [choice]}
 
 
 def _token(token: Json) -> Json:
     """Write a token's probability as chat does, where `bytes` and `top_logprobs` must be there."""
-    top = [{"bytes": None, **other} for other in token.get("top_logprobs") or () if isinstance(other, dict)]
+    top = [{"bytes": None, **other} for other in objects_in(token.get("top_logprobs"))]
     return {"bytes": None, **token, "top_logprobs": top}
 
 
 def _annotations(annotations: Any) -> Iterator[tuple[Json, Any]]:
-    for annotation in annotations:
-        if isinstance(annotation, dict) and annotation.get("type") == "url_citation":
+    for annotation in objects_in(annotations):
+        if annotation.get("type") == "url_citation":
             citation = {name: value for name, value in annotation.items() if name != "type"}
             yield {"annotations": [{"type": "url_citation", "url_citation": citation}]}, None
-
-
-def _dict(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
 
 
 def _index(event: Json, *names: str) -> int:

@@ -8,10 +8,10 @@ nothing is stored. Ids of items are held steady, missing usage details filled in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from shared.models.dialects.estimates import utf8_size
 from shared.models.dialects.failures import Failure
+from shared.models.dialects.reading import objects_in
 from shared.models.dialects.requests import Json, ParsedRequest
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
 from shared.models.dialects.responses_stream import EventLog
@@ -120,7 +120,7 @@ class ResponsesRelay:
         self._begin("response.created")
         self.is_complete = True
         self._response["status"] = kind.removeprefix("response.")
-        output = self._response["output"] or [self._done[index] for index in sorted(self._done)]
+        output = objects_in(self._response["output"]) or [self._done[index] for index in sorted(self._done)]
         self.size_bytes = self.size_bytes or size_of_output(output)
         for index, item in enumerate(output):
             self._hold_item_id(index, item)
@@ -133,10 +133,9 @@ class ResponsesRelay:
         elif "item_id" in event or index in self._item_ids:
             event["item_id"] = self._item_ids.setdefault(index, event.get("item_id") or self._own_id(index))
 
-    def _hold_item_id(self, index: int, item: Any) -> None:
+    def _hold_item_id(self, index: int, item: Json) -> None:
         """Keep the id under which an item was first shown: official clients refuse one that changes."""
-        if isinstance(item, dict):
-            item["id"] = self._item_ids.setdefault(index, item.get("id") or self._own_id(index))
+        item["id"] = self._item_ids.setdefault(index, item.get("id") or self._own_id(index))
 
     def _own_id(self, index: int) -> str:
         return f"item_{self._suffix}{index:02x}"

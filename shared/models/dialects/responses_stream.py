@@ -12,6 +12,7 @@ from typing import Any
 from shared.models.dialects.chat_choices import ChatChoice
 from shared.models.dialects.failures import Failure, response_error, responses_error
 from shared.models.dialects.frames import DONE, event_frame
+from shared.models.dialects.reading import object_or_empty, objects_in
 from shared.models.dialects.requests import Json, ParsedRequest
 from shared.models.dialects.response_items import CallItem, Item, PartedItem
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
@@ -152,8 +153,8 @@ class ResponsesStream:
             self._open_item("message").say("output_text", delta["content"], logprobs)
         if delta.get("refusal"):
             self._open_item("message").say("refusal", delta["refusal"])
-        for annotation in delta.get("annotations") or ():
-            citation = annotation.get("url_citation") if isinstance(annotation, dict) else None
+        for annotation in objects_in(delta.get("annotations")):
+            citation = annotation.get("url_citation")
             if isinstance(citation, dict):
                 self._open_item("message").annotate({"type": "url_citation", **citation})
         for fragment in delta.get("tool_calls") or ():
@@ -209,12 +210,12 @@ class ResponsesStream:
 
 def _tokens(logprobs: Any) -> list[Json]:
     """Read chat's log probabilities as an output text keeps them, where bytes are required."""
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    return [_token(token) for token in content or () if isinstance(token, dict) and "logprob" in token]
+    content = objects_in(object_or_empty(logprobs).get("content"))
+    return [_token(token) for token in content if "logprob" in token]
 
 
 def _token(token: Json) -> Json:
-    top = [_with_bytes(other) for other in token.get("top_logprobs") or () if isinstance(other, dict)]
+    top = [_with_bytes(other) for other in objects_in(token.get("top_logprobs"))]
     return {**_with_bytes(token), "top_logprobs": top}
 
 

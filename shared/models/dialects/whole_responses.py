@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shared.models.dialects.estimates import utf8_size
+from shared.models.dialects.reading import objects_in
 from shared.models.dialects.requests import Json
 
 _PARTS = {"output_text": ("output_text", "text"), "refusal": ("refusal", "refusal")}
@@ -19,11 +20,9 @@ _SAID_IN = ("content", "text", "refusal", "arguments", "input", "summary")
 def events_of(response: Json) -> Iterator[Json]:
     """Say a response from `response.created` to its end; numbers and ids are for the relay to give."""
     yield {"type": "response.created", "response": {**response, "output": [], "usage": None}}
-    output = response.get("output")
-    for index, item in enumerate(output if isinstance(output, list) else ()):
-        if isinstance(item, dict):
-            for event in _item_events(item):
-                yield {**event, "output_index": index}
+    for index, item in enumerate(objects_in(response.get("output"))):
+        for event in _item_events(item):
+            yield {**event, "output_index": index}
     end = "response.incomplete" if response.get("status") == "incomplete" else "response.completed"
     yield {"type": end, "response": response}
 
@@ -44,7 +43,7 @@ def _item_events(item: Json) -> Iterator[Json]:
     opened = {**item, "content": []} if is_message else {**item, field: ""} if stem else item
     yield {"type": "response.output_item.added", "item": dict(opened)}
     if is_message:
-        for index, part in enumerate(content or ()):
+        for index, part in enumerate(objects_in(content)):
             for event in _part_events(part):
                 yield {**event, "item_id": item.get("id"), "content_index": index}
     elif stem and isinstance(item.get(field), str):
@@ -54,8 +53,8 @@ def _item_events(item: Json) -> Iterator[Json]:
     yield {"type": "response.output_item.done", "item": item}
 
 
-def _part_events(part: Any) -> Iterator[Json]:
-    if not isinstance(part, dict) or part.get("type") not in _PARTS:
+def _part_events(part: Json) -> Iterator[Json]:
+    if str(part.get("type")) not in _PARTS:
         return
     stem, field = _PARTS[part["type"]]
     yield {"type": "response.content_part.added", "part": {**part, field: ""}}

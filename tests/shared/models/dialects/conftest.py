@@ -1,0 +1,35 @@
+"""The official client, strict and plain, against a server that speaks through the translator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from openai import OpenAI
+
+from shared.models.dialects import Dialect
+from tests.shared.models.dialects.serving import Script, serve
+from tests.shared.models.dialects.upstreams import Json, Reply, chat_chunks, response_events
+
+
+@pytest.fixture(params=[Dialect.CHAT, Dialect.RESPONSES], ids=["chat-upstream", "responses-upstream"])
+def script(request: pytest.FixtureRequest) -> Script:
+    """A script to fill, once for each dialect of the upstream."""
+    return Script(upstream=request.param)
+
+
+@pytest.fixture
+def client(script: Script) -> Iterator[OpenAI]:
+    """The official client with strict validation of every object and chunk."""
+    with (
+        serve(script) as base_url,
+        OpenAI(
+            api_key="svk_test", base_url=base_url, max_retries=0, _strict_response_validation=True
+        ) as opened,
+    ):
+        yield opened
+
+
+def stream_of(script: Script, reply: Reply) -> list[Json]:
+    """Say a reply in the dialect of the script's upstream."""
+    return chat_chunks(reply) if script.upstream is Dialect.CHAT else response_events(reply)

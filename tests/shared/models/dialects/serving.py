@@ -1,0 +1,111 @@
+"""A tiny HTTP server that answers creation requests through the translator, for the official client to read."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from uuid import UUID
+
+from shared.models.dialects import (
+    Dialect,
+    ParsedRequest,
+    Translator,
+    parse_chat,
+    parse_responses,
+    upstream_body,
+)
+
+INVOCATION = UUID("01935b2a-0000-7000-8000-000000000001")
+MODEL = "acme/large"
+CREATED = 1_790_000_000
+
+
+@dataclass
+class Script:
+    """What the upstream says to the next request, and in which dialect; what it was asked is kept."""
+
+    upstream: Dialect = Dialect.CHAT
+    events: list[dict[str, Any]] = field(default_factory=list)
+    saw_done: bool = False
+    asked: dict[str, Any] = field(default_factory=dict)
+    frames: list[bytes] = field(default_factory=list)
+
+
+def translator_for(parsed: ParsedRequest, upstream: Dialect) -> Translator:
+    """Make the translator of a reply with fixed ids and times."""
+    return Translator(
+        parsed,
+        upstream_dialect=upstream,
+        invocation_id=INVOCATION,
+        model_id=MODEL,
+        created=CREATED,
+        clock=lambda: CREATED + 2.5,
+    )
+
+
+def relay(
+    parsed: ParsedRequest, upstream: Dialect, events: list[dict[str, Any]], *, saw_done: bool = False
+) -> tuple[Translator, list[bytes]]:
+    """Feed a whole upstream stream; the events stay unchanged for the caller."""
+    translator = translator_for(parsed, upstream)
+    frames = [frame for event in copy.deepcopy(events) for frame in translator.feed(event)]
+    return translator, frames + translator.finish(saw_done=saw_done)
+
+
+def read_frames(frames: list[bytes]) -> list[dict[str, Any]]:
+    """Read frames back, checking that each is one whole event and that the last is the terminator."""
+    assert frames[-1] == b"data: [DONE]\n\n"
+    events = []
+    for frame in frames[:-1]:
+        assert frame.endswith(b"\n\n")
+        assert frame.count(b"\n\n") == 1
+        assert b"\r" not in frame
+        lines = frame.decode("ascii").removesuffix("\n\n").split("\n")
+        event = json.loads(lines[-1].removeprefix("data: "))
+        if len(lines) > 1:
+            assert lines == [f"event: {event['type']}", lines[1]]
+        events.append(event)
+    return events
+
+
+@contextmanager
+def serve(script: Script) -> Iterator[str]:
+    """Serve on a free port; give the base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.0"
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+            """Say nothing."""
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            parsed = parse_responses(body) if self.path.endswith("/responses") else parse_chat(body)
+            script.asked = upstream_body(parsed, script.upstream, "upstream-model")
+            translator, script.frames = relay(
+                parsed, script.upstream, script.events, saw_done=script.saw_done
+            )
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream" if parsed.is_stream else "application/json")
+            self.end_headers()
+            if parsed.is_stream:
+                for frame in script.frames:
+                    self.wfile.write(frame)
+            else:
+                self.wfile.write(json.dumps(translator.result()).encode())
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
