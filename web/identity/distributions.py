@@ -10,7 +10,7 @@ from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.identity import agent_schemas as schemas
+from web.identity import distribution_schemas as schemas
 from web.identity.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
 
 routes = AdministrationRoutes("distributions")
