@@ -16,7 +16,7 @@ from shared.identity.distributions import (
 )
 from shared.identity.names import MAX_NETWORKS
 from web.identity.schemas import Shown, ShownPage
-from web.values import Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
+from web.values import Between, Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
 
 Network = Annotated[str, Field(pattern="^[a-z][a-z0-9._-]{0,62}$")]
 Networks = Annotated[Sequence[Network], Field(min_length=1, max_length=MAX_NETWORKS)]
