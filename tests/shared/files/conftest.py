@@ -1,0 +1,213 @@
+"""The file domain without the web: a database, a blob store of each kind, and writes as the front makes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+
+from shared import faults
+from shared.database import Database
+from shared.files.blobs.base import BlobStore
+from shared.files.collection import collect_doomed
+from shared.files.deletion import delete
+from shared.files.expiry import expire_due
+from shared.files.placement import place_staged
+from shared.files.replaces import ReplaceRequest, replace
+from shared.files.resources import Receipt
+from shared.files.staging import OpenReceiver, Receive
+from shared.files.sweeps import sweep_staging
+from shared.files.uploads import UploadRequest, upload
+from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
+from shared.identity.permissions import FILE_PERMISSIONS
+from tests.contracts.blob_stores import Bench, LocalBench, S3Bench
+from tests.contracts.s3_servers import running_moto
+
+
+class Died(BaseException):
+    """The process ended here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What a body held."""
+
+    file_name: str
+    media_type: str
+    byte_size: int
+    sha256: bytes
+
+
+@dataclass(kw_only=True)
+class Shelf:
+    """One owner's files in one store."""
+
+    database: Database
+    bench: Bench
+    caller: Caller
+    patch: pytest.MonkeyPatch = field(repr=False)
+
+    @property
+    def store(self) -> BlobStore:
+        return self.bench.store
+
+    def upload(
+        self,
+        content: bytes = b"content",
+        *,
+        operation_id: UUID | None = None,
+        until: datetime | None = None,
+        receive: Receive | None = None,
+    ) -> Receipt:
+        request = UploadRequest(
+            operation_id=operation_id or uuid4(),
+            organization_id=None,
+            byte_size=len(content),
+            retention_expires_at=until,
+            association=None,
+            time_limit_seconds=60,
+        )
+        return upload(self.database, self.store, self.caller, request, receive or receiving(content))
+
+    def replace(self, file: Receipt, content: bytes = b"newer") -> Receipt:
+        request = ReplaceRequest(
+            operation_id=uuid4(),
+            file_id=file.version.file_id,
+            expected_version_id=file.version.id,
+            expected_revision=file.version.revision,
+            byte_size=len(content),
+            time_limit_seconds=60,
+        )
+        return replace(self.database, self.store, self.caller, request, receiving(content))
+
+    def delete(self, file: Receipt) -> None:
+        delete(self.database, self.caller, file.version.file_id, uuid4())
+
+    def placed(self, content: bytes = b"content") -> Receipt:
+        file = self.upload(content)
+        place_staged(self.database, self.store)
+        return file
+
+    def expire(self, *files: Receipt) -> None:
+        """Let deadlines have passed a moment ago."""
+        for file in files:
+            self.sql(
+                "UPDATE files SET retention_expires_at = now() - interval '1 ms' WHERE id = :id",
+                id=file.version.file_id,
+            )
+
+    def sql(self, statement: str, **values: object) -> Any:
+        with self.database.autocommit() as session:
+            result = session.execute(text(statement), values)
+            return result.all() if result.returns_rows else []
+
+    def state(self, file: Receipt) -> str | None:
+        rows = self.sql("SELECT state FROM blobs WHERE version_id = :id", id=file.version.id)
+        return rows[0].state if rows else None
+
+    def read(self, file: Receipt) -> bytes:
+        with self.store.open(file.version.id, placed=self.state(file) == "live") as reader:
+            return b"".join(reader.chunks(0, file.version.byte_size))
+
+    def dies_at(self, point: str) -> None:
+        """Let whoever reaches this point end there, once."""
+        reached: list[str] = []
+
+        def reach(name: str) -> None:
+            if name == point and not reached:
+                reached.append(name)
+                raise Died(name)
+
+        self.patch.setattr(faults, "reach", reach)
+
+    def let_leases_end(self) -> None:
+        self.sql("UPDATE blobs SET lease_until = now() - interval '1 ms' WHERE lease_until IS NOT NULL")
+
+    def work(self) -> None:
+        """Run every job as the schedule does, until none finds anything."""
+        for _ in range(2):
+            self.let_leases_end()
+            for job in (expire_due, place_staged, sweep_staging, collect_doomed):
+                job(self.database, self.store)
+
+    def require_tidy(self) -> None:
+        """Fail unless rows and store hold exactly the versions of the files that have not ended."""
+        kept = self.sql(
+            "SELECT v.id FROM file_versions v JOIN files f ON f.id = v.file_id WHERE f.state = 'Available'"
+        )
+        rows = self.sql("SELECT version_id, state FROM blobs")
+        ids = {str(row.id) for row in kept}
+        assert {str(row.version_id) for row in rows} == ids
+        assert {row.state for row in rows} <= {"live"}
+        assert {Path(name).name for name in self.bench.leftovers()} == ids
+
+
+def receiving(content: bytes) -> Callable[[OpenReceiver | None], Part]:
+    """Receive this content in two pieces, as if it came from a body."""
+
+    def receive(open_receiver: OpenReceiver | None) -> Part:
+        if open_receiver is not None:
+            receiver = open_receiver()
+            receiver.write(content[:3])
+            receiver.write(content[3:])
+        return Part(
+            file_name="a.txt",
+            media_type="text/plain",
+            byte_size=len(content),
+            sha256=hashlib.sha256(content).digest(),
+        )
+
+    return receive
+
+
+def caller_with_everything() -> Caller:
+    """A deployment of a fresh organization that may do everything to its daemon's files."""
+    organization_id, daemon_id = uuid4(), uuid4()
+    return Caller(
+        executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=daemon_id),
+        credential_id=uuid4(),
+        organization_id=organization_id,
+        owner=Owner(kind=OwnerKind.DAEMON_IDENTITY, id=daemon_id, organization_id=organization_id),
+        payer_id=organization_id,
+        permissions_by_scope={organization_id: FILE_PERMISSIONS},
+    )
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Bench]:
+    """One bucket for the module: to open a store costs more than all the requests of a test."""
+    with running_moto(tmp_path_factory.mktemp("moto")) as access:
+        yield S3Bench("s3://content/files", access)
+
+
+def empty(bench: S3Bench) -> None:
+    """Take away what a failed test has left."""
+    for found in bench.client.list_multipart_uploads(Bucket="content").get("Uploads", ()):
+        bench.client.abort_multipart_upload(Bucket="content", Key=found["Key"], UploadId=found["UploadId"])
+    for kept in bench.client.list_objects_v2(Bucket="content").get("Contents", ()):
+        bench.client.delete_object(Bucket="content", Key=kept["Key"])
+
+
+@pytest.fixture(params=["local", "s3"])
+def shelf(
+    request: pytest.FixtureRequest, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Shelf:
+    """A shelf in an empty database, over each kind of store."""
+    bench: Bench
+    if request.param == "local":
+        bench = LocalBench(tmp_path)
+    else:
+        bucket: S3Bench = request.getfixturevalue("bucket")
+        empty(bucket)
+        bench = bucket
+    shelf = Shelf(database=database, bench=bench, caller=caller_with_everything(), patch=monkeypatch)
+    shelf.sql("DELETE FROM blobs; DELETE FROM file_references; DELETE FROM file_versions; DELETE FROM files")
+    shelf.sql("DELETE FROM file_operations; DELETE FROM read_grants")
+    return shelf
