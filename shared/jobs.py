@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import redis
 from celery import Celery
 from kombu import Queue
 
@@ -24,7 +25,9 @@ log = get_logger(__name__)
 UPLOADS = "uploads"
 RETENTION = "retention"
 LEDGER = "ledger"
-QUEUES = (UPLOADS, RETENTION, LEDGER)
+MODELS = "models"
+QUEUES = (UPLOADS, RETENTION, LEDGER, MODELS)
+KEY_PREFIX = "quartermaster:"
 
 COALESCING_SECONDS = 0.03
 PENDING_LIMIT = 10_000
@@ -58,7 +61,7 @@ def create_celery(redis_url: str) -> Celery:
             "socket_keepalive": True,
             "health_check_interval": 10,
             "priority_steps": [0],
-            "global_keyprefix": "quartermaster:",
+            "global_keyprefix": KEY_PREFIX,
         },
         result_backend=None,
         task_ignore_result=True,
@@ -143,3 +146,9 @@ def send(app: Celery, job: Job) -> None:
 def message(job: Job) -> dict[str, Any]:
     """Give the job's fields as JSON values."""
     return {name: str(value) for name, value in dataclasses.asdict(job).items()}
+
+
+def queue_length(valkey: redis.Redis, queue: str) -> int:
+    """Count the messages that wait in a queue of a Valkey or Redis broker. Raises redis.RedisError."""
+    length: Any = valkey.llen(KEY_PREFIX + queue)
+    return int(length)

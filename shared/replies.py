@@ -42,6 +42,7 @@ class ReplyKind(StrEnum):
     ALIVE = "alive"
     DATA = "data"
     END = "end"
+    FAILED = "failed"
     LOST = "lost"
 
 

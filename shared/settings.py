@@ -7,6 +7,7 @@ configuration.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, field_validator
@@ -77,6 +78,25 @@ class Settings(BaseSettings):
     )
     operation_retention_days: int = Field(
         default=30, ge=30, description="How long the result of an operationId is kept for retries, in days."
+    )
+
+    models_config: Path | None = Field(
+        default=None,
+        description="TOML file of providers and models; empty for the scripted model alone.",
+    )
+    max_model_request_bytes: int = Field(
+        default=32 << 20, gt=0, description="Largest accepted body of a model call, in bytes."
+    )
+    queued_model_calls: int = Field(
+        default=1000, gt=0, description="Model calls that may wait for a worker; more are answered 503."
+    )
+    reserved_completion_tokens: int = Field(
+        default=4096,
+        gt=0,
+        description="Completion tokens a model call reserves credits for at the most; the actual ones are charged.",
+    )
+    absent_store_is_false: bool = Field(
+        default=False, description="Read a Responses request without store as store: false."
     )
 
     access_token_seconds: int = Field(

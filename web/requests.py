@@ -91,7 +91,7 @@ def refuse_query(query_string: str) -> None:
 def read_json(raw: bytes, shape: type[Shape]) -> Shape:
     """Read a JSON body of one shape: UTF-8, no key twice, no NaN, no unknown field."""
     try:
-        return shape.model_validate(_parse(raw))
+        return shape.model_validate(parse_json(raw))
     except ValidationError as error:
         refuse("body", error)
 
@@ -112,7 +112,8 @@ def refuse(location: str, error: ValidationError) -> NoReturn:
     raise ValidationFailed(errors=fields)
 
 
-def _parse(raw: bytes) -> Any:
+def parse_json(raw: bytes) -> Any:
+    """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting. Raises MalformedJson."""
     try:
         text = raw.decode("utf-8")
         if text.startswith("\ufeff") or _depth(text) > MAXIMUM_JSON_DEPTH:

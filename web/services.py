@@ -14,6 +14,7 @@ from shared.identity.signing_keys import SigningKeys
 from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
 from web.files.slow_senders import BodyReceptions
+from web.models.services import ModelServices, build_model_services
 from web.rate_limits import RateLimiter
 
 VALKEY_TIMEOUT_SECONDS = 0.25
@@ -32,14 +33,14 @@ class Services:
     rate_limiter: RateLimiter
     receptions: BodyReceptions
     small_bodies: BodyReceptions
+    models: ModelServices
 
 
 def build_services(settings: Settings) -> Services:
     """Connect the parts; nothing is opened until it is used, so that web processes may fork first."""
+    celery = create_celery(settings.redis_url)
     database = Database(
-        settings.database_url,
-        pool_size=settings.database_pool_size,
-        publish=Publisher(create_celery(settings.redis_url)).publish,
+        settings.database_url, pool_size=settings.database_pool_size, publish=Publisher(celery).publish
     )
     signing_keys = SigningKeys(database, settings)
     valkey = redis.Redis.from_url(
@@ -57,6 +58,7 @@ def build_services(settings: Settings) -> Services:
         rate_limiter=RateLimiter(valkey),
         receptions=_receptions(settings, settings.concurrent_uploads),
         small_bodies=_receptions(settings, settings.concurrent_small_bodies),
+        models=build_model_services(settings, database, celery),
     )
 
 

@@ -10,6 +10,7 @@ from workers.credits import bind_credits
 from workers.files import bind_files
 from workers.handling import Depot
 from workers.identity import bind_identity
+from workers.models import bind_models
 from workers.schedule import SCHEDULE
 
 settings = load_settings()
@@ -22,3 +23,4 @@ depot = Depot(settings)
 bind_files(app, depot)
 bind_identity(app, depot)
 bind_credits(app, depot)
+bind_models(app, depot)

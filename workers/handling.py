@@ -6,9 +6,11 @@ finds it. So a message is acknowledged whatever became of it, and nothing is los
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TypeVar
 
 from celery import Celery
 
@@ -21,6 +23,7 @@ from shared.settings import Settings
 from shared.telemetry import JOB_SECONDS, JOBS, bind_log_context, get_logger, reset_log_context
 
 log = get_logger(__name__)
+JobType = TypeVar("JobType", bound=Job)
 
 
 class Depot:
@@ -48,22 +51,39 @@ def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
     """Let `handler` do every job of this kind; it returns how much it found to do."""
 
     def handle(**_: object) -> None:
-        token = bind_log_context(job=job.kind)
-        started = time.perf_counter()
-        try:
+        with _met(job):
             done = handler()
-        except DomainError as error:
-            JOBS.labels(job.kind, "deferred").inc()
-            log.warning("job.deferred", error=error.code)
-        except Exception:
-            JOBS.labels(job.kind, "failed").inc()
-            log.exception("job.failed")
-        else:
-            JOBS.labels(job.kind, "done").inc()
             if done:
                 log.info("job.done", count=done)
-        finally:
-            JOB_SECONDS.labels(job.kind).observe(time.perf_counter() - started)
-            reset_log_context(token)
 
     app.task(name=job.kind, ignore_result=True)(handle)
+
+
+def bind_each(app: Celery, job: type[JobType], handler: Callable[[JobType], None]) -> None:
+    """Let `handler` do each job of a kind whose messages name their work."""
+
+    def handle(**fields: str) -> None:
+        with _met(job):
+            handler(job(**fields))
+
+    app.task(name=job.kind, ignore_result=True)(handle)
+
+
+@contextlib.contextmanager
+def _met(job: type[Job]) -> Iterator[None]:
+    """Meet whatever happens within: count it, log it, and let the message be acknowledged."""
+    token = bind_log_context(job=job.kind)
+    started = time.perf_counter()
+    try:
+        yield
+    except DomainError as error:
+        JOBS.labels(job.kind, "deferred").inc()
+        log.warning("job.deferred", error=error.code)
+    except Exception:
+        JOBS.labels(job.kind, "failed").inc()
+        log.exception("job.failed")
+    else:
+        JOBS.labels(job.kind, "done").inc()
+    finally:
+        JOB_SECONDS.labels(job.kind).observe(time.perf_counter() - started)
+        reset_log_context(token)

@@ -1,0 +1,118 @@
+"""Look after the calls of a worker process while their threads wait for upstreams.
+
+One thread goes round: it tells each waiting front that its call is alive, notices that a client has gone, and keeps
+the dispatch's lease and the count of what was streamed, from which a call is charged whose worker dies. When the
+process is asked to stop, calls have a while to end and are then cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+from shared.credits import holds
+from shared.database import Database
+from shared.errors import DomainError
+from shared.models.dialects import estimate_completion_tokens
+from shared.replies import ReplyKind, ReplyWriter
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+ROUND_SECONDS = 1.0
+ALIVE_SECONDS = 2.0
+NOTE_SECONDS = 20.0
+
+
+class Attended:
+    """One call under way, as its own thread and the attendant share it."""
+
+    def __init__(self, dispatch: holds.Dispatch, writer: ReplyWriter) -> None:
+        """Made by `Attendance.attend`."""
+        self.dispatch = dispatch
+        self.cancelled = threading.Event()
+        self.streamed_bytes = 0
+        self.has_sent_data = False
+        self._writer = writer
+        self.sent_at = self.noted_at = time.monotonic()
+
+    def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
+        """Send a reply; False, and cancelled, when nobody waits for it or it cannot be sent."""
+        self.sent_at = time.monotonic()
+        self.has_sent_data |= kind is ReplyKind.DATA
+        try:
+            is_heard = self._writer.send(kind, data)
+        except redis.RedisError as error:
+            log.warning("reply.not_sent", invocation_id=self.dispatch.invocation_id, error=str(error))
+            is_heard = False
+        if not is_heard:
+            self.cancelled.set()
+        return is_heard
+
+
+class Attendance:
+    """The calls of this process; the thread begins with the first."""
+
+    def __init__(self, database: Database) -> None:
+        """Look after nothing yet."""
+        self._database = database
+        self._calls: set[Attended] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def attend(self, dispatch: holds.Dispatch, writer: ReplyWriter) -> Iterator[Attended]:
+        """Look after a call within the block."""
+        attended = Attended(dispatch, writer)
+        attended.send(ReplyKind.STARTED)
+        with self._lock:
+            self._calls.add(attended)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="call-attendant", daemon=True)
+                self._thread.start()
+        try:
+            yield attended
+        finally:
+            with self._lock:
+                self._calls.discard(attended)
+
+    def cancel_all(self) -> None:
+        """Cancel every call under way: this process is about to end."""
+        with self._lock:
+            calls = list(self._calls)
+        for attended in calls:
+            attended.cancelled.set()
+
+    @property
+    def running(self) -> int:
+        """How many calls are under way."""
+        return len(self._calls)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(ROUND_SECONDS)
+            with self._lock:
+                calls = list(self._calls)
+            for attended in calls:
+                self._look_after(attended)
+
+    def _look_after(self, attended: Attended) -> None:
+        now = time.monotonic()
+        if now - attended.sent_at > ALIVE_SECONDS:
+            attended.send(ReplyKind.ALIVE)
+        if now - attended.noted_at > NOTE_SECONDS:
+            attended.noted_at = now
+            self._note(attended)
+
+    def _note(self, attended: Attended) -> None:
+        dispatch = attended.dispatch
+        tokens = estimate_completion_tokens(attended.streamed_bytes)
+        try:
+            with self._database.autocommit() as session:
+                holds.note_streamed(session, dispatch.invocation_id, dispatch.token, tokens)
+        except DomainError as error:
+            log.warning("invocation.not_noted", invocation_id=dispatch.invocation_id, error=error.code)

@@ -1,0 +1,222 @@
+"""Carry out a call to a model: the worker's half of an invocation.
+
+dispatch → call → settle, each a short transaction of its own and none open while tokens move. The right to call is
+given once; after it nothing is ever repeated that may have cost something. Whatever becomes of the client, the call
+is settled by what the provider reported, else by an estimate that says so; if this process dies, the open dispatch
+tells a sweep what may have been consumed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+import redis
+
+from shared import faults
+from shared.credits import holds, settlement
+from shared.credits.settlement import Outcome, Status
+from shared.database import Database
+from shared.errors import DomainError, Unavailable
+from shared.models import accepted_requests
+from shared.models.accepted_requests import AcceptedRequest
+from shared.models.attendance import Attendance, Attended
+from shared.models.awaiting import describe_failure
+from shared.models.catalog import ModelEntry, Upstream
+from shared.models.catalog_file import CatalogFile
+from shared.models.dialects import Translator, upstream_body
+from shared.models.errors import ModelNotFound
+from shared.models.jobs import Invoke
+from shared.models.providers.base import Event, UpstreamStream
+from shared.models.providers.concurrency import ModelSlots
+from shared.models.providers.errors import CallCancelled, ProviderError
+from shared.models.providers.routing import Router
+from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+SETTLE_ATTEMPTS = 8
+_NOTHING = settlement.TokenCounts(prompt_tokens=0, completion_tokens=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """What a worker process carries out calls with."""
+
+    database: Database
+    valkey: redis.Redis
+    catalog: CatalogFile
+    router: Router
+    slots: ModelSlots
+    attendance: Attendance
+
+
+def execute(executor: Executor, job: Invoke) -> None:
+    """Carry out an invocation, unless another worker has, it has ended, or its request is gone."""
+    invocation_id = UUID(job.invocation_id)
+    writer = ReplyWriter(executor.valkey, ReplyAddress(stream=job.stream, invocation_id=invocation_id))
+    with executor.database.autocommit() as session:
+        dispatch = holds.dispatch(session, invocation_id)
+    if dispatch is None:
+        return
+    faults.reach("invocation.dispatched")
+    request = accepted_requests.take(executor.valkey, invocation_id)
+    if request is None:
+        _settle(executor, dispatch, Outcome(status=Status.FAILED, counts=_NOTHING))
+        return
+    with executor.attendance.attend(dispatch, writer) as attended:
+        _carry_out(executor, dispatch, request, attended)
+
+
+def _carry_out(
+    executor: Executor, dispatch: holds.Dispatch, request: AcceptedRequest, attended: Attended
+) -> None:
+    """Call, settle, and only then say that it is over: what the client reads has been charged."""
+    entry = executor.catalog.current().find(dispatch.model)
+    translator: Translator | None = None
+    provider: str | None = None
+    try:
+        if entry is None:
+            raise ModelNotFound
+        with executor.slots.slot(entry), _open(executor, entry, request, dispatch, attended) as stream:
+            provider = stream.upstream.provider.name
+            translator = _translator(request, entry, stream.upstream, dispatch.invocation_id)
+            faults.reach("invocation.opened")
+            frames = _relay(stream, translator, attended)
+    except Exception as unforeseen:  # noqa: BLE001 (whatever it was, the call is settled and the client told)
+        error = _foreseen(unforeseen)
+        outcome, frames = _failed(error, translator, provider)
+        _settle(executor, dispatch, outcome)
+        faults.reach("invocation.settled")
+        _say_failed(error, attended, frames)
+        return
+    assert translator is not None  # noqa: S101 (set with the stream)
+    _settle(executor, dispatch, _outcome(translator, provider))
+    faults.reach("invocation.settled")
+    _say_ended(translator, request, attended, frames)
+
+
+def _open(
+    executor: Executor,
+    entry: ModelEntry,
+    request: AcceptedRequest,
+    dispatch: holds.Dispatch,
+    attended: Attended,
+) -> UpstreamStream:
+    parsed = request.parsed()
+
+    def body_for(upstream: Upstream) -> Event:
+        return upstream_body(
+            parsed, upstream.dialect, upstream.model, limit_field=upstream.provider.limit_field
+        )
+
+    return executor.router.open(
+        entry, body_for, cancelled=attended.cancelled, call_id=str(dispatch.invocation_id)
+    )
+
+
+def _translator(
+    request: AcceptedRequest, entry: ModelEntry, upstream: Upstream, invocation_id: UUID
+) -> Translator:
+    return Translator(
+        request.parsed(),
+        upstream_dialect=upstream.dialect,
+        invocation_id=invocation_id,
+        model_id=entry.id,
+        created=request.created,
+    )
+
+
+def _relay(stream: UpstreamStream, translator: Translator, attended: Attended) -> list[bytes]:
+    """Send on what arrives, what arrived together as one reply; give the frames that end the stream.
+
+    Reading sets the pace: while a reply is being sent the next events gather in the connection.
+    """
+    for events in stream.batches():
+        frames = [frame for event in events for frame in translator.feed(event)]
+        attended.streamed_bytes = translator.completion_size_bytes
+        if frames and not attended.send(ReplyKind.DATA, b"".join(frames)):
+            raise CallCancelled(may_have_cost=True)
+        if translator.failure is not None:
+            break
+    return translator.finish()
+
+
+def _foreseen(error: Exception) -> DomainError:
+    if isinstance(error, DomainError):
+        return error
+    log.exception("invocation.failed")  # noqa: LOG004 (called from a handler)
+    return ProviderError("The service failed while the model was answering.", may_have_cost=True)
+
+
+def _outcome(translator: Translator, provider: str | None) -> Outcome:
+    counts, is_estimated = translator.settled_usage()
+    return Outcome(
+        status=Status(translator.status),
+        counts=settlement.TokenCounts(
+            prompt_tokens=counts.prompt_tokens,
+            completion_tokens=counts.completion_tokens,
+            cached_tokens=counts.cached_tokens,
+            reasoning_tokens=counts.reasoning_tokens,
+        ),
+        is_estimated=is_estimated,
+        provider=provider,
+    )
+
+
+def _failed(
+    error: DomainError, translator: Translator | None, provider: str | None
+) -> tuple[Outcome, list[bytes]]:
+    """Say what a failed or cancelled call is to be charged, and which frames end its stream."""
+    status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
+    if translator is None or not translator.has_started:
+        may_have_cost = isinstance(error, ProviderError) and error.may_have_cost
+        return Outcome(status=status, counts=None if may_have_cost else _NOTHING, provider=provider), []
+    frames = translator.fail(error.code, error.detail)
+    measured = _outcome(translator, provider)
+    return Outcome(
+        status=status, counts=measured.counts, is_estimated=measured.is_estimated, provider=provider
+    ), frames
+
+
+def _settle(executor: Executor, dispatch: holds.Dispatch, outcome: Outcome) -> None:
+    """Charge the call, insisting while the database is away; after that the sweep of open dispatches does."""
+    for attempt in range(SETTLE_ATTEMPTS):
+        try:
+            with executor.database.autocommit() as session:
+                settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
+        except Unavailable:
+            time.sleep(min(5.0, 0.1 * 2**attempt))
+        else:
+            return
+    log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
+
+
+def _say_ended(
+    translator: Translator, request: AcceptedRequest, attended: Attended, frames: list[bytes]
+) -> None:
+    if request.is_stream:
+        if frames:
+            attended.send(ReplyKind.DATA, b"".join(frames))
+        attended.send(ReplyKind.END)
+    elif translator.failure is not None:
+        attended.send(ReplyKind.FAILED, describe_failure(_reported(translator)))
+    else:
+        attended.send(ReplyKind.END, json.dumps(translator.result(), separators=(",", ":")).encode())
+
+
+def _say_failed(error: DomainError, attended: Attended, frames: list[bytes]) -> None:
+    """End a stream that has begun with its error frames; answer any other with the error itself."""
+    if attended.has_sent_data:
+        attended.send(ReplyKind.DATA, b"".join(frames))
+        attended.send(ReplyKind.END)
+    else:
+        attended.send(ReplyKind.FAILED, describe_failure(error))
+
+
+def _reported(translator: Translator) -> ProviderError:
+    assert translator.failure is not None  # noqa: S101 (asked only then)
+    return ProviderError(translator.failure.message, may_have_cost=True)

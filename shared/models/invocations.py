@@ -1,0 +1,169 @@
+"""Accept a call to a model: the front's half of an invocation (specification 5.2).
+
+Permission, catalog, credits, queue, in this order; before work is sent to a model its organization's credits are
+held. Whatever fails after the hold gives it back at once, and if this process dies, a sweep does.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+import redis
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from shared import faults
+from shared.credits import holds
+from shared.credits.amounts import price
+from shared.credits.errors import BillingOrganizationRequired
+from shared.database import Database
+from shared.errors import DomainError, Kind
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+from shared.ids import new_id
+from shared.jobs import MODELS, queue_length, send
+from shared.models import accepted_requests
+from shared.models.accepted_requests import AcceptedRequest
+from shared.models.catalog import Catalog, Endpoint, ModelEntry
+from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
+from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
+from shared.models.jobs import Invoke
+from shared.replies import Inbox, ReplyStream
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+ENDPOINTS = {Dialect.CHAT: Endpoint.CHAT_COMPLETIONS, Dialect.RESPONSES: Endpoint.RESPONSES}
+
+
+class ModelsOverloaded(DomainError):
+    """More calls are waiting than can be answered soon; nothing was charged, try again."""
+
+    code = "overloaded"
+    kind = Kind.UNAVAILABLE
+
+    def __init__(self) -> None:
+        """Ask for a retry after two seconds."""
+        super().__init__(retry_after_seconds=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many calls may wait in the queue, and how many completion tokens a call reserves at the most."""
+
+    queued_calls: int
+    reserved_completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invoker:
+    """What the front sends calls through."""
+
+    database: Database
+    valkey: redis.Redis
+    celery: Celery
+    replies: ReplyStream
+    limits: Limits
+
+
+def require_model_access(caller: Caller) -> UUID:
+    """Give the organization that pays; raise BillingOrganizationRequired or ModelAuthorizationDenied."""
+    if caller.payer_id is None or caller.organization_id is None:
+        raise BillingOrganizationRequired
+    owner_id = caller.owner.id if caller.owner is not None else None
+    permissions = caller.permissions_on(organization_id=caller.organization_id, owner_id=owner_id)
+    if Permission.MODEL_EXECUTE not in permissions:
+        raise ModelAuthorizationDenied
+    return caller.payer_id
+
+
+def get_model(catalog: Catalog, model_id: str) -> ModelEntry:
+    """Get a text-producing model of the catalog; raises ModelNotFound."""
+    entry = catalog.find(model_id)
+    if entry is None:
+        raise ModelNotFound(param="model")
+    return entry
+
+
+def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRequest) -> Inbox:
+    """Accept a call, hold its credits, and queue it; give the inbox of its replies, which the caller closes.
+
+    Raises BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, ModelsOverloaded,
+    InsufficientCredits, CreditPolicySuspended, Unavailable.
+    """
+    payer_id = require_model_access(caller)
+    entry = get_model(catalog, request.model)
+    if not entry.supports(ENDPOINTS[request.dialect]):
+        raise ModelNotSupported(param="model")
+    _refuse_overload(invoker)
+    invocation = _new_invocation(payer_id, caller, entry, request, invoker.limits)
+    with invoker.database.autocommit() as session:
+        holds.hold(session, invocation=invocation)
+    faults.reach("invocation.held")
+    try:
+        return _queue(invoker, invocation.id, request)
+    except (redis.RedisError, OperationalError):
+        give_up(invoker, invocation.id)
+        raise ModelsOverloaded from None
+
+
+def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
+    """Give back the hold of a call that no worker has begun; False when one has."""
+    with invoker.database.autocommit() as session:
+        voided = holds.void(session, invocation_id)
+    if voided:
+        try:
+            accepted_requests.drop(invoker.valkey, invocation_id)
+        except redis.RedisError:
+            log.warning("request.not_dropped", invocation_id=invocation_id)
+    return voided
+
+
+def _refuse_overload(invoker: Invoker) -> None:
+    try:
+        waiting = queue_length(invoker.valkey, MODELS)
+    except redis.RedisError:
+        raise ModelsOverloaded from None
+    if waiting >= invoker.limits.queued_calls:
+        raise ModelsOverloaded
+
+
+def _queue(invoker: Invoker, invocation_id: UUID, request: ParsedRequest) -> Inbox:
+    accepted = AcceptedRequest(
+        dialect=request.dialect, is_stream=request.is_stream, created=int(time.time()), body=request.body
+    )
+    accepted_requests.store(invoker.valkey, invocation_id, accepted)
+    # Listen first: the reply may be there before `send` returns.
+    inbox = invoker.replies.open(invocation_id)
+    try:
+        send(invoker.celery, Invoke(invocation_id=str(invocation_id), stream=inbox.address.stream))
+    except BaseException:
+        inbox.close()
+        raise
+    faults.reach("invocation.queued")
+    return inbox
+
+
+def _new_invocation(
+    payer_id: UUID, caller: Caller, entry: ModelEntry, request: ParsedRequest, limits: Limits
+) -> holds.NewInvocation:
+    prompt_tokens = estimate_prompt_tokens(request)
+    most = request.max_output_tokens or entry.max_completion_tokens or limits.reserved_completion_tokens
+    completion_tokens = min(most, limits.reserved_completion_tokens) * request.n
+    return holds.NewInvocation(
+        id=new_id(),
+        organization_id=payer_id,
+        model=entry.id,
+        hold=price(
+            prompt_tokens,
+            completion_tokens,
+            prompt_price=entry.prompt_price,
+            completion_price=entry.completion_price,
+        ),
+        prompt_price=entry.prompt_price,
+        completion_price=entry.completion_price,
+        estimated_prompt_tokens=prompt_tokens,
+        attribution=holds.Attribution.of(caller),
+    )

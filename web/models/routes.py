@@ -1,0 +1,139 @@
+"""The model routes (specification 4.8): OpenAI's addresses, shapes and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response
+
+from shared.credits.errors import BillingOrganizationRequired, CreditPolicySuspended, InsufficientCredits
+from shared.errors import DomainError, Unavailable
+from shared.files.body_errors import ContentTooLarge, UploadTimeout
+from shared.models.awaiting import CallLost
+from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
+from shared.models.errors import (
+    ContextLengthExceeded,
+    InvalidRequest,
+    ModelAuthorizationDenied,
+    ModelNotFound,
+    ModelNotSupported,
+    ResponseStateNotSupported,
+)
+from shared.models.invocations import ModelsOverloaded, get_model, invoke, require_model_access
+from shared.models.providers.errors import ProviderError, ProviderTimeout
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.models.answers import streamed_answer, whole_answer
+from web.models.schemas import ChatCreation, ModelBody, ModelList, ResponsesCreation
+from web.requests import MalformedJson, UnsupportedMediaType, parse_json
+from web.routing import Routes
+from web.small_bodies import read_small_body
+
+routes = Routes("models")
+
+_REFUSALS: tuple[type[DomainError], ...] = (
+    BillingOrganizationRequired,
+    ModelAuthorizationDenied,
+    ModelNotFound,
+    Unavailable,
+)
+_CREATION: tuple[type[DomainError], ...] = (
+    *_REFUSALS,
+    ModelNotSupported,
+    InsufficientCredits,
+    CreditPolicySuspended,
+    InvalidRequest,
+    ContextLengthExceeded,
+    MalformedJson,
+    UnsupportedMediaType,
+    ContentTooLarge,
+    UploadTimeout,
+    ModelsOverloaded,
+    ProviderError,
+    ProviderTimeout,
+    CallLost,
+)
+
+
+@routes.operation(
+    "GET",
+    "/v1/models",
+    authentication=Authentication.CALLER,
+    answers={200: ModelList},
+    errors=(BillingOrganizationRequired, ModelAuthorizationDenied, Unavailable),
+)
+def list_models(call: Call) -> Answer:
+    """List the current catalog of text-producing models."""
+    require_model_access(call.caller)
+    models = call.services.models
+    usage = models.usage.current()
+    entries = models.catalog.current().entries
+    return Answer(body=ModelList(object="list", data=[ModelBody.of(entry, usage) for entry in entries]))
+
+
+@routes.operation(
+    "GET",
+    "/v1/models/<path:model>",
+    authentication=Authentication.CALLER,
+    answers={200: ModelBody},
+    errors=_REFUSALS,
+)
+def get_one_model(call: Call, model: str) -> Answer:
+    """Retrieve one model by its exact id, slashes and all."""
+    require_model_access(call.caller)
+    models = call.services.models
+    entry = get_model(models.catalog.current(), model)
+    if not entry.produces_text:
+        raise ModelNotFound(param="model")
+    return Answer(body=ModelBody.of(entry, models.usage.current()))
+
+
+@routes.operation(
+    "POST",
+    "/v1/chat/completions",
+    authentication=Authentication.CALLER,
+    body=ChatCreation,
+    answers={200: "application/json"},
+    errors=_CREATION,
+)
+def create_chat_completion(call: Call) -> Response:
+    """Create a chat completion, streamed if `stream` or `Accept: text/event-stream` asks for it."""
+    body = _read(call)
+    return _create(call, parse_chat(body))
+
+
+@routes.operation(
+    "POST",
+    "/v1/responses",
+    authentication=Authentication.CALLER,
+    body=ResponsesCreation,
+    answers={200: "application/json"},
+    errors=(*_CREATION, ResponseStateNotSupported),
+)
+def create_response(call: Call) -> Response:
+    """Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` asks for it."""
+    body = _read(call)
+    is_lenient = call.services.settings.absent_store_is_false
+    return _create(call, parse_responses(body, store_absent_is_false=is_lenient))
+
+
+def _read(call: Call) -> dict[str, Any]:
+    """Read the body, once it is known that the caller may call models at all."""
+    require_model_access(call.caller)
+    if call.http.mimetype != "application/json":
+        raise UnsupportedMediaType("Send the body as application/json.")
+    maximum = call.services.settings.max_model_request_bytes
+    body = parse_json(read_small_body(call.services.small_bodies, call.http.environ, maximum))
+    if not isinstance(body, dict):
+        raise MalformedJson
+    if "text/event-stream" in call.http.headers.get("Accept", ""):
+        body["stream"] = True
+    return body
+
+
+def _create(call: Call, request: ParsedRequest) -> Response:
+    models = call.services.models
+    inbox = invoke(models.invoker, models.catalog.current(), call.caller, request)
+    if request.is_stream:
+        return streamed_answer(models.invoker, inbox, Dialect(request.dialect))
+    return whole_answer(models.invoker, inbox)

@@ -1,0 +1,117 @@
+"""The catalog as OpenAI's clients read it, with what this service adds (specification 2.5; decisions, models)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from shared.credits.amounts import format_credits
+from shared.models.catalog import ModelEntry
+
+USAGE_WINDOW = "24h"
+
+
+class V1(BaseModel):
+    """A JSON object of `/v1`: snake_case keys, as OpenAI's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class Pricing(V1):
+    """Credits for a million tokens, as decimal strings."""
+
+    prompt: str
+    completion: str
+    unit: Literal["credits_per_million_tokens"]
+
+
+class Architecture(V1):
+    """What a model takes and gives."""
+
+    input_modalities: Sequence[str]
+    output_modalities: Sequence[str]
+
+
+class RecentUsage(V1):
+    """How much this service's callers used a model lately."""
+
+    window: Literal["24h"]
+    tokens: int
+    invocations: int
+
+
+class ModelBody(V1):
+    """A model of the catalog: OpenAI's Model object and the catalog's metadata."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    name: str
+    description: str
+    provider: str
+    pricing: Pricing
+    architecture: Architecture
+    context_length: int | None
+    max_completion_tokens: int | None
+    knowledge_cutoff: str | None
+    usage: RecentUsage
+    supported_endpoints: Sequence[str]
+
+    @classmethod
+    def of(cls, entry: ModelEntry, usage: Mapping[str, tuple[int, int]]) -> ModelBody:
+        """Describe an entry; `usage` has tokens and invocations by model."""
+        tokens, invocations = usage.get(entry.id, (0, 0))
+        return cls(
+            id=entry.id,
+            object="model",
+            created=entry.created,
+            owned_by=entry.provider,
+            name=entry.name,
+            description=entry.description,
+            provider=entry.provider,
+            pricing=Pricing(
+                prompt=format_credits(entry.prompt_price),
+                completion=format_credits(entry.completion_price),
+                unit="credits_per_million_tokens",
+            ),
+            architecture=Architecture(
+                input_modalities=entry.input_modalities, output_modalities=entry.output_modalities
+            ),
+            context_length=entry.context_length,
+            max_completion_tokens=entry.max_completion_tokens,
+            knowledge_cutoff=entry.knowledge_cutoff,
+            usage=RecentUsage(window=USAGE_WINDOW, tokens=tokens, invocations=invocations),
+            supported_endpoints=[endpoint.value for endpoint in entry.supported_endpoints],
+        )
+
+
+class ModelList(V1):
+    """All models of the catalog."""
+
+    object: Literal["list"]
+    data: Sequence[ModelBody]
+
+
+class Creation(BaseModel):
+    """A creation request: OpenAI's whole shape, of which only what every call needs is spelt out here."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    model: str
+    stream: bool | None = None
+
+
+class ChatCreation(Creation):
+    """A chat completion request."""
+
+    messages: list[Any]
+
+
+class ResponsesCreation(Creation):
+    """A stateless Responses request."""
+
+    input: str | list[Any]
+    store: Literal[False]

@@ -1,0 +1,77 @@
+"""What the model routes are made of: the catalog, recent usage, and the way to the workers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import redis
+from celery import Celery
+
+from shared.credits.reports import model_usage
+from shared.database import Database
+from shared.errors import DomainError
+from shared.models.catalog_file import CatalogFile
+from shared.models.invocations import Invoker, Limits
+from shared.replies import ReplyStream
+from shared.settings import Settings
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+USAGE_SECONDS = 30.0
+VALKEY_TIMEOUT_SECONDS = 5.0
+
+
+class RecentModelUsage:
+    """Tokens and invocations by model, read again at most every half minute."""
+
+    def __init__(self, database: Database) -> None:
+        """Read nothing yet."""
+        self._database = database
+        self._usage: Mapping[str, tuple[int, int]] = {}
+        self._read_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def current(self) -> Mapping[str, tuple[int, int]]:
+        """Give the usage; that of before while another thread reads, or the database does not answer."""
+        if time.monotonic() - self._read_at > USAGE_SECONDS and self._lock.acquire(blocking=False):
+            try:
+                with self._database.autocommit() as session:
+                    self._usage = model_usage(session)
+                self._read_at = time.monotonic()
+            except DomainError as error:
+                log.warning("model_usage.not_read", error=error.code)
+            finally:
+                self._lock.release()
+        return self._usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelServices:
+    """Everything a model route may use."""
+
+    catalog: CatalogFile
+    usage: RecentModelUsage
+    invoker: Invoker
+
+
+def build_model_services(settings: Settings, database: Database, celery: Celery) -> ModelServices:
+    """Connect the parts; nothing is opened until it is used. Raises CatalogInvalid for a wrong MODELS_CONFIG."""
+    valkey = redis.Redis.from_url(
+        settings.redis_url,
+        socket_timeout=VALKEY_TIMEOUT_SECONDS,
+        socket_connect_timeout=VALKEY_TIMEOUT_SECONDS,
+    )
+    limits = Limits(
+        queued_calls=settings.queued_model_calls,
+        reserved_completion_tokens=settings.reserved_completion_tokens,
+    )
+    invoker = Invoker(
+        database=database, valkey=valkey, celery=celery, replies=ReplyStream(valkey), limits=limits
+    )
+    return ModelServices(
+        catalog=CatalogFile(settings.models_config), usage=RecentModelUsage(database), invoker=invoker
+    )
