@@ -57,6 +57,8 @@ class DomainError(Exception):
 
     code: ClassVar[str] = "error"
     kind: ClassVar[Kind] = Kind.INVALID
+    is_final: bool = False
+    """Whether a retry must not follow although the kind invites one: work was done that is paid for."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Turn errors into answers: the one place where a kind becomes a status.
 
-File and identity routes answer RFC 9457 problems; where a protocol prescribes another form, its paths are listed with
-their dialect (`DIALECTS`). Whatever was not foreseen is logged with its traceback and answered 500 without it.
+File and identity routes answer RFC 9457 problems; the paths below `/v1` speak OpenAI's dialect, the token endpoints
+OAuth's. Whatever was not foreseen is logged with its traceback and answered 500 without it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flask import Flask, Response, current_app, request
@@ -19,6 +19,7 @@ from shared.errors import DomainError, Kind
 from shared.telemetry import get_logger
 from web.calls import request_id
 from web.edge import BODY_READ
+from web.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
 
 log = get_logger(__name__)
 
@@ -91,6 +92,8 @@ def answer_domain_error(error: DomainError) -> Response:
         response.headers["Content-Range"] = f"bytes */{error.data['byteSize']}"
     if error.kind is Kind.UNAUTHENTICATED:
         response.headers["WWW-Authenticate"] = _challenge(error.code)
+    if error.is_final:
+        response.headers[RETRY_HEADER] = "false"
     return response
 
 
@@ -120,6 +123,15 @@ def oauth_error(status: int, code: str, detail: str, **_: Any) -> Response:
     response = Response(json.dumps(body), status, content_type="application/json")
     response.headers["Cache-Control"] = "no-store"
     response.headers["Pragma"] = "no-cache"
+    return _close_unread(response)
+
+
+def openai_error(status: int, code: str, detail: str, **data: Any) -> Response:
+    """Make an error answer as OpenAI's clients read it; a final refusal tells them not to repeat the request."""
+    body = openai_body(status, code, detail, **data)
+    response = Response(json.dumps(body, default=str), status, content_type="application/json")
+    if is_final_status(status):
+        response.headers[RETRY_HEADER] = "false"
     return _close_unread(response)
 
 
@@ -163,8 +175,13 @@ def _answer_unforeseen(_: Exception) -> Response:
 
 
 def _fail(status: int, code: str, detail: str, **data: Any) -> Response:
-    dialect: Dialect = DIALECTS.get(request.path, problem)
-    return dialect(status, code, detail, **data)
+    return _dialect(request.path)(status, code, detail, **data)
+
+
+def _dialect(path: str) -> Callable[..., Response]:
+    if path in OAUTH_PATHS:
+        return oauth_error
+    return openai_error if speaks_openai(path) else problem
 
 
 def _close_unread(response: Response) -> Response:
@@ -192,7 +209,3 @@ def _subclasses(error: type[DomainError]) -> Iterator[type[DomainError]]:
     for subclass in error.__subclasses__():
         yield subclass
         yield from _subclasses(subclass)
-
-
-Dialect = Callable[..., Response]
-DIALECTS: Mapping[str, Dialect] = dict.fromkeys(OAUTH_PATHS, oauth_error)

@@ -184,3 +184,13 @@ class Sent(Wire):
     """What a client sends, query parameters or a JSON body: only the wire's own names are read."""
 
     model_config = ConfigDict(populate_by_name=False)
+
+
+class SnakeWire(Wire):
+    """A JSON object below `/v1`, whose keys are OpenAI's snake_case."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+
+class SnakeSent(SnakeWire):
+    """What a client sends below `/v1`."""

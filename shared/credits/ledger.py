@@ -24,7 +24,7 @@ from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_operation
 from shared.identity.existence import require_organization
 from shared.identity.names import MAX_NAME_CHARACTERS
-from shared.identity.pages import DEFAULT_LIMIT
+from shared.identity.pages import DEFAULT_LIMIT, Page
 from shared.identity.permissions import Permission
 
 TOP_UP = "top_up"
@@ -75,16 +75,18 @@ def list_entries(
     *,
     by: Actor,
     organization_id: UUID,
-    before_version: int | None = None,
+    cursor: int | None = None,
     limit: int = DEFAULT_LIMIT,
-) -> list[Entry]:
-    """List an organization's entries, newest first, from below a version."""
+) -> Page[Entry]:
+    """List an organization's entries, newest first; a cursor is the last version of the page before."""
     authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    require_organization(session, organization_id)
     statement = select(ledger_entries).where(ledger_entries.c.organization_id == organization_id)
-    if before_version is not None:
-        statement = statement.where(ledger_entries.c.version < before_version)
-    rows = session.execute(statement.order_by(ledger_entries.c.version.desc()).limit(limit)).all()
-    return [_entry(row) for row in rows]
+    if cursor is not None:
+        statement = statement.where(ledger_entries.c.version < cursor)
+    rows = session.execute(statement.order_by(ledger_entries.c.version.desc()).limit(limit + 1)).all()
+    items = tuple(_entry(row) for row in rows[:limit])
+    return Page(items=items, next_cursor=str(items[-1].version) if len(rows) > limit else None)
 
 
 _ENTER = text(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,8 +16,10 @@ from shared.files.references import ReferenceKind
 from shared.identity import errors as identity_errors
 from web.authentication import Authentication
 from web.errors import OAUTH_PATHS, STATUSES, oauth_code
+from web.openai_errors import openai_code, openai_type, speaks_openai
 from web.operations.openapi_components import (
     OAUTH_SCHEMA,
+    OPENAI_ERROR_SCHEMA,
     PROBLEM_SCHEMA,
     SECURITY_SCHEMES,
     STATUS_MEANINGS,
@@ -85,7 +87,8 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
         "servers": [{"url": base_url}],
         "paths": dict(paths),
         "components": {
-            "schemas": schemas | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA},
+            "schemas": schemas
+            | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA, "OpenAIError": OPENAI_ERROR_SCHEMA},
             "securitySchemes": SECURITY_SCHEMES,
         },
     }
@@ -223,7 +226,7 @@ def _problems(operation: Operation) -> dict[str, Any]:
         by_status[404].setdefault("not_found", "Nothing is at this address.")
     by_status[500]["internal_error"] = "The service failed."
     by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
-    render = _oauth_error if operation.path in OAUTH_PATHS else _problem
+    render = _renderer(operation.path)
     return {
         str(status): render(status, codes)
         for status, codes in sorted(by_status.items())
@@ -236,6 +239,23 @@ def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
         "description": _list_codes(codes),
         "content": {PROBLEM: {"schema": _ref("Problem") | {"properties": {"code": {"enum": list(codes)}}}}},
     }
+
+
+def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
+    if path in OAUTH_PATHS:
+        return _oauth_error
+    return _openai_error if speaks_openai(path) else _problem
+
+
+def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    """Describe the errors of a status in OpenAI's dialect, where several of ours may share one code."""
+    own: dict[str, str] = {}
+    for code, meaning in codes.items():
+        own.setdefault(openai_code(code), meaning)
+    types = sorted({openai_type(status, code) for code in own})
+    named = {"type": {"enum": types}, "code": {"enum": list(own)}}
+    schema = _ref("OpenAIError") | {"properties": {"error": {"properties": named}}}
+    return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
 
 
 def _oauth_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:

@@ -34,6 +34,23 @@ PROBLEM_SCHEMA: dict[str, Any] = {
     },
     "required": ["type", "title", "status", "detail", "code", "requestId"],
 }
+OPENAI_ERROR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What went wrong, as OpenAI's clients read it.",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": "string"},
+            },
+            "required": ["message", "type", "param", "code"],
+        }
+    },
+    "required": ["error"],
+}
 OAUTH_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "What went wrong (RFC 6749 5.2).",

@@ -1,0 +1,248 @@
+"""Credits and usage over HTTP: what is read, by whom, and in which dialect refusals speak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from werkzeug.test import TestResponse
+
+from shared.credits.holds import Attribution
+from shared.identity.roles import Role
+from tests.shared.credits.calls import Calls
+from tests.support.front import Front
+from tests.support.identity import Person
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """An organization with credits, and those who ask about it."""
+
+    front: Front
+    calls: Calls
+    owner: Person
+    admin: Person
+    member: Person
+    operator: Person
+
+    @property
+    def path(self) -> str:
+        return f"/admin/organizations/{self.calls.organization_id}"
+
+    def top_up(self, person: Person, **body: Any) -> TestResponse:
+        return self.front.post(f"{self.path}/credits/top-ups", person.authorization, json=body)
+
+    def set_policy(self, person: Person, **body: Any) -> TestResponse:
+        return self.front.put(f"{self.path}/credit-policy", person.authorization, json=body)
+
+    def credits(self) -> Any:
+        return self.front.get("/v1/credits", self.owner.authorization).json
+
+
+@pytest.fixture
+def world(front: Front) -> World:
+    make = front.identity
+    organization_id = make.organization().id
+    return World(
+        front=front,
+        calls=Calls(front.services.database, organization_id),
+        owner=make.person(organization_id, Role.WORKSPACE_OWNER),
+        admin=make.person(organization_id, Role.WORKSPACE_ADMIN),
+        member=make.person(organization_id),
+        operator=make.operator(),
+    )
+
+
+def token_of_deployment(front: Front, organization_id: UUID) -> str:
+    created = front.identity.deployment(organization_id)
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": str(created.deployment.client_id),
+        "client_secret": created.credential.secret.value,
+    }
+    return f"Bearer {front.post('/oauth/token', data=form).json['access_token']}"
+
+
+def test_credits_are_decimal_strings(world: World) -> None:
+    world.calls.top_up(1_500_000)
+    world.calls.hold(250_001)
+    assert world.credits() == {
+        "object": "credits",
+        "balance": "1.5",
+        "held": "0.250001",
+        "available": "1.249999",
+        "policy": "active",
+        "overdraft": "0",
+        "spending_limit": None,
+        "spent_this_month": "0",
+    }
+
+
+def test_an_organization_that_never_had_credits_has_none(world: World) -> None:
+    assert world.credits()["balance"] == "0"
+
+
+def test_a_top_up_counts_once_for_each_reference(world: World) -> None:
+    first = world.top_up(world.owner, amount="12.5", reference="invoice 1")
+    again = world.top_up(world.owner, amount="12.5", reference="invoice 1")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json == {**again.json, "replayed": False}
+    assert (first.json["amount"], first.json["balanceAfter"], first.json["version"]) == ("12.5", "12.5", 1)
+    other = world.top_up(world.owner, amount="12.6", reference="invoice 1")
+    assert (other.status_code, other.json["code"]) == (409, "reference_conflict")
+    assert world.credits()["balance"] == "12.5"
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "1e3", "0.0000001", "1000000001", 5, 0.5, None])
+def test_an_amount_has_one_spelling(world: World, amount: object) -> None:
+    refused = world.top_up(world.owner, amount=amount, reference="x")
+    assert (refused.status_code, refused.json["code"]) == (422, "validation_failed")
+    assert refused.json["errors"][0]["name"] == "amount"
+
+
+def test_references_of_different_organizations_do_not_meet(world: World, front: Front) -> None:
+    world.top_up(world.operator, amount="1", reference="same")
+    other = Calls(front.services.database, front.identity.organization().id)
+    assert not other.top_up(5, "same").is_replayed
+
+
+def test_only_owners_and_operators_manage_credits(world: World) -> None:
+    for person, status in (
+        (world.owner, 201),
+        (world.operator, 201),
+        (world.admin, 403),
+        (world.member, 403),
+    ):
+        assert world.top_up(person, amount="1", reference=str(uuid4())).status_code == status
+        assert world.set_policy(person, policy="active").status_code == (200 if status == 201 else 403)
+
+
+def test_a_policy_replaces_the_one_before_as_a_whole(world: World) -> None:
+    limited = world.set_policy(world.owner, policy="limit", spendingLimit="10", overdraft="2")
+    assert (limited.json["policy"], limited.json["spendingLimit"], limited.json["overdraft"]) == (
+        "limit",
+        "10",
+        "2",
+    )
+    assert world.credits()["available"] == "2"
+    active = world.set_policy(world.owner, policy="active")
+    assert (active.json["spendingLimit"], active.json["overdraft"]) == (None, "0")
+
+
+@pytest.mark.parametrize("policy", [{"policy": "limit"}, {"policy": "active", "spendingLimit": "5"}])
+def test_a_spending_limit_goes_with_the_policy_limit_only(world: World, policy: dict[str, str]) -> None:
+    refused = world.set_policy(world.owner, **policy)
+    assert refused.status_code == 422
+    assert refused.json["errors"][0]["name"] == "spendingLimit"
+
+
+def test_the_ledger_is_read_page_by_page_newest_first(world: World) -> None:
+    for amount in (1, 2, 3):
+        world.calls.top_up(amount * 1_000_000)
+    path = f"{world.path}/credits/entries"
+    page = world.front.get(f"{path}?limit=2", world.admin.authorization).json
+    assert [entry["amount"] for entry in page["entries"]] == ["3", "2"]
+    rest = world.front.get(f"{path}?limit=2&cursor={page['nextCursor']}", world.admin.authorization).json
+    assert ([entry["balanceAfter"] for entry in rest["entries"]], rest["nextCursor"]) == (["1"], None)
+    assert world.front.get(path, world.member.authorization).status_code == 403
+
+
+def test_usage_is_summed_by_what_is_asked_for_with_the_last_call_in_it(world: World) -> None:
+    principal, user = uuid4(), world.owner.user_id
+    world.calls.top_up(1_000_000)
+    world.calls.charge(30, model="acme/one", attribution=Attribution(user_id=user, principal_id=principal))
+    world.calls.charge(50, model="acme/two", attribution=Attribution(user_id=user))
+    report = world.front.get("/v1/usage?window=7d&group_by=model", world.admin.authorization).json
+    assert (report["window"], report["group_by"], report["is_truncated"]) == ("7d", "model", False)
+    assert [(group["key"], group["cost"]) for group in report["data"]] == [
+        ("acme/two", "0.00005"),
+        ("acme/one", "0.00003"),
+    ]
+    assert (report["total"]["invocations"], report["total"]["total_tokens"]) == (2, 80)
+    for group_by, keys in (
+        ("principal", [None, str(principal)]),
+        ("user", [str(user)]),
+        ("identity", [None]),
+    ):
+        answer = world.front.get(f"/v1/usage?group_by={group_by}", world.admin.authorization).json
+        assert [group["key"] for group in answer["data"]] == keys
+
+
+def test_usage_records_are_read_page_by_page_newest_first(world: World) -> None:
+    world.calls.top_up(1_000_000)
+    for tokens in (1, 2, 3):
+        world.calls.charge(tokens)
+    path = "/v1/usage/records"
+    page = world.front.get(f"{path}?limit=2", world.admin.authorization).json
+    assert [record["prompt_tokens"] for record in page["data"]] == [3, 2]
+    assert page["has_more"]
+    rest = world.front.get(f"{path}?limit=2&cursor={page['next_cursor']}", world.admin.authorization).json
+    assert [record["cost"] for record in rest["data"]] == ["0.000001"]
+    assert (rest["has_more"], rest["next_cursor"], rest["object"]) == (False, None, "list")
+    assert rest["data"][0].keys() == {
+        "object", "invocation_id", "model", "provider", "status", "prompt_tokens", "completion_tokens",
+        "total_tokens", "cached_tokens", "reasoning_tokens", "cost", "is_estimated", "user_id", "identity_id",
+        "principal_id", "deployment_id", "occurred_at", "corrected_at",
+    }  # fmt: skip
+
+
+def test_another_organizations_record_is_no_cursor(world: World, front: Front) -> None:
+    other = Calls(front.services.database, front.identity.organization().id)
+    other.top_up(10)
+    invocation_id, token = other.dispatched(1)
+    other.settle(invocation_id, token, 1)
+    refused = front.get(f"/v1/usage/records?cursor={invocation_id}", world.owner.authorization)
+    assert (refused.status_code, refused.json["error"]["param"]) == (422, "cursor")
+
+
+READS = ("/v1/credits", "/v1/usage", "/v1/usage/records")
+
+
+@pytest.mark.parametrize("path", READS)
+def test_members_and_deployments_lack_the_permission(world: World, path: str) -> None:
+    for credential in (
+        world.member.authorization,
+        token_of_deployment(world.front, world.calls.organization_id),
+    ):
+        refused = world.front.get(path, credential)
+        assert refused.status_code == 403
+        assert refused.json["error"]["type"] == "permission_error"
+        assert refused.json["error"]["code"] == "permission_denied"
+        assert refused.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("path", READS)
+def test_a_user_without_an_organization_is_asked_to_select_one(world: World, path: str) -> None:
+    refused = world.front.get(path, world.operator.authorization)
+    assert refused.status_code == 400
+    assert refused.json["error"]["code"] == "billing_organization_required"
+
+
+REFUSALS = [
+    ("/v1/credits", None, 401, "authentication_error", "invalid_api_key", None),
+    ("/v1/credits", "Bearer svk_wrong", 401, "authentication_error", "invalid_api_key", None),
+    ("/v1/usage?window=1h", "owner", 422, "invalid_request_error", "validation_failed", "window"),
+    ("/v1/usage?since=0", "owner", 400, "invalid_request_error", "unknown_parameter", "since"),
+    ("/v1/nothing", "owner", 404, "invalid_request_error", "not_found", None),
+]
+
+
+@pytest.mark.parametrize(("path", "who", "status", "kind", "code", "param"), REFUSALS)
+def test_refusals_below_v1_speak_the_clients_dialect(
+    world: World, path: str, who: str | None, status: int, kind: str, code: str, param: str | None
+) -> None:
+    credential = world.owner.authorization if who == "owner" else who
+    refused = world.front.get(path, credential)
+    error = refused.json["error"]
+    assert (refused.status_code, error["type"], error["code"], error["param"]) == (status, kind, code, param)
+    assert error["message"]
+    assert refused.headers["x-request-id"]
+    assert refused.headers["x-should-retry"] == "false"
+    assert refused.content_type == "application/json"
+
+
+def test_a_method_that_an_address_does_not_take_is_refused_in_the_dialect(world: World) -> None:
+    refused = world.front.post("/v1/credits", world.owner.authorization)
+    assert (refused.status_code, refused.json["error"]["code"]) == (405, "method_not_allowed")

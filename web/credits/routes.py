@@ -1,0 +1,147 @@
+"""The routes of credits: what an organization reads of its own below `/v1`, and how its credits are administered."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.credits import balances, ledger, reports
+from shared.credits import usage as records
+from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired, ReferenceConflict
+from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.identity.errors import ResourceNotFound
+from shared.identity.permissions import Permission
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.credits import schemas
+from web.identity.administration import JSON_BODY, AdministrationRoutes
+from web.routing import Routes
+
+routes = Routes("credits")
+administration = AdministrationRoutes("credit administration")
+ROUTES = (routes, administration)
+
+_REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
+
+
+@routes.operation(
+    "GET",
+    "/v1/credits",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.CreditsBody},
+    errors=_REFUSED,
+)
+def read_credits(call: Call) -> Answer:
+    """Read what the organization has left; needs credit.read."""
+    organization_id = balances.authorize_reading(call.caller, Permission.CREDIT_READ)
+    with call.services.database.autocommit() as session:
+        balance = balances.get_balance(session, organization_id)
+    return Answer(body=schemas.CreditsBody.of(balance))
+
+
+@routes.operation(
+    "GET",
+    "/v1/usage",
+    authentication=Authentication.CALLER,
+    query=schemas.UsageQuery,
+    answers={200: schemas.UsageBody},
+    errors=(*_REFUSED, ValidationFailed),
+)
+def read_usage(call: Call) -> Answer:
+    """Sum up the organization's usage over a window; needs usage.read."""
+    organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
+    query: schemas.UsageQuery = call.query
+    window, group_by = reports.Window(query.window), reports.GroupBy(query.group_by)
+    with call.services.database.autocommit() as session:
+        report = reports.usage(session, organization_id, window=window, group_by=group_by)
+    return Answer(body=schemas.UsageBody.of(report))
+
+
+@routes.operation(
+    "GET",
+    "/v1/usage/records",
+    authentication=Authentication.CALLER,
+    query=schemas.UsageRecordsQuery,
+    answers={200: schemas.UsageRecordPage},
+    errors=(*_REFUSED, ValidationFailed),
+)
+def list_usage_records(call: Call) -> Answer:
+    """List the organization's calls one by one, newest first; needs usage.read."""
+    organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
+    query: schemas.UsageRecordsQuery = call.query
+    with call.services.database.transaction() as session:
+        page = records.list_usage_records(session, organization_id, cursor=query.cursor, limit=query.limit)
+    return Answer(body=schemas.UsageRecordPage.of(page))
+
+
+@administration.reads("/organizations/<id:organization_id>/credits", schemas.OrganizationCredits)
+def read_organization_credits(call: Call, organization_id: UUID) -> Answer:
+    """Read an organization's credits and policy."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        balance = balances.read_balance(session, by=by, organization_id=organization_id)
+    return Answer(body=schemas.OrganizationCredits.of(balance))
+
+
+@administration.lists(
+    "/organizations/<id:organization_id>/credits/entries", schemas.EntryPage, schemas.EntryQuery
+)
+def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
+    """List the entries of an organization's ledger, newest first."""
+    by = call.actor
+    query: schemas.EntryQuery = call.query
+    with call.services.database.transaction() as session:
+        page = ledger.list_entries(
+            session, by=by, organization_id=organization_id, cursor=query.cursor, limit=query.limit
+        )
+    return Answer(body=schemas.EntryPage.of(page))
+
+
+@administration.operation(
+    "POST",
+    "/admin/organizations/<id:organization_id>/credits/top-ups",
+    authentication=Authentication.CALLER,
+    body=schemas.NewTopUp,
+    answers={201: schemas.TopUpBody, 200: schemas.TopUpBody},
+    errors=(
+        PermissionDenied,
+        ResourceNotFound,
+        Unavailable,
+        ReferenceConflict,
+        BalanceOutOfRange,
+        *JSON_BODY,
+    ),
+)
+def top_up_credits(call: Call, organization_id: UUID) -> Answer:
+    """Add credits, once for each reference; for owners.
+
+    201 for the first attempt, 200 for a repetition, which adds nothing.
+    """
+    by = call.actor
+    body: schemas.NewTopUp = call.read_body()
+    with call.services.database.transaction() as session:
+        entered = ledger.top_up(
+            session, organization_id=organization_id, amount=body.amount, reference=body.reference, by=by
+        )
+    return Answer(body=schemas.TopUpBody.entered(entered), status=200 if entered.is_replayed else 201)
+
+
+@administration.changes(
+    "PUT",
+    "/organizations/<id:organization_id>/credit-policy",
+    schemas.NewPolicy,
+    schemas.OrganizationCredits,
+)
+def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
+    """Replace an organization's credit policy; for owners."""
+    by = call.actor
+    body: schemas.NewPolicy = call.read_body()
+    with call.services.database.transaction() as session:
+        balance = balances.set_policy(
+            session,
+            organization_id=organization_id,
+            policy=balances.Policy(body.policy),
+            overdraft=body.overdraft,
+            spending_limit=body.spending_limit,
+            by=by,
+        )
+    return Answer(body=schemas.OrganizationCredits.of(balance))

@@ -1,0 +1,272 @@
+"""The JSON of credits and usage: snake_case below `/v1`, camelCase below `/admin`; amounts are decimal strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credits
+from shared.credits.balances import Balance, Policy
+from shared.credits.ledger import Entered
+from shared.credits.reports import MAX_GROUPS, GroupBy, UsageGroup, UsageReport, UsageSum, Window
+from shared.credits.settlement import Status
+from shared.credits.usage import UsageRecord
+from shared.identity.pages import DEFAULT_LIMIT, MAX_LIMIT, Page
+from web.identity.schemas import Shown, ShownPage
+from web.values import Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
+
+
+def _parse_sent(value: object) -> int:
+    """Read an amount from a string only: a JSON number may be rounded before we see it."""
+    if not isinstance(value, str):
+        raise PydanticCustomError("credits", 'must be a decimal string such as "12.5"')
+    try:
+        return parse_credits(value)
+    except ValueError as error:
+        raise PydanticCustomError("credits", "{reason}", {"reason": str(error)}) from error
+
+
+SentCredits = Annotated[
+    int,
+    BeforeValidator(_parse_sent),
+    WithJsonSchema({"type": "string", "pattern": CREDITS_PATTERN, "examples": ["12.5"]}),
+]
+Credits = Annotated[
+    int,
+    PlainSerializer(format_credits, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]{1,6})?$"}),
+]
+Limit = Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="Items on the page.")]
+PolicyName = Literal["active", "limit", "suspended"]
+
+
+class CreditsBody(SnakeWire):
+    """What the organization has, in credits."""
+
+    object: Literal["credits"] = "credits"
+    balance: Credits = Field(description="All that is left, held or not.")
+    held: Credits = Field(description="Reserved for calls in flight.")
+    available: Credits = Field(description="What a call may reserve now.")
+    policy: Policy
+    overdraft: Credits = Field(description="How far below zero the balance may be spent.")
+    spending_limit: Credits | None = Field(
+        description="The most that is spent in a month under policy `limit`."
+    )
+    spent_this_month: Credits = Field(description="Charged in this calendar month, UTC.")
+
+    @classmethod
+    def of(cls, balance: Balance) -> Self:
+        """Show a balance."""
+        return cls(
+            balance=balance.balance,
+            held=balance.held,
+            available=balance.available,
+            policy=balance.policy,
+            overdraft=balance.overdraft,
+            spending_limit=balance.spending_limit,
+            spent_this_month=balance.spent,
+        )
+
+
+class UsageSumBody(SnakeWire):
+    """What some calls consumed."""
+
+    invocations: JsonCount
+    prompt_tokens: JsonCount
+    completion_tokens: JsonCount
+    total_tokens: JsonCount
+    cached_tokens: JsonCount = Field(description="Of the prompt tokens.")
+    reasoning_tokens: JsonCount = Field(description="Of the completion tokens.")
+    cost: Credits
+
+    @classmethod
+    def figures(cls, sums: UsageSum) -> dict[str, Any]:
+        """Give the fields of a sum."""
+        return {
+            "invocations": sums.invocations,
+            "prompt_tokens": sums.prompt_tokens,
+            "completion_tokens": sums.completion_tokens,
+            "total_tokens": sums.prompt_tokens + sums.completion_tokens,
+            "cached_tokens": sums.cached_tokens,
+            "reasoning_tokens": sums.reasoning_tokens,
+            "cost": sums.cost,
+        }
+
+
+class UsageGroupBody(UsageSumBody):
+    """What the calls of one model, principal and so on consumed."""
+
+    key: str | None = Field(description="The model or id; null for calls that have none.")
+
+    @classmethod
+    def of(cls, group: UsageGroup) -> Self:
+        """Show a group."""
+        return cls(key=group.key, **cls.figures(group.sum))
+
+
+class UsageBody(SnakeWire):
+    """The usage of a window, the dearest groups first."""
+
+    object: Literal["usage"] = "usage"
+    window: Window
+    group_by: GroupBy
+    starts_at: UtcTime = Field(description="A full hour.")
+    ends_at: UtcTime
+    total: UsageSumBody
+    data: Sequence[UsageGroupBody]
+    is_truncated: bool = Field(description=f"Whether there are more than {MAX_GROUPS} groups.")
+
+    @classmethod
+    def of(cls, report: UsageReport) -> Self:
+        """Show a report."""
+        return cls(
+            window=report.window,
+            group_by=report.group_by,
+            starts_at=report.starts_at,
+            ends_at=report.ends_at,
+            total=UsageSumBody(**UsageSumBody.figures(report.total)),
+            data=[UsageGroupBody.of(group) for group in report.groups],
+            is_truncated=report.is_truncated,
+        )
+
+
+class UsageRecordBody(SnakeWire):
+    """One call: what it consumed and cost, and who is responsible."""
+
+    object: Literal["usage.record"] = "usage.record"
+    invocation_id: Id
+    model: str
+    provider: str | None
+    status: Status
+    prompt_tokens: JsonCount
+    completion_tokens: JsonCount
+    total_tokens: JsonCount
+    cached_tokens: JsonCount
+    reasoning_tokens: JsonCount
+    cost: Credits
+    is_estimated: bool = Field(
+        description="Whether the provider reported nothing, and the counts are our estimate."
+    )
+    user_id: Id | None
+    identity_id: Id | None = Field(description="The daemon whose permissions the call ran with.")
+    principal_id: Id | None = Field(description="The receiving identity that the call was made for.")
+    deployment_id: Id | None
+    occurred_at: UtcTime
+    corrected_at: UtcTime | None
+
+    @classmethod
+    def of(cls, record: UsageRecord) -> Self:
+        """Show a record."""
+        shown = {
+            name: getattr(record, name) for name in cls.model_fields if name not in ("object", "total_tokens")
+        }
+        return cls(**shown, total_tokens=record.prompt_tokens + record.completion_tokens)
+
+
+class UsageRecordPage(SnakeWire):
+    """Usage records, newest first."""
+
+    object: Literal["list"] = "list"
+    data: Sequence[UsageRecordBody]
+    has_more: bool
+    next_cursor: Id | None
+
+    @classmethod
+    def of(cls, page: Page[UsageRecord]) -> Self:
+        """Show a page."""
+        return cls.model_validate(
+            {
+                "data": [UsageRecordBody.of(record) for record in page.items],
+                "has_more": page.next_cursor is not None,
+                "next_cursor": page.next_cursor,
+            }
+        )
+
+
+class UsageQuery(SnakeSent):
+    """The parameters of a report."""
+
+    window: Literal["24h", "7d", "30d"] = Field(default="24h", description="How far back.")
+    group_by: Literal["model", "principal", "deployment", "user", "identity"] = Field(
+        default="model", description="By what the sums are broken down."
+    )
+
+
+class UsageRecordsQuery(SnakeSent):
+    """The parameters of a listing of records."""
+
+    cursor: Id | None = Field(default=None, description="The `next_cursor` of the page before.")
+    limit: Limit = DEFAULT_LIMIT
+
+
+class OrganizationCredits(Shown):
+    """What an organization has, for those who administer it."""
+
+    organization_id: Id
+    balance: Credits
+    held: Credits
+    available: Credits
+    policy: Policy
+    overdraft: Credits
+    spending_limit: Credits | None
+    spent: Credits = Field(description="Charged in this calendar month, UTC.")
+    version: JsonCount = Field(description="How many entries there are.")
+
+
+class EntryBody(Shown):
+    """One entry of the ledger; a positive amount is the organization's gain."""
+
+    organization_id: Id
+    version: JsonCount
+    kind: str
+    reference: str = Field(description="The top-up's own, or the invocation that was charged.")
+    amount: Credits
+    balance_after: Credits
+    occurred_at: UtcTime
+
+
+class TopUpBody(EntryBody):
+    """The entry of a top-up."""
+
+    replayed: bool = Field(description="Whether this is the entry of an earlier attempt.")
+
+    @classmethod
+    def entered(cls, entered: Entered) -> Self:
+        """Show what was entered."""
+        return cls.with_secret(entered.entry, replayed=entered.is_replayed)
+
+
+class EntryPage(ShownPage):
+    """Entries, newest first."""
+
+    next_cursor: str | None  # type: ignore[assignment]
+    entries: Sequence[EntryBody]
+
+
+class EntryQuery(Sent):
+    """The parameters of a listing of entries."""
+
+    cursor: Count | None = Field(default=None, description="The `nextCursor` of the page before.")
+    limit: Limit = DEFAULT_LIMIT
+
+
+class NewTopUp(Sent):
+    """Credits to add."""
+
+    amount: SentCredits
+    reference: Annotated[str, Text(minimum=1, maximum=200)] = Field(
+        description="Names the top-up: sent again, it adds nothing."
+    )
+
+
+class NewPolicy(Sent):
+    """A credit policy, replacing the present one as a whole."""
+
+    policy: PolicyName
+    overdraft: SentCredits = 0
+    spending_limit: SentCredits | None = Field(
+        default=None, description="With policy `limit` only: the most that is spent in a calendar month, UTC."
+    )

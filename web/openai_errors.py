@@ -1,0 +1,78 @@
+"""OpenAI's dialect of errors, spoken on every path below `/v1`: `{"error": {message, type, param, code}}`.
+
+The official client reads the status, `code` and `x-should-retry`; it repeats 408, 409, 429 and 5xx unless told not to.
+So a final refusal says so, and an error after work that is paid for has to (`DomainError.is_final`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PREFIX = "/v1/"
+RETRY_HEADER = "x-should-retry"
+RETRIED_STATUSES = frozenset({408, 409, 429})
+
+_CODES = {
+    "authentication_required": "invalid_api_key",
+    "invalid_token": "invalid_api_key",
+    "rate_limited": "rate_limit_exceeded",
+    "internal_error": "server_error",
+}
+"""Where the dialect has a word of its own for what the service calls otherwise."""
+
+_TYPES = {
+    "invalid_api_key": "authentication_error",
+    "insufficient_credits": "insufficient_quota",
+    "credit_policy_suspended": "billing_error",
+    "rate_limit_exceeded": "rate_limit_error",
+}
+_TYPES_BY_STATUS = {
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    404: "invalid_request_error",
+    429: "rate_limit_error",
+}
+_PARAMS = {"model_not_found": "model", "model_not_supported": "model"}
+
+
+def speaks_openai(path: str) -> bool:
+    """Whether errors at this path are OpenAI's."""
+    return path.startswith(PREFIX)
+
+
+def openai_code(code: str) -> str:
+    """Give the dialect's word for a code, which mostly is the service's own."""
+    return _CODES.get(code, code)
+
+
+def openai_type(status: int, code: str) -> str:
+    """Give the type of an error: by its code where that has one of its own, else by its status."""
+    fallback = "server_error" if status >= 500 else "invalid_request_error"  # noqa: PLR2004 (HTTP's boundary)
+    return _TYPES.get(openai_code(code)) or _TYPES_BY_STATUS.get(status, fallback)
+
+
+def openai_body(
+    status: int, code: str, message: str, *, errors: Sequence[Mapping[str, str]] = (), **data: Any
+) -> dict[str, Any]:
+    """Make the body of an error; `param` is what the error names, or its first wrong field. Data stand beside it."""
+    param = data.pop("param", None) or _PARAMS.get(code) or (errors[0]["name"] if errors else None)
+    if errors:
+        message = f"{message} {'; '.join(_finding(at) for at in errors)}."
+    error = {
+        "message": message,
+        "type": openai_type(status, code),
+        "param": param,
+        "code": openai_code(code),
+    }
+    return {"error": {**data, **error}}
+
+
+def is_final_status(status: int) -> bool:
+    """Whether a refusal with this status stays one however often it is repeated."""
+    return 400 <= status < 500 and status not in RETRIED_STATUSES  # noqa: PLR2004 (HTTP's client errors)
+
+
+def _finding(error: Mapping[str, str]) -> str:
+    return f"{error['name']} {error['message']}"
