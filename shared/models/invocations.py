@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import redis
-from celery import Celery
-from kombu.exceptions import OperationalError
 
 from shared import faults
 from shared.credits import holds
@@ -23,7 +21,7 @@ from shared.errors import DomainError, Kind
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 from shared.ids import new_id
-from shared.jobs import MODELS, queue_length, send
+from shared.jobs import MODELS, BrokerUnavailable, Sender, queue_length
 from shared.models import accepted_requests
 from shared.models.accepted_requests import AcceptedRequest
 from shared.models.catalog import Catalog, Endpoint, ModelEntry
@@ -63,7 +61,7 @@ class Invoker:
 
     database: Database
     valkey: redis.Redis
-    celery: Celery
+    sender: Sender
     replies: ReplyStream
     limits: Limits
 
@@ -104,7 +102,7 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     faults.reach("invocation.held")
     try:
         return _queue(invoker, invocation.id, request)
-    except (redis.RedisError, OperationalError):
+    except (redis.RedisError, BrokerUnavailable):
         give_up(invoker, invocation.id)
         raise ModelsOverloaded from None
 
@@ -138,7 +136,7 @@ def _queue(invoker: Invoker, invocation_id: UUID, request: ParsedRequest) -> Inb
     # Listen first: the reply may be there before `send` returns.
     inbox = invoker.replies.open(invocation_id)
     try:
-        send(invoker.celery, Invoke(invocation_id=str(invocation_id), stream=inbox.address.stream))
+        invoker.sender.send(Invoke(invocation_id=str(invocation_id), stream=inbox.address.stream))
     except BaseException:
         inbox.close()
         raise

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import redis
-from celery import Celery
 
 from shared.credits.reports import model_usage
 from shared.database import Database
 from shared.errors import DomainError
+from shared.jobs import Sender
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
 from shared.replies import ReplyStream
@@ -58,7 +58,7 @@ class ModelServices:
     invoker: Invoker
 
 
-def build_model_services(settings: Settings, database: Database, celery: Celery) -> ModelServices:
+def build_model_services(settings: Settings, database: Database, sender: Sender) -> ModelServices:
     """Connect the parts; nothing is opened until it is used. Raises CatalogInvalid for a wrong MODELS_CONFIG."""
     valkey = redis.Redis.from_url(
         settings.redis_url,
@@ -70,7 +70,7 @@ def build_model_services(settings: Settings, database: Database, celery: Celery)
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )
     invoker = Invoker(
-        database=database, valkey=valkey, celery=celery, replies=ReplyStream(valkey), limits=limits
+        database=database, valkey=valkey, sender=sender, replies=ReplyStream(valkey), limits=limits
     )
     return ModelServices(
         catalog=CatalogFile(settings.models_config), usage=RecentModelUsage(database), invoker=invoker
