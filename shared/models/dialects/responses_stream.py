@@ -19,6 +19,7 @@ from shared.models.dialects.responses_objects import adopt, end_response, new_re
 from shared.models.dialects.usage import TokenCounts, read_usage
 
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_UNCITED = {"type": "url_citation", "url": "", "title": "", "start_index": 0, "end_index": 0}
 _ITEM_PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "custom_tool_call": "ctc_"}
 
 
@@ -156,7 +157,7 @@ class ResponsesStream:
         for annotation in objects_in(delta.get("annotations")):
             citation = annotation.get("url_citation")
             if isinstance(citation, dict):
-                self._open_item("message").annotate({"type": "url_citation", **citation})
+                self._open_item("message").annotate({**_UNCITED, **citation})
         for fragment in delta.get("tool_calls") or ():
             self._call(fragment)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
@@ -20,6 +21,8 @@ from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
 from shared.models.dialects.responses_relay import ResponsesRelay
 from shared.models.dialects.responses_stream import ResponsesStream
 from shared.models.dialects.usage import TokenCounts
+
+EARLY_REPORT_FACTOR = 2
 
 
 class Stream(Protocol):
@@ -143,13 +146,15 @@ class Translator:
 
     def settled_usage(self) -> tuple[TokenCounts, bool]:
         """Give the counts to charge and to show, and whether they are estimated."""
-        if self.usage is not None:
-            return self.usage, False
-        estimated = TokenCounts(
-            prompt_tokens=estimate_prompt_tokens(self._parsed),
-            completion_tokens=estimate_completion_tokens(self.completion_size_bytes),
-        )
-        return estimated, True
+        reported, completion_tokens = self.usage, estimate_completion_tokens(self.completion_size_bytes)
+        if reported is None:
+            prompt_tokens = estimate_prompt_tokens(self._parsed)
+            return TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens), True
+        is_whole = self.is_finished or (self._has_ended and self.failure is None)
+        if is_whole or completion_tokens < EARLY_REPORT_FACTOR * reported.completion_tokens:
+            return reported, False
+        # Some upstreams report at the start; of a stream that broke later that is the prompt and not the reply.
+        return replace(reported, completion_tokens=completion_tokens), True
 
     def _fail(self, failure: Failure) -> list[bytes]:
         self._has_ended = True

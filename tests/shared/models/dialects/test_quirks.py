@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
 
 from shared.models.dialects import (
     Dialect,
@@ -14,7 +16,7 @@ from shared.models.dialects import (
     parse_chat,
     parse_responses,
 )
-from tests.shared.models.dialects.serving import MODEL, read_frames, relay
+from tests.shared.models.dialects.serving import INVOCATION, MODEL, read_frames, relay
 from tests.shared.models.dialects.upstreams import (
     CHAT_USAGE,
     RESPONSES_USAGE,
@@ -214,9 +216,7 @@ def test_arguments_given_as_an_object_become_text() -> None:
 
 
 def test_a_call_without_arguments_is_an_empty_object_for_responses() -> None:
-    translator, frames = relay(
-        responses(stream=True), Dialect.CHAT, [tool(0, "x", "f", ""), chunk({}, "tool_calls")]
-    )
+    _, frames = relay(responses(stream=True), Dialect.CHAT, [tool(0, "x", "f", ""), chunk({}, "tool_calls")])
     events = read_frames(frames)
     assert events[-1]["response"]["output"][0]["arguments"] == "{}"
     assert [event["delta"] for event in events if "delta" in event] == ["{}"]
@@ -311,7 +311,7 @@ def test_failing_says_what_was_said() -> None:
     translator = Translator(
         responses(stream=True),
         upstream_dialect=Dialect.CHAT,
-        invocation_id=_invocation(),
+        invocation_id=INVOCATION,
         model_id=MODEL,
         created=1,
     )
@@ -415,7 +415,30 @@ def test_our_own_usage_is_shown_to_responses_clients_that_streamed_without() -> 
     assert set(usage) == set(RESPONSES_USAGE)
 
 
-def _invocation() -> Any:
-    from tests.shared.models.dialects.serving import INVOCATION
+def test_a_report_from_the_start_does_not_settle_a_stream_that_broke() -> None:
+    early = {"prompt_tokens": 11, "completion_tokens": 1, "total_tokens": 12}
+    said = [chunk({"content": ""}, usage=early), chunk({"content": "word " * 80})]
+    broken, _ = relay(chat(), Dialect.CHAT, said)
+    assert broken.settled_usage() == (TokenCounts(prompt_tokens=11, completion_tokens=100), True)
+    whole, _ = relay(chat(), Dialect.CHAT, [*said, chunk({}, "stop")])
+    assert whole.settled_usage() == (TokenCounts(prompt_tokens=11, completion_tokens=1), False)
 
-    return INVOCATION
+
+def test_the_official_client_puts_choices_and_woven_calls_together() -> None:
+    chunks = [
+        chunk({"content": "b"}, index=1),
+        tool(3, "x", "f", '{"a"'),
+        tool(5, "y", "g", "{"),
+        tool(3, None, None, ":1}"),
+        tool(5, None, None, "}"),
+        chunk({"annotations": [{"type": "url_citation"}]}),
+        chunk({"annotations": [{"type": "url_citation"}]}),
+        chunk({}, "tool_calls"),
+        chunk({}, "stop", index=1),
+    ]
+    state = ChatCompletionStreamState()
+    for event in stream_chat(chunks, n=2):
+        list(state.handle_chunk(ChatCompletionChunk.model_validate(event)))
+    first, second = state.get_final_completion().choices
+    assert [call.to_dict()["id"] for call in first.message.tool_calls or ()] == ["x", "y"]
+    assert (second.message.content, second.message.role) == ("b", "assistant")

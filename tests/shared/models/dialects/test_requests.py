@@ -12,6 +12,7 @@ from shared.models.errors import InvalidRequest, ResponseStateNotSupported
 
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 RESPONSES: dict[str, Any] = {"model": "m", "store": False, "input": "hi"}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def test_a_chat_request_tells_its_facts() -> None:
@@ -62,8 +63,8 @@ def test_the_accept_header_asks_for_a_stream_too(stream: bool | None) -> None:
         ("top_k", 40),
         ("provider", {"order": ["a"]}),
         ("messages", [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "https://x"}}]}]),
-        ("messages", [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-                      {"role": "tool", "tool_call_id": "c", "content": "3"}]),
+        ("messages", [{"role": "assistant", "tool_calls": [CALL]}]),
+        ("messages", [{"role": "tool", "tool_call_id": "c", "content": "3"}]),
     ],
 )  # fmt: skip
 def test_the_chat_dialect_is_taken_whole(field: str, value: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from openai import APIError, OpenAI
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseStreamEvent
 from pydantic import BaseModel
 
 from shared.models.dialects import Dialect
@@ -164,13 +164,10 @@ def test_a_cut_reply_is_incomplete(client: OpenAI, script: Script) -> None:
 
 def test_a_stream_that_breaks_off_raises_after_the_failed_response(client: OpenAI, script: Script) -> None:
     script.events = stream_of(script, Reply(text=["a", "b"]))[:-2]
-    seen = []
-    with (
-        pytest.raises(APIError, match="before the reply was complete") as raised,
-        client.responses.create(**ASK, stream=True) as stream,
-    ):
-        for event in stream:
-            seen.append(event)  # noqa: PERF402 (what came before the error is the point)
+    seen: list[ResponseStreamEvent] = []
+    stream = client.responses.create(**ASK, stream=True)
+    with pytest.raises(APIError, match="before the reply was complete") as raised:
+        seen.extend(stream)
     assert raised.value.code == "provider_error"
     assert seen[-1].type == "response.failed"
     assert seen[-1].response.error is not None
