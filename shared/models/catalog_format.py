@@ -13,15 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from shared.models.catalog import (
-    Catalog,
-    Dialect,
-    Endpoint,
-    ModelEntry,
-    ProviderEntry,
-    ProviderKind,
-    Upstream,
-)
+from shared.models.catalog import Catalog, Endpoint, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_schema import CatalogTables, ModelTable, ProviderTable, UpstreamTable
 from shared.models.dialects.requests import Dialect
 

@@ -17,7 +17,7 @@ from shared.models.catalog import Upstream
 from shared.models.dialects.requests import Dialect
 from shared.models.providers.base import Event
 from shared.models.providers.errors import ProviderError
-from shared.models.providers.sse import EventTooLarge, SseEvent, SseParser
+from shared.models.providers.sse import MAX_EVENT_BYTES, EventTooLarge, SseEvent, SseParser
 from shared.models.providers.watchdog import Call, Watchdog
 
 READ_BYTES = 64 << 10
@@ -26,6 +26,7 @@ MAX_JSON_BYTES = 16 << 20
 SECONDS_FOR_THE_END = 0.3
 """How long the bytes after `[DONE]` may take; they only decide whether the connection can be used again."""
 _TERMINATOR = b"[DONE]"
+_decode = json.JSONDecoder().decode  # json.loads would guess an encoding first
 _BROKEN = (OSError, HTTPError, ValueError)  # ValueError: a TLS socket that was shut is read
 
 
@@ -89,7 +90,7 @@ class AnswerStream:
         yield from self._streamed(start)
 
     def _streamed(self, received: bytes) -> Iterator[list[Event]]:
-        parser = SseParser()
+        parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)
         try:
             while received:
                 events, is_terminated = self._parsed(parser.feed(received))
@@ -115,7 +116,7 @@ class AnswerStream:
 
     def _event(self, name: str, data: bytes) -> Event:
         try:
-            event = json.loads(data)
+            event = _decode(data.decode())
         except (ValueError, RecursionError) as error:
             raise self._failure("The provider sent something that is not JSON.") from error
         if not isinstance(event, dict):

@@ -17,7 +17,7 @@ from typing import Any
 
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import ProxyManager
 
 from shared.models.providers.watchdog import Call
@@ -103,7 +103,14 @@ class ProviderAdapter(HTTPAdapter):
 
     def __init__(self) -> None:
         """Keep connections without limiting how many there are; repeat nothing."""
+        self._pool: ConnectionPool | None = None
         super().__init__(pool_connections=4, pool_maxsize=CONNECTIONS_PER_PROVIDER, max_retries=0)
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> ConnectionPool:
+        """Find the pool once: a provider has one address and one set of TLS rules."""
+        if self._pool is None:
+            self._pool = super().get_connection_with_tls_context(*args, **kwargs)
+        return self._pool
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make pools of our connections, kept alive on silent ways."""

@@ -1,0 +1,81 @@
+"""Models for tests, and calls to them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from shared.models.catalog import ModelEntry
+from shared.models.catalog_format import parse_catalog
+from shared.models.dialects.requests import Dialect
+from shared.models.providers.base import Cancellation, Event, UpstreamStream
+from shared.models.providers.routing import Router
+
+NEVER = threading.Event()
+
+
+def model(
+    *base_urls: str,
+    dialect: Dialect = Dialect.CHAT,
+    connect_timeout_seconds: float = 2.0,
+    idle_timeout_seconds: float = 5.0,
+    provider_keys: str = "",
+    **keys: float,
+) -> ModelEntry:
+    """Make a model whose upstreams are at these addresses; `keys` are keys of `[[models]]`."""
+    lines = []
+    for number, base_url in enumerate(base_urls):
+        lines += [
+            f"[providers.p{number}]",
+            f'base_url = "{base_url}"',
+            f'dialect = "{dialect}"',
+            provider_keys,
+        ]
+        lines += [f"connect_timeout_seconds = {connect_timeout_seconds}"]
+        lines += [f"idle_timeout_seconds = {idle_timeout_seconds}"]
+    upstreams = ", ".join(
+        f'{{ provider = "p{number}", model = "m{number}" }}' for number in range(len(base_urls))
+    )
+    lines += ["[[models]]", 'id = "test/model"', 'prompt_price = "1"', 'completion_price = "2"']
+    lines += [f"upstreams = [{upstreams}]", *(f"{key} = {value}" for key, value in keys.items())]
+    found = parse_catalog("\n".join(lines), source="test").find("test/model")
+    assert found is not None
+    return found
+
+
+def body(text: str = "hi", **fields: Any) -> dict[str, Any]:
+    """Write a body that both dialects understand where they have to."""
+    return {"stream": True, "messages": [{"role": "user", "content": text}], "input": text, **fields}
+
+
+def events_of(
+    router: Router, entry: ModelEntry, text: str = "hi", *, cancelled: Cancellation = NEVER, **fields: Any
+) -> list[Event]:
+    """Make a call and read its answer to the end."""
+    with router.open(entry, lambda _: body(text, **fields), cancelled=cancelled) as stream:
+        return list(stream)
+
+
+def read(stream: UpstreamStream, into: list[Event]) -> None:
+    """Read an answer, keeping what comes before an error."""
+    into.extend(stream)
+
+
+def text_of(events: list[Event]) -> str:
+    """Join the text of chat chunks or response events."""
+    pieces = []
+    for event in events:
+        if event.get("type") == "response.output_text.delta":
+            pieces.append(event["delta"])
+        for choice in event.get("choices", ()):
+            said = choice["delta"] if "delta" in choice else choice["message"]
+            pieces.append(said.get("content") or "")
+    return "".join(pieces)
+
+
+def usage_of(events: list[Event]) -> dict[str, Any] | None:
+    """Find the last usage that was reported."""
+    found = None
+    for event in events:
+        found = event.get("usage") or (event.get("response") or {}).get("usage") or found
+    return found

@@ -1,0 +1,130 @@
+"""Slow upstreams and callers who left: each bound ends the call, whatever the upstream is doing."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from shared.models.providers.base import Event
+from shared.models.providers.errors import CallCancelled, ProviderTimeout
+from shared.models.providers.routing import Router
+from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of
+from tests.support.upstream_scripts import Script
+from tests.support.upstreams import FakeUpstream
+
+HEADERS_THAT_DRIP = "HTTP/1.1 200 OK\r\n" + "X-Slow: yes\r\n" * 1000
+
+
+def test_an_upstream_that_does_not_begin_in_time(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(wait_seconds=30)
+    with pytest.raises(ProviderTimeout, match="did not begin") as raised:
+        events_of(router, model(upstream.base_url, first_byte_timeout_seconds=0.2))
+    assert raised.value.may_have_cost
+    assert upstream.wait_for_end_of(1)[0].ended == "client left"
+
+
+def test_headers_that_drip_do_not_count_as_a_beginning(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(raw=HEADERS_THAT_DRIP, drip_bytes=1, drip_seconds=0.02)
+    with pytest.raises(ProviderTimeout, match="did not begin"):
+        events_of(router, model(upstream.base_url, first_byte_timeout_seconds=0.3))
+
+
+def test_an_upstream_that_falls_silent(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(stall_after=2)
+    events: list[Event] = []
+    with (
+        router.open(
+            model(upstream.base_url, idle_timeout_seconds=0.3), lambda _: body(), cancelled=NEVER
+        ) as stream,
+        pytest.raises(ProviderTimeout, match="stopped in the middle") as raised,
+    ):
+        read(stream, events)
+    assert text_of(events) == "token token "
+    assert raised.value.may_have_cost
+
+
+@pytest.mark.parametrize("framing", ["chunked", "close", "length"])
+def test_an_upstream_that_drips_past_the_deadline(
+    router: Router, upstream: FakeUpstream, framing: str
+) -> None:
+    upstream.script = Script(drip_bytes=5, drip_seconds=0.02, chunks=100, framing=framing)  # type: ignore[arg-type]
+    with pytest.raises(ProviderTimeout, match="did not finish"):
+        events_of(router, model(upstream.base_url, deadline_seconds=0.4))
+
+
+def test_the_callers_deadline_can_be_the_shorter_one(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(wait_seconds=30)
+    with pytest.raises(ProviderTimeout, match="did not finish"):
+        router.open(
+            model(upstream.base_url), lambda _: body(), cancelled=NEVER, deadline_at=time.monotonic() + 0.2
+        )
+
+
+def test_cancelling_before_the_first_byte_hangs_up(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(wait_seconds=30)
+    cancelled = threading.Event()
+    timer = threading.Timer(0.2, cancelled.set)
+    timer.start()
+    with pytest.raises(CallCancelled) as raised:
+        events_of(router, model(upstream.base_url), cancelled=cancelled)
+    assert raised.value.may_have_cost
+    assert upstream.wait_for_end_of(1)[0].ended == "client left"
+    timer.join()
+
+
+def test_cancelling_a_silent_stream_hangs_up(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(stall_after=1)
+    cancelled = threading.Event()
+    timer = threading.Timer(0.2, cancelled.set)
+    timer.start()
+    events: list[Event] = []
+    with (
+        router.open(model(upstream.base_url), lambda _: body(), cancelled=cancelled) as stream,
+        pytest.raises(CallCancelled) as raised,
+    ):
+        read(stream, events)
+    assert text_of(events) == "token "
+    assert raised.value.may_have_cost
+    timer.join()
+
+
+def test_a_call_that_is_cancelled_already_is_never_made(router: Router, upstream: FakeUpstream) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    with pytest.raises(CallCancelled) as raised:
+        events_of(router, model(upstream.base_url), cancelled=cancelled)
+    assert not raised.value.may_have_cost
+    assert not upstream.received
+
+
+def test_a_deadline_that_passes_after_the_end_cuts_nobody_elses_call(
+    router: Router, upstream: FakeUpstream
+) -> None:
+    slow = model(upstream.base_url, deadline_seconds=60)
+    with router.open(
+        model(upstream.base_url, deadline_seconds=0.4), lambda _: body(), cancelled=NEVER
+    ) as ended:
+        assert len(list(ended)) == 6
+        upstream.script = Script(chunks=20, delay_seconds=0.04)
+        assert text_of(events_of(router, slow)) == "token " * 20
+
+
+def test_many_calls_are_watched_at_once(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(wait_seconds=30)
+    entry = model(upstream.base_url, first_byte_timeout_seconds=0.3)
+    outcomes: list[str] = []
+
+    def call() -> None:
+        try:
+            events_of(router, entry)
+        except ProviderTimeout as error:
+            outcomes.append(error.code)
+
+    threads = [threading.Thread(target=call) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == ["provider_timeout"] * 20

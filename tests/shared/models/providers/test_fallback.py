@@ -1,0 +1,163 @@
+"""Fallback and repeats: at once to the next upstream, again after a wait, and never once it may have cost."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from shared.models.catalog import Upstream
+from shared.models.providers import routing
+from shared.models.providers.base import Event
+from shared.models.providers.errors import CallCancelled, ProviderError, ProviderOverloaded, UpstreamRefused
+from shared.models.providers.routing import Router
+from tests.shared.models.providers.calls import NEVER, body, events_of, model, text_of
+from tests.support.upstream_scripts import Script
+from tests.support.upstreams import FakeUpstream
+
+OVERLOADED = Script(status=429, body="later", headers={"Retry-After": "0"})
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "FIRST_WAIT_SECONDS", 0.01)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nothing listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+
+
+def test_an_upstream_that_cannot_be_reached_is_passed_over(
+    router: Router, upstream: FakeUpstream, nobody: str
+) -> None:
+    with router.open(model(nobody, upstream.base_url), lambda _: body(), cancelled=NEVER) as stream:
+        assert stream.upstream.model == "m1"
+        assert text_of(list(stream)) == "token token token "
+
+
+def test_each_upstream_gets_a_body_of_its_own(router: Router, upstream: FakeUpstream, nobody: str) -> None:
+    def body_for(asked: Upstream) -> Event:
+        return body(model=asked.model)
+
+    with router.open(model(nobody, upstream.base_url), body_for, cancelled=NEVER, call_id="call-7") as stream:
+        list(stream)
+    [received] = upstream.received
+    assert received.body["model"] == "m1"
+    assert received.headers["x-client-request-id"] == "call-7"
+    assert upstream.served[0].call == "call-7"
+
+
+@pytest.mark.parametrize("status", [429, 503, 401, 404, 302, 408])
+def test_what_surely_cost_nothing_goes_on_to_the_next(
+    router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream, status: int
+) -> None:
+    upstream.script = Script(status=status, body="no")
+    assert events_of(router, model(upstream.base_url, other_upstream.base_url))
+    assert len(upstream.received) == len(other_upstream.received) == 1
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(status=500, body="no"),
+        Script(status=502, body="no"),
+        Script(raw="HTTP/1.1 200 OK\r\nContent-"),
+        Script(raw="nonsense\r\n\r\n"),
+        Script(wait_seconds=30),
+    ],
+    ids=["500", "502", "cut headers", "not HTTP", "silence"],
+)
+def test_what_may_have_cost_is_never_repeated(
+    router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream, script: Script
+) -> None:
+    upstream.script = script
+    entry = model(upstream.base_url, other_upstream.base_url, first_byte_timeout_seconds=0.4)
+    with pytest.raises(ProviderError) as raised:
+        events_of(router, entry)
+    assert raised.value.may_have_cost
+    assert len(upstream.received) == 1
+    assert not other_upstream.received
+
+
+def test_an_answer_that_has_begun_is_never_repeated(
+    router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream
+) -> None:
+    upstream.script = Script(reset_after=0)
+    with pytest.raises(ProviderError):
+        events_of(router, model(upstream.base_url, other_upstream.base_url))
+    assert not other_upstream.received
+
+
+def test_a_wrong_request_is_not_tried_elsewhere(
+    router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream
+) -> None:
+    upstream.script = Script(status=400, body="{}")
+    with pytest.raises(UpstreamRefused):
+        events_of(router, model(upstream.base_url, other_upstream.base_url))
+    assert not other_upstream.received
+
+
+def test_an_overloaded_upstream_is_asked_again(router: Router, upstream: FakeUpstream) -> None:
+    upstream.scripts.extend([OVERLOADED, OVERLOADED])
+    assert text_of(events_of(router, model(upstream.base_url, retries=2))) == "token token token "
+    assert len(upstream.received) == 3
+
+
+def test_rounds_are_limited_and_the_last_word_is_the_overload(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = OVERLOADED
+    with pytest.raises(ProviderOverloaded):
+        events_of(router, model(upstream.base_url, retries=1))
+    assert len(upstream.received) == 2
+
+
+def test_a_long_retry_after_is_told_and_not_waited_for(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(status=503, body="later", headers={"Retry-After": "120"})
+    with pytest.raises(ProviderOverloaded) as raised:
+        events_of(router, model(upstream.base_url, retries=5))
+    assert raised.value.retry_after_seconds == 120
+    assert len(upstream.received) == 1
+
+
+def test_a_short_retry_after_is_waited_for_unless_the_deadline_is_nearer(
+    router: Router, upstream: FakeUpstream
+) -> None:
+    upstream.script = Script(status=503, body="later", headers={"Retry-After": "5"})
+    with pytest.raises(ProviderOverloaded):
+        events_of(router, model(upstream.base_url, retries=5, deadline_seconds=2))
+    assert len(upstream.received) == 1
+
+
+def test_cancelling_ends_a_wait(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(status=503, body="later", headers={"Retry-After": "7"})
+    cancelled = threading.Event()
+    timer = threading.Timer(0.2, cancelled.set)
+    timer.start()
+    with pytest.raises(CallCancelled) as raised:
+        events_of(router, model(upstream.base_url, retries=5), cancelled=cancelled)
+    assert not raised.value.may_have_cost
+    timer.join()
+
+
+def test_an_upstream_that_failed_a_moment_ago_is_asked_last(
+    router: Router, upstream: FakeUpstream, other_upstream: FakeUpstream
+) -> None:
+    upstream.scripts.append(Script(status=503, body="later", headers={"Retry-After": "60"}))
+    entry = model(upstream.base_url, other_upstream.base_url)
+    for _ in range(3):
+        events_of(router, entry)
+    assert len(upstream.received) == 1
+    assert len(other_upstream.received) == 3
+
+
+def test_an_overload_is_told_rather_than_another_upstreams_failure(
+    router: Router, upstream: FakeUpstream, nobody: str
+) -> None:
+    upstream.script = Script(status=429, body="later", headers={"Retry-After": "60"})
+    with pytest.raises(ProviderOverloaded):
+        events_of(router, model(upstream.base_url, nobody, retries=0))
