@@ -170,6 +170,17 @@ def test_what_is_public_is_known() -> None:
     }
 
 
+def test_every_error_that_a_file_route_documents_is_met_by_a_test(front: Front) -> None:
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests" / "web").rglob("test_*.py"))
+    documented = {
+        error
+        for operation in operations(front)
+        if operation.path.startswith("/files")
+        for error in operation.errors
+    }
+    assert [e.code for e in documented if f'"{e.code}"' not in tests and e.__name__ not in tests] == []
+
+
 def test_every_summary_is_one_line_that_a_reader_of_the_document_understands(front: Front) -> None:
     for operation in operations(front):
         assert operation.summary, operation.path

@@ -5,15 +5,17 @@ An `Asker` is one set of headers: who asks, and on whose behalf.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 from uuid import UUID, uuid4
 
 from sqlalchemy import text
+from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
 from tests.support.front import Front
@@ -21,6 +23,7 @@ from tests.web.files.bodies import CONTENT_TYPE, multipart
 
 TABLES = ("files", "file_versions", "blobs", "file_operations", "file_references", "read_grants")
 Fields = Mapping[str, object]
+_PATH_PARAMETER = re.compile(r"<[^>]+>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class Asker:
     ) -> TestResponse:
         """Send one request over a connection of its own, so that threads may ask at once."""
         sent = {name: str(value) for name, value in (query or {}).items() if value is not None}
-        return self.front.app.test_client().open(
+        answer = self.front.app.test_client().open(
             path,
             method=method,
             query_string=urlencode(sent) if sent else None,
@@ -50,6 +53,8 @@ class Asker:
             buffered=True,
             **options,
         )
+        require_documented(self.front, method, path, answer)
+        return answer
 
     def upload(
         self,
@@ -137,9 +142,41 @@ class Asker:
     def follow(self, url: str, *, method: str = "GET", headers: Fields | None = None) -> TestResponse:
         """Open a shared link as a stranger's browser does: without any credential."""
         parts = urlsplit(url)
-        return self.front.app.test_client().open(
-            f"{parts.path}?{parts.query}", method=method, headers=dict(headers or {}), buffered=True
+        path = f"{parts.path}?{parts.query}"
+        answer = self.front.app.test_client().open(
+            path, method=method, headers=dict(headers or {}), buffered=True
         )
+        require_documented(self.front, method, path, answer)
+        return answer
+
+
+def require_documented(front: Front, method: str, path: str, answer: TestResponse) -> None:
+    """Fail unless the OpenAPI document says that this operation may answer so: the status, and a problem's code."""
+    try:
+        rule, _ = front.app.url_map.bind("localhost").match(
+            unquote(urlsplit(path).path), method, return_rule=True
+        )
+    except HTTPException:
+        return
+    template = _PATH_PARAMETER.sub("{}", str(rule.rule))
+    operation = _documented(front)[template, "get" if method == "HEAD" else method.lower()]
+    described = operation["responses"].get(str(answer.status_code))
+    assert described is not None, f"{method} {template} answered {answer.status_code}: {answer.text}"
+    if answer.mimetype == "application/problem+json":
+        code = (answer.json or {})["code"]
+        assert f"`{code}`" in described["description"], f"{method} {template} answered {code}"
+
+
+def _documented(front: Front) -> Any:
+    kept = front.app.extensions
+    if "documented operations" not in kept:
+        paths: Any = (front.app.test_client().get("/openapi.json").json or {})["paths"]
+        kept["documented operations"] = {
+            (re.sub(r"{\w+}", "{}", path), method): operation
+            for path, operations in paths.items()
+            for method, operation in operations.items()
+        }
+    return kept["documented operations"]
 
 
 def succeed(answer: TestResponse, status: int = 200) -> Any:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
+import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from tests.support.front import Front
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.errors import DomainError
+from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
+from shared.files.blobs.staging import LocalReceiver
+from tests.support.front import Front, open_front
 from tests.web.files.asking import fields_of, leaving_nothing, refuse, succeed
 from tests.web.files.conftest import Cast
 
@@ -184,8 +192,6 @@ def test_a_service_that_has_no_room_for_another_body_says_so(cast: Cast, front: 
 def test_the_largest_size_is_a_setting_and_is_counted_to_the_byte(cast: Cast, front: Front) -> None:
     smaller = front.settings.model_copy(update={"max_upload_bytes": 10})
     original: Any = front.app.extensions["services"]
-    from dataclasses import replace
-
     front.app.extensions["services"] = replace(original, settings=smaller)
     try:
         succeed(cast.agent.upload(b"x" * 10), 201)
@@ -193,3 +199,50 @@ def test_the_largest_size_is_a_setting_and_is_counted_to_the_byte(cast: Cast, fr
             refuse(cast.agent.upload(b"x" * 11), 413, "content_too_large")
     finally:
         front.app.extensions["services"] = original
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [(StorageFull, 507, "storage_full"), (BlobStoreUnavailable, 503, "blob_store_unavailable")],
+)
+def test_a_store_that_fails_leaves_nothing(
+    cast: Cast,
+    front: Front,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[DomainError],
+    status: int,
+    code: str,
+) -> None:
+    """At the beginning, while bytes are written, and when they are made durable."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    for broken, verb in ((front.services.blobs, "receive"), (LocalReceiver, "write"), (os, "fdatasync")):
+        operation_id = uuid4()
+        with monkeypatch.context() as patch, leaving_nothing(front):
+            patch.setattr(broken, verb, fail)
+            refuse(cast.agent.upload(operationId=operation_id), status, code)
+        succeed(cast.agent.upload(operationId=operation_id), 201)
+
+
+def test_a_disk_that_is_full_is_said_to_be_so(
+    cast: Cast, front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with leaving_nothing(front):
+        refuse(cast.agent.upload(), 507, "storage_full")
+
+
+def test_a_database_that_is_away_is_asked_again_later(
+    cast: Cast, front: Front, tmp_path: Path, valkey_server: EmbeddedValkey
+) -> None:
+    file = succeed(cast.agent.upload(), 201)
+    with open_front("postgresql://nobody@127.0.0.1:1/none", valkey_server.url, tmp_path) as away:
+        asker = replace(cast.agent, front=away)
+        for answer in (asker.upload(), asker.list(), asker.content(file), asker.delete(file)):
+            refuse(answer, 503, "unavailable")
+            assert answer.headers["Retry-After"] == "1"
