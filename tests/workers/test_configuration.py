@@ -1,0 +1,105 @@
+"""How workers and beat are configured: every job has a handler and a sweep, and Celery is told what it must know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from celery import Celery
+from cryptography.fernet import Fernet
+
+import shared.files.jobs
+from deploy.roles import WORKERS
+from shared.jobs import QUEUES, Job, create_celery
+from shared.settings import Settings
+from workers.files import bind_files
+from workers.handling import Depot
+from workers.schedule import SCHEDULE
+
+JOBS = [job for job in vars(shared.files.jobs).values() if isinstance(job, type) and Job in job.__mro__[1:]]
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[Celery]:
+    app = create_celery("redis://127.0.0.1:1/0")
+    settings = Settings(
+        database_url="postgresql://nowhere/nothing",
+        redis_url="redis://127.0.0.1:1/0",
+        blob_store="file:///nowhere",
+        encryption_keys=Fernet.generate_key().decode(),  # type: ignore[arg-type]
+    )
+    bind_files(app, Depot(settings))
+    yield app
+    app.close()
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.kind)
+def test_every_job_has_a_handler_a_sweep_and_a_worker(app: Celery, job: type[Job]) -> None:
+    assert job.kind in app.tasks
+    assert SCHEDULE[job.kind]["task"] == job.kind
+    assert SCHEDULE[job.kind]["options"]["queue"] == job.queue
+    assert [name for name, worker in WORKERS.items() if job.queue in worker.queues]
+
+
+def test_every_kind_is_one_jobs_only() -> None:
+    assert len({job.kind for job in JOBS}) == len(JOBS) > 0
+
+
+def test_every_sweep_that_no_worker_took_in_its_interval_is_dropped() -> None:
+    for entry in SCHEDULE.values():
+        assert entry["options"]["expires"] <= entry["schedule"]
+
+
+def test_every_queue_is_served(app: Celery) -> None:
+    served = {queue for worker in WORKERS.values() for queue in worker.queues}
+    assert served == set(QUEUES) == {queue.name for queue in app.conf.task_queues}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("task_acks_late", True),
+        ("task_reject_on_worker_lost", True),
+        ("worker_prefetch_multiplier", 1),
+        ("result_backend", None),
+        ("task_ignore_result", True),
+        ("task_serializer", "json"),
+        ("accept_content", ["json"]),
+        ("task_create_missing_queues", False),
+        ("broker_connection_retry_on_startup", True),
+        ("broker_connection_max_retries", None),
+        ("task_send_sent_event", False),
+        ("worker_send_task_events", False),
+        ("worker_soft_shutdown_timeout", 20),
+        ("worker_enable_soft_shutdown_on_idle", True),
+        ("worker_eta_task_limit", 1000),
+    ],
+)
+def test_celery_knows_the_setting(app: Celery, name: str, value: object) -> None:
+    assert app.conf[name] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("socket_timeout", 5),
+        ("socket_connect_timeout", 1),
+        ("socket_keepalive", True),
+        ("health_check_interval", 10),
+        ("visibility_timeout", 3600),
+        ("unacked_restore_interval", 5),
+        ("unacked_restore_throttle", 1),
+        ("priority_steps", [0]),
+    ],
+)
+def test_no_wait_for_the_broker_is_without_bound(app: Celery, name: str, value: object) -> None:
+    assert app.conf.broker_transport_options[name] == value
+
+
+@pytest.mark.parametrize("name", sorted(WORKERS))
+def test_workers_run_threads_without_gossip(name: str) -> None:
+    from deploy.roles import worker_command
+
+    command = worker_command(name, {})
+    assert command[command.index("--pool") + 1] == "threads"
+    assert {"--without-gossip", "--without-mingle", "--without-heartbeat"} <= set(command)
