@@ -23,6 +23,9 @@ FILES_KEPT = 30
 ENDED_KEPT = 100
 GIVE_UP_SECONDS = 90.0
 TRANSIENT = (408, 429, 502, 503, 504)
+LOST_CODES = ("blob_missing", "blob_damaged")
+LOST_FOR_GOOD = 5
+"""After so many answers in a row that content is not there, it will not come back."""
 TRANSIENT_CODES = ("operation_in_progress", "file_pending")
 
 Send = Callable[[str], requests.Response]
@@ -269,7 +272,7 @@ class ChaosClient:
     def _ask(self, what: str, send: Send) -> requests.Response:
         """Repeat a request until it has a definite answer."""
         give_up_at = time.monotonic() + GIVE_UP_SECONDS
-        attempt = 0
+        attempt = lost = 0
         while time.monotonic() < give_up_at:
             front = self._fronts[(attempt + threading.get_ident()) % len(self._fronts)]
             attempt += 1
@@ -279,6 +282,9 @@ class ChaosClient:
                 self._oracle.count_retry(type(error).__name__)
                 time.sleep(0.05)
                 continue
+            lost = lost + 1 if _code(answer) in LOST_CODES else 0
+            if lost == LOST_FOR_GOOD:
+                return answer
             if answer.status_code == 500:
                 self._oracle.violate(f"{what}: {answer.text}")
             elif not _is_transient(answer):
@@ -340,4 +346,12 @@ def _version_of(body: dict[str, Any]) -> StoredVersion:
 def _is_transient(answer: requests.Response) -> bool:
     if answer.status_code in TRANSIENT:
         return True
-    return answer.status_code == 409 and answer.json().get("code") in TRANSIENT_CODES
+    return answer.status_code == 409 and _code(answer) in TRANSIENT_CODES
+
+
+def _code(answer: requests.Response) -> str | None:
+    """Give the code of a problem; None for every other answer."""
+    if answer.headers.get("Content-Type") != "application/problem+json":
+        return None
+    code: str | None = answer.json().get("code")
+    return code

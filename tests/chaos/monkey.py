@@ -10,7 +10,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -19,6 +19,9 @@ from tests.support.stack import Servers, Service, Stack
 
 PAUSE_SECONDS = (0.1, 1.0)
 NAP_SECONDS = (0.2, 2.0)
+PASSES = 12
+GRACE_SECONDS = 2.0
+"""What a process is left alone for after its start, or a busy machine would see nothing but starts."""
 WEB_POINTS = (
     *("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit"),
     *("upload.committed", "jobs.before_publish", "delete.before_commit", "delete.committed"),
@@ -40,6 +43,7 @@ class Kept:
     make: Callable[..., Service]
     points: tuple[str, ...]
     service: Service
+    started_at: float = field(default_factory=time.monotonic)
     asleep_until: float | None = None
 
 
@@ -55,7 +59,7 @@ class Monkey:
 
     def keep(self, kind: str, make: Callable[..., Service], points: tuple[str, ...] = ()) -> None:
         """Start a process and start it again whenever it ends; `make` takes its settings."""
-        kept = Kept(kind=kind, make=make, points=points, service=make())
+        kept = Kept(kind=kind, make=make, points=points, service=make(**self._arm(points)))
         kept.service.start()
         self.kept.append(kept)
 
@@ -99,30 +103,40 @@ class Monkey:
         self._random.choices([action for action, _ in actions], [weight for _, weight in actions])[0]()
 
     def _kill_service(self) -> None:
-        kept = self._random.choice(self.kept)
-        self.kills[kept.kind] += 1
-        kept.service.kill()
+        if (kept := self._choose()) is not None:
+            self.kills[kept.kind] += 1
+            kept.service.kill()
 
     def _terminate(self) -> None:
-        kept = self._random.choice(self.kept)
-        if kept.service.is_running and kept.asleep_until is None:
+        if (kept := self._choose()) is not None:
             self.kills[f"{kept.kind} asked to stop"] += 1
             kept.service.send_signal(signal.SIGTERM)
 
     def _kill_front_child(self) -> None:
-        kept = self._random.choice([at for at in self.kept if at.kind == "web"])
-        if kept.service.is_running:
+        if (kept := self._choose(only="web")) is not None:
             for child in psutil.Process(kept.service.pid).children():
                 child.kill()
                 self.kills["web child"] += 1
 
     def _put_to_sleep(self) -> None:
         """Stop a process for a while: it wakes as one whose leases and locks have gone to others."""
-        kept = self._random.choice([at for at in self.kept if at.kind != "web"])
-        if kept.service.is_running and kept.asleep_until is None:
+        if (kept := self._choose()) is not None and kept.kind != "web":
             self.kills[f"{kept.kind} put to sleep"] += 1
             kept.service.send_signal(signal.SIGSTOP)
             kept.asleep_until = time.monotonic() + self._random.uniform(*NAP_SECONDS)
+
+    def _choose(self, only: str | None = None) -> Kept | None:
+        """Choose one of the processes that have had time to begin their work."""
+        now = time.monotonic()
+        ripe = [
+            at
+            for at in self.kept
+            if at.service.is_running
+            and at.asleep_until is None
+            and now - at.started_at > GRACE_SECONDS
+            and only in (None, at.kind)
+        ]
+        return self._random.choice(ripe) if ripe else None
 
     def _end_leases(self) -> None:
         self.kills["leases ended"] += 1
@@ -174,8 +188,12 @@ class Monkey:
         if kept.service.returncode == -signal.SIGKILL and "FAULTS" in kept.service.settings:
             self.kills[f"{kept.kind} armed"] += 1
         kept.asleep_until = None
-        settings = {}
-        if kept.points and self._random.random() < 0.5:
-            settings["FAULTS"] = f"{self._random.choice(kept.points)}={self._random.randrange(8)}"
-        kept.service = kept.make(**settings)
+        kept.service = kept.make(**self._arm(kept.points))
         kept.service.start()
+        kept.started_at = time.monotonic()
+
+    def _arm(self, points: tuple[str, ...]) -> dict[str, str]:
+        """Choose the environment of a new process: every other one is to die between two steps of its work."""
+        if not points or self._random.random() < 0.5:
+            return {}
+        return {"FAULTS": f"{self._random.choice(points)}={self._random.randrange(PASSES)}"}

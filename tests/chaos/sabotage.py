@@ -5,21 +5,24 @@
 
 from __future__ import annotations
 
+import os
+import random
 import runpy
+import signal
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from uuid import UUID
 
 from sqlalchemy import delete
 
-from shared import faults
 from shared.database import Database
-from shared.files import collection, content, sweeps
-from shared.files.blobs import local, staging
+from shared.files import collection, content, expiry, sweeps
+from shared.files.blobs import staging
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.resources import File
 from shared.files.tables import blobs
+
+DEATHS_IN_BETWEEN = 0.2
 
 
 def rows_before_unlink() -> None:
@@ -29,11 +32,13 @@ def rows_before_unlink() -> None:
         ids = [blob.version_id for blob in claimed]
         with database.autocommit() as session:
             session.execute(delete(blobs).where(blobs.c.version_id.in_(ids)))
-        faults.reach("collection.removed")
+        if random.random() < DEATHS_IN_BETWEEN:
+            os.kill(os.getpid(), signal.SIGKILL)
         store.remove(claimed)
         return len(claimed)
 
     collection.remove_claimed = remove_claimed
+    setattr(expiry, "remove_claimed", remove_claimed)  # noqa: B010 (a name it does not export)
 
 
 def sweep_without_asking() -> None:
@@ -48,15 +53,6 @@ def sweep_without_asking() -> None:
 def ignore_staging_lock() -> None:
     """Take bytes that are being received for abandoned: the upload then fails, though nobody did wrong."""
     setattr(staging, "_is_lockable", bool)  # noqa: B010 (of another type, but any descriptor will do)
-
-
-def object_before_staging() -> None:
-    """Leave the staging name of removed content: a late placement brings it back, and nobody owns it."""
-
-    def unlink(self: local.LocalBlobStore, blob: Blob) -> None:
-        Path(self._object_path(blob.version_id)).unlink(missing_ok=True)
-
-    local.LocalBlobStore._unlink = unlink  # type: ignore[method-assign]
 
 
 def serve_the_ended() -> None:
@@ -74,7 +70,6 @@ MODES: dict[str, Callable[[], None]] = {
         rows_before_unlink,
         sweep_without_asking,
         ignore_staging_lock,
-        object_before_staging,
         serve_the_ended,
     )
 }
