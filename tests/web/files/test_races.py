@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from shared import faults
+from shared.files import retention
 from shared.files.collection import collect_doomed
 from shared.files.expiry import expire_due
 from shared.files.placement import place_staged
@@ -144,6 +145,27 @@ def test_a_renewal_that_holds_the_row_is_not_swept(cast: Cast, front: Front) -> 
         patch.undo()
     sweep(front)
     assert cast.agent.content(file).data == b"precious"
+
+
+def test_a_deadline_that_passes_under_a_renewal_leaves_the_bytes_or_the_file_gone(
+    cast: Cast, front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The renewal has found the file available and not yet written when the deadline passes and the sweep comes by."""
+    file = succeed(cast.agent.upload(b"precious", retentionExpiresAt=deadline_in(0.3)), 201)
+    require = retention._require_renewal
+
+    def wait_and_sweep(*arguments: Any) -> None:
+        require(*arguments)
+        run_sql(front, "SELECT pg_sleep(0.3)")
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(sweep, front).result()
+
+    monkeypatch.setattr(retention, "_require_renewal", wait_and_sweep)
+    renewed = cast.agent.renew(file, None)
+    refuse(renewed, 410, "file_expired")
+    sweep(front)
+    assert succeed(cast.agent.metadata(file))["availability"] == "Expired"
+    assert file["versionId"] not in stored_names(front)
 
 
 def test_a_replace_at_the_deadline_leaves_nothing_behind(cast: Cast, front: Front) -> None:
