@@ -56,12 +56,17 @@ def administration() -> Iterator[Session]:
 
 def show(resource: object, **secrets: object) -> None:
     """Print a resource as JSON, with what is shown only now."""
-    click.echo(json.dumps(document(resource) | _document_of(secrets), indent=2))
+    print_json(document(resource) | _document_of(secrets))
 
 
 def show_page(name: str, page: Page[Any]) -> None:
     """Print a page of resources under their name."""
     shown = {name: [document(item) for item in page.items], "nextCursor": page.next_cursor}
+    print_json(shown)
+
+
+def print_json(shown: dict[str, Any]) -> None:
+    """Print a JSON object for people to read."""
     click.echo(json.dumps(shown, indent=2))
 
 

@@ -29,6 +29,7 @@ _ADMINISTRATION = {
     "client-credentials": "deploy.cli_agents",
     "signing-keys": "deploy.cli_agents",
     "rotate-keys": "deploy.cli_agents",
+    "credits": "deploy.cli_credits",
 }
 
 

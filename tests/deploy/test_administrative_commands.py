@@ -71,6 +71,17 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert do("organizations", "suspend", organization["id"])["suspendedAt"]
     assert do("organizations", "resume", organization["id"])["suspendedAt"] is None
 
+    assert do("credits", "show", **inside)["balance"] == "0"
+    entry = do("credits", "top-up", **inside, amount="12.5", reference="first")
+    assert (entry["balanceAfter"], entry["replayed"]) == ("12.5", False)
+    assert do("credits", "top-up", **inside, amount="12.5", reference="first") == entry | {"replayed": True}
+    assert do("credits", "adjust", **inside, amount="-2", reference="mistake")["balanceAfter"] == "10.5"
+    entries = do("credits", "list-entries", **inside, limit=1)
+    assert ([at["amount"] for at in entries["entries"]], entries["nextCursor"]) == (["-2"], "2")
+    limited = do("credits", "set-policy", **inside, policy="limit", spending_limit="3.5")
+    assert (limited["available"], limited["spendingLimit"]) == ("3.5", "3.5")
+    assert do("credits", "prove") == {"discrepancies": []}
+
     member = do("members", "add", **inside, email=f"{uuid4().hex}@example.org", role="Member")
     changed = do("members", "change-role", **inside, user=member["userId"], role="WorkspaceAdmin")
     assert changed in do("members", "list", **inside)["members"]

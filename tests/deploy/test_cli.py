@@ -88,6 +88,8 @@ def assert_credentials_work(environment: Mapping[str, str], path: Path, tmp_path
         me = front.get("/admin/me", f"Bearer {credentials['ownerApiKey']}").get_json()
         assert me["isOperator"] is True
         assert me["activeOrganizationId"] == credentials["organizationId"]
+        funds = front.get("/v1/credits", f"Bearer {credentials['ownerApiKey']}").get_json()
+        assert funds["balance"] == "1000"
         assert_a_request_is_routed(front, credentials["deployment"], credentials["distribution"])
 
 

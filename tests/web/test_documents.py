@@ -12,6 +12,7 @@ from tests.support.front import Front
 from tests.web.files.asking import refuse
 from web.authentication import Authentication
 from web.errors import STATUSES, problems
+from web.openai_errors import speaks_openai
 from web.routing import Operation
 
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -91,8 +92,13 @@ def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Fron
             continue
         path = operation.path.replace("<reference_kind:kind>", "Task")
         path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
-        refuse(front.ask(operation.method, path), 401, "authentication_required")
-        refuse(front.ask(operation.method, path, "Bearer x"), 401, "invalid_token")
+        unknown, wrong = front.ask(operation.method, path), front.ask(operation.method, path, "Bearer x")
+        if speaks_openai(path):
+            codes = [(answer.status_code, answer.get_json()["error"]["code"]) for answer in (unknown, wrong)]
+            assert codes == [(401, "invalid_api_key")] * 2
+        else:
+            refuse(unknown, 401, "authentication_required")
+            refuse(wrong, 401, "invalid_token")
 
 
 def test_every_problem_has_a_page(front: Front) -> None:

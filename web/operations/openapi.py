@@ -59,6 +59,7 @@ _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
 _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
     "id": {"type": "string", "format": "uuid"},
+    "path": {"type": "string", "minLength": 1},
     "reference_kind": {"type": "string", "enum": [kind.value for kind in ReferenceKind]},
     "reference_id": {
         "type": "string",

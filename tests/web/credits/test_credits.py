@@ -38,7 +38,7 @@ class World:
         return self.front.put(f"{self.path}/credit-policy", person.authorization, json=body)
 
     def credits(self) -> Any:
-        return self.front.get("/v1/credits", self.owner.authorization).json
+        return self.front.get("/v1/credits", self.owner.authorization).get_json()
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def token_of_deployment(front: Front, organization_id: UUID) -> str:
         "client_id": str(created.deployment.client_id),
         "client_secret": created.credential.secret.value,
     }
-    return f"Bearer {front.post('/oauth/token', data=form).json['access_token']}"
+    return f"Bearer {front.post('/oauth/token', data=form).get_json()['access_token']}"
 
 
 def test_credits_are_decimal_strings(world: World) -> None:
@@ -88,18 +88,22 @@ def test_a_top_up_counts_once_for_each_reference(world: World) -> None:
     first = world.top_up(world.owner, amount="12.5", reference="invoice 1")
     again = world.top_up(world.owner, amount="12.5", reference="invoice 1")
     assert (first.status_code, again.status_code) == (201, 200)
-    assert first.json == {**again.json, "replayed": False}
-    assert (first.json["amount"], first.json["balanceAfter"], first.json["version"]) == ("12.5", "12.5", 1)
+    assert first.get_json() == {**again.get_json(), "replayed": False}
+    assert (first.get_json()["amount"], first.get_json()["balanceAfter"], first.get_json()["version"]) == (
+        "12.5",
+        "12.5",
+        1,
+    )
     other = world.top_up(world.owner, amount="12.6", reference="invoice 1")
-    assert (other.status_code, other.json["code"]) == (409, "reference_conflict")
+    assert (other.status_code, other.get_json()["code"]) == (409, "reference_conflict")
     assert world.credits()["balance"] == "12.5"
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "1e3", "0.0000001", "1000000001", 5, 0.5, None])
 def test_an_amount_has_one_spelling(world: World, amount: object) -> None:
     refused = world.top_up(world.owner, amount=amount, reference="x")
-    assert (refused.status_code, refused.json["code"]) == (422, "validation_failed")
-    assert refused.json["errors"][0]["name"] == "amount"
+    assert (refused.status_code, refused.get_json()["code"]) == (422, "validation_failed")
+    assert refused.get_json()["errors"][0]["name"] == "amount"
 
 
 def test_references_of_different_organizations_do_not_meet(world: World, front: Front) -> None:
@@ -121,30 +125,36 @@ def test_only_owners_and_operators_manage_credits(world: World) -> None:
 
 def test_a_policy_replaces_the_one_before_as_a_whole(world: World) -> None:
     limited = world.set_policy(world.owner, policy="limit", spendingLimit="10", overdraft="2")
-    assert (limited.json["policy"], limited.json["spendingLimit"], limited.json["overdraft"]) == (
+    assert (
+        limited.get_json()["policy"],
+        limited.get_json()["spendingLimit"],
+        limited.get_json()["overdraft"],
+    ) == (
         "limit",
         "10",
         "2",
     )
     assert world.credits()["available"] == "2"
     active = world.set_policy(world.owner, policy="active")
-    assert (active.json["spendingLimit"], active.json["overdraft"]) == (None, "0")
+    assert (active.get_json()["spendingLimit"], active.get_json()["overdraft"]) == (None, "0")
 
 
 @pytest.mark.parametrize("policy", [{"policy": "limit"}, {"policy": "active", "spendingLimit": "5"}])
 def test_a_spending_limit_goes_with_the_policy_limit_only(world: World, policy: dict[str, str]) -> None:
     refused = world.set_policy(world.owner, **policy)
     assert refused.status_code == 422
-    assert refused.json["errors"][0]["name"] == "spendingLimit"
+    assert refused.get_json()["errors"][0]["name"] == "spendingLimit"
 
 
 def test_the_ledger_is_read_page_by_page_newest_first(world: World) -> None:
     for amount in (1, 2, 3):
         world.calls.top_up(amount * 1_000_000)
     path = f"{world.path}/credits/entries"
-    page = world.front.get(f"{path}?limit=2", world.admin.authorization).json
+    page = world.front.get(f"{path}?limit=2", world.admin.authorization).get_json()
     assert [entry["amount"] for entry in page["entries"]] == ["3", "2"]
-    rest = world.front.get(f"{path}?limit=2&cursor={page['nextCursor']}", world.admin.authorization).json
+    rest = world.front.get(
+        f"{path}?limit=2&cursor={page['nextCursor']}", world.admin.authorization
+    ).get_json()
     assert ([entry["balanceAfter"] for entry in rest["entries"]], rest["nextCursor"]) == (["1"], None)
     assert world.front.get(path, world.member.authorization).status_code == 403
 
@@ -154,7 +164,7 @@ def test_usage_is_summed_by_what_is_asked_for_with_the_last_call_in_it(world: Wo
     world.calls.top_up(1_000_000)
     world.calls.charge(30, model="acme/one", attribution=Attribution(user_id=user, principal_id=principal))
     world.calls.charge(50, model="acme/two", attribution=Attribution(user_id=user))
-    report = world.front.get("/v1/usage?window=7d&group_by=model", world.admin.authorization).json
+    report = world.front.get("/v1/usage?window=7d&group_by=model", world.admin.authorization).get_json()
     assert (report["window"], report["group_by"], report["is_truncated"]) == ("7d", "model", False)
     assert [(group["key"], group["cost"]) for group in report["data"]] == [
         ("acme/two", "0.00005"),
@@ -166,7 +176,7 @@ def test_usage_is_summed_by_what_is_asked_for_with_the_last_call_in_it(world: Wo
         ("user", [str(user)]),
         ("identity", [None]),
     ):
-        answer = world.front.get(f"/v1/usage?group_by={group_by}", world.admin.authorization).json
+        answer = world.front.get(f"/v1/usage?group_by={group_by}", world.admin.authorization).get_json()
         assert [group["key"] for group in answer["data"]] == keys
 
 
@@ -175,10 +185,12 @@ def test_usage_records_are_read_page_by_page_newest_first(world: World) -> None:
     for tokens in (1, 2, 3):
         world.calls.charge(tokens)
     path = "/v1/usage/records"
-    page = world.front.get(f"{path}?limit=2", world.admin.authorization).json
+    page = world.front.get(f"{path}?limit=2", world.admin.authorization).get_json()
     assert [record["prompt_tokens"] for record in page["data"]] == [3, 2]
     assert page["has_more"]
-    rest = world.front.get(f"{path}?limit=2&cursor={page['next_cursor']}", world.admin.authorization).json
+    rest = world.front.get(
+        f"{path}?limit=2&cursor={page['next_cursor']}", world.admin.authorization
+    ).get_json()
     assert [record["cost"] for record in rest["data"]] == ["0.000001"]
     assert (rest["has_more"], rest["next_cursor"], rest["object"]) == (False, None, "list")
     assert rest["data"][0].keys() == {
@@ -194,7 +206,7 @@ def test_another_organizations_record_is_no_cursor(world: World, front: Front) -
     invocation_id, token = other.dispatched(1)
     other.settle(invocation_id, token, 1)
     refused = front.get(f"/v1/usage/records?cursor={invocation_id}", world.owner.authorization)
-    assert (refused.status_code, refused.json["error"]["param"]) == (422, "cursor")
+    assert (refused.status_code, refused.get_json()["error"]["param"]) == (422, "cursor")
 
 
 READS = ("/v1/credits", "/v1/usage", "/v1/usage/records")
@@ -208,8 +220,8 @@ def test_members_and_deployments_lack_the_permission(world: World, path: str) ->
     ):
         refused = world.front.get(path, credential)
         assert refused.status_code == 403
-        assert refused.json["error"]["type"] == "permission_error"
-        assert refused.json["error"]["code"] == "permission_denied"
+        assert refused.get_json()["error"]["type"] == "permission_error"
+        assert refused.get_json()["error"]["code"] == "permission_denied"
         assert refused.headers["x-should-retry"] == "false"
 
 
@@ -217,7 +229,7 @@ def test_members_and_deployments_lack_the_permission(world: World, path: str) ->
 def test_a_user_without_an_organization_is_asked_to_select_one(world: World, path: str) -> None:
     refused = world.front.get(path, world.operator.authorization)
     assert refused.status_code == 400
-    assert refused.json["error"]["code"] == "billing_organization_required"
+    assert refused.get_json()["error"]["code"] == "billing_organization_required"
 
 
 REFUSALS = [
@@ -235,7 +247,7 @@ def test_refusals_below_v1_speak_the_clients_dialect(
 ) -> None:
     credential = world.owner.authorization if who == "owner" else who
     refused = world.front.get(path, credential)
-    error = refused.json["error"]
+    error = refused.get_json()["error"]
     assert (refused.status_code, error["type"], error["code"], error["param"]) == (status, kind, code, param)
     assert error["message"]
     assert refused.headers["x-request-id"]
@@ -245,4 +257,4 @@ def test_refusals_below_v1_speak_the_clients_dialect(
 
 def test_a_method_that_an_address_does_not_take_is_refused_in_the_dialect(world: World) -> None:
     refused = world.front.post("/v1/credits", world.owner.authorization)
-    assert (refused.status_code, refused.json["error"]["code"]) == (405, "method_not_allowed")
+    assert (refused.status_code, refused.get_json()["error"]["code"]) == (405, "method_not_allowed")

@@ -34,6 +34,7 @@ OPERATIONS = {
 USERS = ("operator", "owner", "admin", "member", "stranger")
 EVERYBODY = frozenset(USERS)
 OPERATORS = frozenset({"operator"})
+CREDIT_MANAGERS = frozenset({"operator", "owner"})
 MANAGERS = frozenset({"operator", "owner", "admin"})
 READERS = frozenset({"operator", "owner", "admin", "member"})
 
@@ -213,6 +214,11 @@ def key_for_member(world: World) -> Attempt:
     return Attempt(path="api-keys", body=body)
 
 
+def new_top_up(world: World) -> Attempt:
+    body = {"amount": "1", "reference": uuid4().hex}
+    return Attempt(path=f"organizations/{world.organization_id}/credits/top-ups", body=body)
+
+
 def anywhere(path: str, make_body: Callable[[World], Any] = lambda _: None) -> Callable[[World], Attempt]:
     return lambda world: Attempt(path=path, body=make_body(world))
 
@@ -318,6 +324,16 @@ TABLE: dict[str, Row] = {
     ),
     "revoke_signing_key": Row(
         allowed=OPERATORS, attempt=anywhere("signing-keys/unknown/revoke"), outsider=403, success=404
+    ),
+    "read_organization_credits": Row(allowed=MANAGERS, attempt=in_organization("/credits")),
+    "list_credit_entries": Row(allowed=MANAGERS, attempt=in_organization("/credits/entries")),
+    "top_up_credits": Row(
+        allowed=CREDIT_MANAGERS,
+        attempt=new_top_up,
+        success=201,
+    ),
+    "set_credit_policy": Row(
+        allowed=CREDIT_MANAGERS, attempt=in_organization("/credit-policy", policy="active")
     ),
 }
 

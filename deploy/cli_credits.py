@@ -1,0 +1,131 @@
+"""Commands for credits: read, top up, adjust, set policies, and prove the ledger."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+from uuid import UUID
+
+import click
+
+from deploy.administration import administration, document, installation, paged, print_json, show
+from shared.credits import balances, ledger, reconciliation
+from shared.credits.amounts import format_credits, parse_credits
+from shared.identity.authorization import OPERATOR
+
+_AMOUNTS = ("amount", "balance_after", "balance", "held", "available", "overdraft", "spending_limit", "spent")
+_organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
+_reference = click.option("--reference", required=True, help="Names the entry; given again it adds nothing.")
+
+
+class Credits(click.ParamType[int, str]):
+    """A decimal amount of credits, as µcr; negative only where the command says so."""
+
+    name = "credits"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read the amount."""
+        if isinstance(value, int):
+            return value
+        try:
+            return -parse_credits(value[1:]) if value.startswith("-") else parse_credits(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group()
+def credits() -> None:  # noqa: A001 (the command's name)
+    """Look after organizations' credits."""
+
+
+@credits.command("show")
+@_organization
+def show_credits(organization_id: UUID) -> None:
+    """Show an organization's credits and policy."""
+    with administration() as session:
+        found = balances.read_balance(session, by=OPERATOR, organization_id=organization_id)
+    _show(found)
+
+
+@credits.command("top-up")
+@_organization
+@click.option("--amount", type=Credits(), required=True)
+@_reference
+def top_up(organization_id: UUID, amount: int, reference: str) -> None:
+    """Add credits, once for each reference."""
+    with administration() as session:
+        entered = ledger.top_up(
+            session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR
+        )
+    _show(entered.entry, replayed=entered.is_replayed)
+
+
+@credits.command("adjust")
+@_organization
+@click.option("--amount", type=Credits(), required=True, help="May be negative.")
+@_reference
+def adjust(organization_id: UUID, amount: int, reference: str) -> None:
+    """Put a mistake right by an entry of either sign."""
+    with administration() as session:
+        entered = ledger.adjust(
+            session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR
+        )
+    _show(entered.entry, replayed=entered.is_replayed)
+
+
+@credits.command("set-policy")
+@_organization
+@click.option("--policy", type=click.Choice([policy.value for policy in balances.Policy]), required=True)
+@click.option("--overdraft", type=Credits(), default="0", show_default=True)
+@click.option(
+    "--spending-limit", type=Credits(), help="With policy `limit`: the most that is spent in a month."
+)
+def set_policy(organization_id: UUID, policy: str, overdraft: int, spending_limit: int | None) -> None:
+    """Replace an organization's credit policy as a whole."""
+    with administration() as session:
+        balance = balances.set_policy(
+            session,
+            organization_id=organization_id,
+            policy=balances.Policy(policy),
+            overdraft=overdraft,
+            spending_limit=spending_limit,
+            by=OPERATOR,
+        )
+    _show(balance)
+
+
+@credits.command("list-entries")
+@_organization
+@paged
+def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    """List the entries of an organization's ledger, newest first."""
+    before = int(cursor) if cursor and cursor.isdecimal() else None
+    with administration() as session:
+        page = ledger.list_entries(
+            session, by=OPERATOR, organization_id=organization_id, cursor=before, limit=limit
+        )
+    print_json({"entries": [_document(entry) for entry in page.items], "nextCursor": page.next_cursor})
+
+
+@credits.command("prove")
+def prove() -> None:
+    """Prove that entries, balances, usage and rollups agree; print what does not, and fail if anything."""
+    with installation() as (database, _), database.transaction() as session:
+        found = reconciliation.reconcile(session)
+    print_json({"discrepancies": [document(at) | {"meaning": at.meaning} for at in found]})
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+def _show(resource: Any, **more: object) -> None:
+    show(resource, **_spelled(resource), **more)
+
+
+def _document(resource: Any) -> dict[str, Any]:
+    return document(dataclasses.replace(resource, **_spelled(resource)))
+
+
+def _spelled(resource: Any) -> dict[str, Any]:
+    """Give the resource's amounts as decimal credits."""
+    amounts = {name: getattr(resource, name) for name in _AMOUNTS if hasattr(resource, name)}
+    return {name: None if amount is None else format_credits(amount) for name, amount in amounts.items()}
