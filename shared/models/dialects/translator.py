@@ -16,6 +16,7 @@ from uuid import UUID
 from shared.models.dialects.chat_stream import ChatStream
 from shared.models.dialects.estimates import estimate_completion_tokens, estimate_prompt_tokens
 from shared.models.dialects.failures import Failure, read_failure, truncated
+from shared.models.dialects.frames import write_json
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest
 from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
 from shared.models.dialects.responses_relay import ResponsesRelay
@@ -77,7 +78,7 @@ class Translator:
             make = ResponsesStream if self._upstream_dialect is Dialect.CHAT else ResponsesRelay
             reply_id = f"resp_{invocation_id.hex}"
             self._stream = make(parsed, reply_id=reply_id, model_id=model_id, created=created, clock=clock)
-        self._has_ended = False
+        self._has_ended = self._owes_nothing = False
         self.has_started = False
         self.failure: Failure | None = None
 
@@ -90,7 +91,7 @@ class Translator:
             return []
         failure = read_failure(event)
         if failure is not None:
-            return self._fail(failure)
+            return self._fail_upstream(failure)
         if self._reader is None:
             frames = self._stream.feed(event)
         else:
@@ -107,7 +108,7 @@ class Translator:
             return []
         ended_unsaid = saw_done and self._upstream_dialect is Dialect.CHAT and self.completion_size_bytes > 0
         if not (self.is_finished or ended_unsaid):
-            return self._fail(truncated())
+            return self._fail_upstream(truncated())
         self._has_ended = True
         counts, _ = self.settled_usage()
         return self._stream.finish(counts)
@@ -120,6 +121,10 @@ class Translator:
         """Give the whole `chat.completion` or response, after `finish`, for a client that asked for no stream."""
         counts, _ = self.settled_usage()
         return self._stream.result(counts)
+
+    def body(self) -> bytes:
+        """Give `result` as JSON, with only such numbers as JSON has."""
+        return write_json(self.result()).encode("ascii")
 
     @property
     def is_finished(self) -> bool:
@@ -147,6 +152,8 @@ class Translator:
     def settled_usage(self) -> tuple[TokenCounts, bool]:
         """Give the counts to charge and to show, and whether they are estimated."""
         reported, completion_tokens = self.usage, estimate_completion_tokens(self.completion_size_bytes)
+        if reported is None and self._owes_nothing:
+            return TokenCounts(prompt_tokens=0, completion_tokens=0), False
         if reported is None:
             prompt_tokens = estimate_prompt_tokens(self._parsed)
             return TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens), True
@@ -155,6 +162,11 @@ class Translator:
             return reported, False
         # Some upstreams report at the start; of a stream that broke later that is the prompt and not the reply.
         return replace(reported, completion_tokens=completion_tokens), True
+
+    def _fail_upstream(self, failure: Failure) -> list[bytes]:
+        """Fail for the upstream; one that gave up with nothing said and nothing reported is owed nothing."""
+        self._owes_nothing = self.completion_size_bytes == 0
+        return self._fail(failure)
 
     def _fail(self, failure: Failure) -> list[bytes]:
         self._has_ended = True

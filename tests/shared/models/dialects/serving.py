@@ -98,7 +98,7 @@ def serve(script: Script) -> Iterator[str]:
                 for frame in script.frames:
                     self.wfile.write(frame)
             else:
-                self.wfile.write(json.dumps(translator.result()).encode())
+                self.wfile.write(translator.body())
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from shared.models.dialects import (
     parse_chat,
     parse_responses,
 )
-from tests.shared.models.dialects.serving import INVOCATION, MODEL, read_frames, relay
+from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for
 from tests.shared.models.dialects.upstreams import (
     CHAT_USAGE,
     RESPONSES_USAGE,
@@ -308,13 +309,7 @@ def test_an_upstreams_key_is_not_passed_on() -> None:
 
 
 def test_failing_says_what_was_said() -> None:
-    translator = Translator(
-        responses(stream=True),
-        upstream_dialect=Dialect.CHAT,
-        invocation_id=INVOCATION,
-        model_id=MODEL,
-        created=1,
-    )
+    translator = translator_for(responses(stream=True), Dialect.CHAT)
     frames = translator.feed(chunk({"content": "half"}))
     frames += translator.fail("provider_timeout", "The provider took too long.")
     events = read_frames(frames)
@@ -422,6 +417,65 @@ def test_a_report_from_the_start_does_not_settle_a_stream_that_broke() -> None:
     assert broken.settled_usage() == (TokenCounts(prompt_tokens=11, completion_tokens=100), True)
     whole, _ = relay(chat(), Dialect.CHAT, [*said, chunk({}, "stop")])
     assert whole.settled_usage() == (TokenCounts(prompt_tokens=11, completion_tokens=1), False)
+
+
+def test_an_upstream_that_gave_up_before_saying_anything_is_owed_nothing() -> None:
+    nothing = TokenCounts(prompt_tokens=0, completion_tokens=0)
+    for events in ([], [{"error": {"message": "busy"}}], [chunk({"role": "assistant", "content": ""})]):
+        translator, _ = relay(chat(), Dialect.CHAT, events)
+        assert translator.settled_usage() == (nothing, False)
+    said, _ = relay(chat(), Dialect.CHAT, [chunk({"content": "a"})])
+    assert said.settled_usage()[0].prompt_tokens > 0
+    cancelled = translator_for(chat(), Dialect.CHAT)
+    cancelled.fail("cancelled", "The client left.")
+    assert cancelled.settled_usage()[0].prompt_tokens > 0
+
+
+def test_custom_tools_are_called_in_both_dialects() -> None:
+    fragments = [
+        chunk(
+            {
+                "tool_calls": [
+                    {"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": "SEL"}}
+                ]
+            }
+        ),
+        chunk({"tool_calls": [{"index": 0, "custom": {"input": "ECT 1"}}]}),
+        chunk({}, "tool_calls"),
+    ]
+    call = {"id": "x", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
+    assert read_chat(fragments)[0]["message"]["tool_calls"] == [call]
+    _, frames = relay(responses(stream=True), Dialect.CHAT, fragments)
+    events = read_frames(frames)
+    item = events[-1]["response"]["output"][0]
+    assert (item["type"], item["call_id"], item["input"]) == ("custom_tool_call", "x", "SELECT 1")
+    deltas = [e["delta"] for e in events if e["type"] == "response.custom_tool_call_input.delta"]
+    assert deltas == ["SEL", "ECT 1"]
+    back, _ = relay(chat(), Dialect.RESPONSES, events)
+    assert back.result()["choices"][0]["message"]["tool_calls"] == [call]
+
+
+def test_citations_travel_between_the_dialects() -> None:
+    citation = {"url": "https://x", "title": "X", "start_index": 0, "end_index": 1}
+    annotation = {"type": "url_citation", "url_citation": citation}
+    chunks = [chunk({"content": "a"}), chunk({"annotations": [annotation]}), chunk({}, "stop")]
+    assert read_chat(chunks)[0]["message"]["annotations"] == [annotation]
+    _, frames = relay(responses(stream=True), Dialect.CHAT, chunks)
+    events = read_frames(frames)
+    part = events[-1]["response"]["output"][0]["content"][0]
+    assert part["annotations"] == [{"type": "url_citation", **citation}]
+    back, _ = relay(chat(), Dialect.RESPONSES, events)
+    assert back.result()["choices"][0]["message"]["annotations"] == [annotation]
+
+
+def test_a_body_holds_only_numbers_that_json_has() -> None:
+    said = chunk({"content": "a"}, "stop")
+    said["choices"][0]["logprobs"] = {
+        "content": [{"token": "a", "logprob": float("-inf"), "top_logprobs": []}]
+    }
+    translator, _ = relay(chat(), Dialect.CHAT, [said])
+    assert b"Infinity" not in translator.body()
+    assert json.loads(translator.body())["object"] == "chat.completion"
 
 
 def test_the_official_client_puts_choices_and_woven_calls_together() -> None:
