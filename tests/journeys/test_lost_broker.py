@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from uuid import uuid4
 
 import pytest
 import redis
 import requests
 
+from shared.files.jobs import PlaceStaged
+from shared.jobs import create_celery, send
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.support.agents import Client
-from tests.support.inventory import query
+from tests.support.inventory import connect, query
 from tests.support.stack import Servers, Stack, wait_until
 
 QUICKLY_SECONDS = 5.0
+WAITING_FOR_LOCK = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +66,24 @@ def test_running_workers_go_on_after_valkey_was_killed_and_after_it_was_emptied(
         assert all(worker.is_running for worker in workers)
 
 
+def test_a_worker_survives_broker_restarts_while_its_jobs_are_in_flight(
+    stack: Stack, servers: Servers, agent: Client
+) -> None:
+    worker = stack.worker("files")
+    with stack.running(worker), connect(stack) as connection, connection.cursor() as cursor:
+        wait_until(lambda: worker.has_logged("ready."), "the worker is ready")
+        for _ in range(3):
+            cursor.execute("BEGIN; LOCK TABLE blobs IN EXCLUSIVE MODE")
+            send_placements(stack, 4)
+            wait_until(lambda: query(stack, WAITING_FOR_LOCK)[0][0] > 1, "jobs are in flight")
+            servers.valkey.stop()
+            servers.valkey.start()
+            cursor.execute("COMMIT")
+            file = agent.upload(b"content", operation=uuid4()).json()
+            wait_until(partial(sent_and_live, stack, file["versionId"]), "work goes on")
+        assert worker.is_running
+
+
 def test_uploads_are_acknowledged_quickly_while_valkey_is_down(
     stack: Stack, servers: Servers, agent: Client
 ) -> None:
@@ -99,6 +122,17 @@ def states(stack: Stack, versions: list[str]) -> list[str]:
     rows = query(stack, "SELECT state FROM blobs WHERE version_id::text = ANY(%s)", (versions,))
     assert len(rows) == len(versions)
     return [row[0] for row in rows]
+
+
+def send_placements(stack: Stack, count: int) -> None:
+    with contextlib.closing(create_celery(stack.redis_url)) as app:
+        for _ in range(count):
+            send(app, PlaceStaged())
+
+
+def sent_and_live(stack: Stack, version: str) -> bool:
+    send_placements(stack, 1)
+    return states(stack, [version]) == ["live"]
 
 
 def kill_and_forget(servers: Servers) -> None:

@@ -16,7 +16,9 @@ from workers.files import bind_files
 from workers.handling import Depot
 from workers.schedule import SCHEDULE
 
-JOBS = [job for job in vars(shared.files.jobs).values() if isinstance(job, type) and Job in job.__mro__[1:]]
+JOBS: list[type[Job]] = [
+    job for job in vars(shared.files.jobs).values() if isinstance(job, type) and Job in job.__mro__[1:]
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +28,14 @@ def app() -> Iterator[Celery]:
         database_url="postgresql://nowhere/nothing",
         redis_url="redis://127.0.0.1:1/0",
         blob_store="file:///nowhere",
-        encryption_keys=Fernet.generate_key().decode(),  # type: ignore[arg-type]
+        encryption_keys=Fernet.generate_key().decode(),
     )
     bind_files(app, Depot(settings))
     yield app
     app.close()
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.kind)
+@pytest.mark.parametrize("job", JOBS, ids=str)
 def test_every_job_has_a_handler_a_sweep_and_a_worker(app: Celery, job: type[Job]) -> None:
     assert job.kind in app.tasks
     assert SCHEDULE[job.kind]["task"] == job.kind

@@ -1,0 +1,118 @@
+"""The publisher: jobs leave as few messages, no request waits for the broker, and what is lost is counted."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+from celery import Celery
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.files.jobs import CollectDoomed, PlaceStaged
+from shared.jobs import PENDING_LIMIT, Publisher, create_celery
+from shared.telemetry import PUBLISH_FAILURES
+from tests.support.stack import free_port, wait_until
+
+LONGEST_HANDOVER_SECONDS = 1.0
+
+
+@pytest.fixture
+def broker(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
+    """An empty broker."""
+    with redis.Redis.from_url(valkey_server.url) as client:
+        client.flushall()
+        yield client
+
+
+@contextmanager
+def application(url: str) -> Iterator[Celery]:
+    app = create_celery(url)
+    yield app
+    app.close()
+
+
+def waiting(broker: redis.Redis, queue: str) -> int:
+    length = broker.llen(f"quartermaster:{queue}")
+    assert isinstance(length, int)
+    return length
+
+
+def failures() -> float:
+    value: float = PUBLISH_FAILURES._value.get()
+    return value
+
+
+def hand_over(publisher: Publisher, times: int) -> float:
+    """Hand over so many jobs; give the time it took."""
+    began = time.monotonic()
+    for _ in range(times):
+        publisher.publish([PlaceStaged()])
+    return time.monotonic() - began
+
+
+def test_equal_jobs_in_a_burst_leave_as_few_messages(
+    broker: redis.Redis, valkey_server: EmbeddedValkey
+) -> None:
+    with application(valkey_server.url) as app:
+        publisher = Publisher(app)
+        publisher.publish([PlaceStaged()] * 500 + [CollectDoomed()] * 500)
+        wait_until(lambda: waiting(broker, "uploads") and waiting(broker, "retention"), "both are sent")
+        assert (waiting(broker, "uploads"), waiting(broker, "retention")) == (1, 1)
+
+
+def test_a_job_that_comes_after_a_burst_is_sent_too(
+    broker: redis.Redis, valkey_server: EmbeddedValkey
+) -> None:
+    with application(valkey_server.url) as app:
+        publisher = Publisher(app)
+        publisher.publish([PlaceStaged()])
+        wait_until(lambda: waiting(broker, "uploads") == 1, "the first is sent")
+        publisher.publish([PlaceStaged()])
+        wait_until(lambda: waiting(broker, "uploads") == 2, "the second is sent")
+
+
+def test_nobody_waits_for_a_broker_that_is_down_and_the_loss_is_counted() -> None:
+    before = failures()
+    with application(f"redis://127.0.0.1:{free_port()}/0") as app:
+        assert hand_over(Publisher(app), 1000) < LONGEST_HANDOVER_SECONDS
+        wait_until(lambda: failures() > before, "the loss is counted")
+
+
+def test_nobody_waits_for_a_broker_that_accepts_and_does_not_answer() -> None:
+    before = failures()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        application(f"redis://127.0.0.1:{listener.getsockname()[1]}/0") as app,
+    ):
+        assert hand_over(Publisher(app), 1000) < LONGEST_HANDOVER_SECONDS
+        wait_until(lambda: failures() > before, "the loss is counted")
+
+
+def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValkey) -> None:
+    with application(valkey_server.url) as app:
+        publisher = Publisher(app)
+        publisher.publish([PlaceStaged()])
+        valkey_server.kill()
+        before = failures()
+        publisher.publish([PlaceStaged()])
+        wait_until(lambda: failures() > before, "the loss is counted")
+        valkey_server.start(lose_memory=True)
+        with redis.Redis.from_url(valkey_server.url) as broker:
+            publisher.publish([CollectDoomed()])
+            wait_until(lambda: waiting(broker, "retention") == 1, "the next job is sent")
+
+
+def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
+    with application("redis://127.0.0.1:1/0") as app:
+        publisher = Publisher(app)
+        publisher._thread = threading.current_thread()  # nobody takes anything
+        publisher._pending = dict.fromkeys(range(PENDING_LIMIT))  # type: ignore[arg-type]
+        before = failures()
+        publisher.publish([PlaceStaged(), CollectDoomed()])
+        assert failures() == before + 2
+        assert len(publisher._pending) == PENDING_LIMIT
