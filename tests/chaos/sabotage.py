@@ -22,7 +22,7 @@ from shared.files.blobs.base import Blob, BlobStore
 from shared.files.resources import File
 from shared.files.tables import blobs
 
-DEATHS_IN_BETWEEN = 0.2
+DEATHS_IN_BETWEEN = 0.5
 
 
 def rows_before_unlink() -> None:
