@@ -19,7 +19,7 @@ from deploy.launch import bind_to_parent
 bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
 worker_class = "gthread"
 workers = int(os.environ.get("WEB_PROCESSES") or 2)
-threads = int(os.environ.get("WEB_THREADS") or 32)
+threads = int(os.environ.get("WEB_THREADS") or 544)  # made as they are needed; a stream holds one
 worker_connections = int(os.environ.get("WEB_CONNECTIONS") or 1000)
 backlog = 1024
 preload_app = False  # pools and threads are made in the process that uses them

@@ -39,7 +39,7 @@ class Worker:
 
 WORKERS = {
     "files": Worker(queues=("uploads",), threads=8, threads_variable="FILES_THREADS"),
-    "models": Worker(queues=("models",), threads=64, threads_variable="MODELS_THREADS"),
+    "models": Worker(queues=("models",), threads=256, threads_variable="MODELS_THREADS"),
     "background": Worker(queues=("retention", "ledger"), threads=4, threads_variable="BACKGROUND_THREADS"),
 }
 
