@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, case, false, func, or_, select
+from sqlalchemy import Row, Select, bindparam, case, false, func, or_, select
 
 from shared.database import Session
 from shared.errors import PermissionDenied
@@ -56,6 +56,16 @@ _joined = files.join(versions, versions.c.id == files.c.current_version_id).oute
 )
 _select_file = select(*_columns).select_from(_joined)
 
+# Built once: assembling a statement anew costs as much as running it.
+_FILE = _select_file.where(files.c.id == bindparam("file_id"))
+_FILE_LOCK = select(files.c.id).where(files.c.id == bindparam("file_id")).with_for_update()
+_VERSION = select(versions).where(
+    versions.c.id == bindparam("version_id"), versions.c.file_id == bindparam("file_id")
+)
+_VERSIONS = (
+    select(versions).where(versions.c.file_id == bindparam("file_id")).order_by(versions.c.revision.desc())
+)
+
 
 def get_file(
     session: Session, caller: Caller, file_id: UUID, permission: Permission, *, pending: Availability
@@ -65,7 +75,7 @@ def get_file(
     `pending` says what staged content counts as: `Available` where readers find it, else `Pending`.
     Raises FileNotFound outside the owner scope and PermissionDenied inside it.
     """
-    row = session.execute(_select_file.where(files.c.id == file_id)).one_or_none()
+    row = session.execute(_FILE, {"file_id": file_id}).one_or_none()
     if row is None:
         raise FileNotFound
     file = _file(row, pending)
@@ -75,7 +85,7 @@ def get_file(
 
 def lock_file(session: Session, file_id: UUID) -> None:
     """Hold a file's row until the transaction ends, so that its state cannot change under the caller's decision."""
-    session.execute(select(files.c.id).where(files.c.id == file_id).with_for_update())
+    session.execute(_FILE_LOCK, {"file_id": file_id})
 
 
 def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organization_id: UUID) -> None:
@@ -136,16 +146,12 @@ def list_files(
 
 def list_versions(session: Session, file_id: UUID) -> list[Version]:
     """List a file's versions, newest first."""
-    rows = session.execute(
-        select(versions).where(versions.c.file_id == file_id).order_by(versions.c.revision.desc())
-    )
-    return [_version(row) for row in rows]
+    return [_version(row) for row in session.execute(_VERSIONS, {"file_id": file_id})]
 
 
 def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:
     """Get a version of a file; raises VersionNotFound."""
-    query = select(versions).where(versions.c.id == version_id, versions.c.file_id == file_id)
-    row = session.execute(query).one_or_none()
+    row = session.execute(_VERSION, {"version_id": version_id, "file_id": file_id}).one_or_none()
     if row is None:
         raise VersionNotFound
     return _version(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from shared.database import Session
 from shared.files.access import get_file, get_version, refuse_ended
@@ -14,6 +14,8 @@ from shared.files.resources import Availability, Content
 from shared.files.tables import blobs
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
+
+_BLOB_STATE = select(blobs.c.state).where(blobs.c.version_id == bindparam("version_id"))
 
 
 def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUID | None) -> Content:
@@ -26,9 +28,7 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
     if version_id is None or version_id == file.version.id:
         return Content(version=file.version, is_placed=file.availability is Availability.AVAILABLE)
     version = get_version(session, file_id, version_id)
-    state = session.execute(
-        select(blobs.c.state).where(blobs.c.version_id == version_id)
-    ).scalar_one_or_none()
+    state = session.execute(_BLOB_STATE, {"version_id": version_id}).scalar_one_or_none()
     return Content(version=version, is_placed=state == "live")
 
 

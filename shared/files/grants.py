@@ -6,11 +6,10 @@ the database's clock and the file's state, so that deletion and expiry end it wi
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, func, insert, literal, or_, select
-from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy import Interval, and_, bindparam, func, insert, or_, select
 
 from shared.database import Database, Session
 from shared.files.access import get_file, get_version, refuse_ended
@@ -35,6 +34,22 @@ _GRANTED = (
     .outerjoin(blobs, blobs.c.version_id == versions.c.id)
     .where(read_grants.c.token_hash == bindparam("token_hash"), read_grants.c.file_id == bindparam("file_id"))
 )
+_GRANT = (
+    insert(read_grants)
+    .values(
+        id=bindparam("id"),
+        token_hash=bindparam("token_hash"),
+        file_id=bindparam("file_id"),
+        version_id=bindparam("version_id"),
+        created_by=bindparam("created_by"),
+        # The file's retention may end first; LEAST passes over a NULL.
+        access_expires_at=func.least(
+            func.now() + bindparam("ttl", type_=Interval),
+            bindparam("retention_expires_at", type_=files.c.retention_expires_at.type),
+        ),
+    )
+    .returning(read_grants.c.id, read_grants.c.access_expires_at)
+)
 
 
 def create_grant(
@@ -50,18 +65,16 @@ def create_grant(
         refuse_ended(file)
         if version_id != file.version.id:
             get_version(session, file_id, version_id)
-        expires_at: ColumnElement[datetime] = func.now() + literal(timedelta(seconds=ttl_seconds))
-        if file.retention_expires_at is not None:
-            expires_at = func.least(expires_at, file.retention_expires_at)
-        row = insert(read_grants).values(
-            id=new_id(),
-            token_hash=token.hash,
-            file_id=file_id,
-            version_id=version_id,
-            created_by=caller.executor.id,
-            access_expires_at=expires_at,
-        )
-        made = session.execute(row.returning(read_grants.c.id, read_grants.c.access_expires_at)).one()
+        values = {
+            "id": new_id(),
+            "token_hash": token.hash,
+            "file_id": file_id,
+            "version_id": version_id,
+            "created_by": caller.executor.id,
+            "ttl": timedelta(seconds=ttl_seconds),
+            "retention_expires_at": file.retention_expires_at,
+        }
+        made = session.execute(_GRANT, values).one()
     return ReadGrant(
         id=made.id,
         file_id=file_id,

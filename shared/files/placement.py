@@ -14,7 +14,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, literal, or_, select, update
+from sqlalchemy import Interval, Uuid, bindparam, func, or_, select, update
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from shared import faults
 from shared.database import Database, Session
@@ -28,13 +29,43 @@ LEASE = timedelta(seconds=60)
 BATCH_SIZE = 100
 _POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
 
+# Built once: assembling a statement anew costs as much as running it.
+_FREE = (
+    select(blobs.c.version_id)
+    .where(
+        blobs.c.state == bindparam("claimed_state"),
+        or_(blobs.c.lease_until.is_(None), blobs.c.lease_until < func.now()),
+    )
+    .order_by(blobs.c.created_at)
+    .limit(bindparam("batch_size"))
+    .with_for_update(skip_locked=True)
+)
+_CLAIM = (
+    update(blobs)
+    .where(blobs.c.version_id.in_(_FREE))
+    .values(lease_until=func.now() + bindparam("lease", type_=Interval))
+    .returning(blobs)
+)
+_LIVE = (
+    update(blobs)
+    .where(
+        blobs.c.version_id == func.any(bindparam("placed", type_=ARRAY(Uuid))),
+        blobs.c.state == "staged",
+    )
+    .values(state="live", upload_id=None, lease_until=None)
+)
+
 
 def place_staged(database: Database, store: BlobStore) -> int:
     """Place everything that is staged, batch by batch until none is left unclaimed; return how many were placed."""
     placed = 0
-    while claimed := _claim(database):
-        placed += _place(database, store, claimed)
-    return placed
+    while True:
+        claimed = _claim(database)
+        if claimed:
+            placed += _place(database, store, claimed)
+        # Whatever is staged after a claim has a message of its own.
+        if len(claimed) < BATCH_SIZE:
+            return placed
 
 
 def wait_while_staged(database: Database, version_id: UUID, wait_seconds: float) -> bool:
@@ -67,15 +98,8 @@ def blob_of(row: Any) -> Blob:
 
 def claim_blobs(session: Session, state: str, *, batch_size: int, lease: timedelta = LEASE) -> list[Blob]:
     """Take the oldest blobs of a state that nobody holds, for as long as the lease."""
-    free = (
-        select(blobs.c.version_id)
-        .where(blobs.c.state == state, or_(blobs.c.lease_until.is_(None), blobs.c.lease_until < func.now()))
-        .order_by(blobs.c.created_at)
-        .limit(batch_size)
-        .with_for_update(skip_locked=True)
-    )
-    claim = update(blobs).where(blobs.c.version_id.in_(free)).values(lease_until=func.now() + literal(lease))
-    return [blob_of(row) for row in session.execute(claim.returning(blobs))]
+    values = {"claimed_state": state, "batch_size": batch_size, "lease": lease}
+    return [blob_of(row) for row in session.execute(_CLAIM, values)]
 
 
 def _claim(database: Database) -> Sequence[Blob]:
@@ -89,9 +113,8 @@ def _place(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int
     failures = store.place(claimed)
     faults.reach("placement.placed")
     placed = [blob.version_id for blob in claimed if blob.version_id not in failures]
-    live = update(blobs).where(blobs.c.version_id.in_(placed), blobs.c.state == "staged")
     with database.autocommit() as session:
-        session.execute(live.values(state="live", upload_id=None, lease_until=None))
+        session.execute(_LIVE, {"placed": placed})
         _report_failures(session, failures)
     faults.reach("placement.recorded")
     return len(placed)
