@@ -29,6 +29,7 @@ _ADMINISTRATION = {
     "client-credentials": "deploy.cli_agents",
     "signing-keys": "deploy.cli_agents",
     "rotate-keys": "deploy.cli_agents",
+    "models": "deploy.cli_models",
     "credits": "deploy.cli_credits",
 }
 

@@ -7,10 +7,13 @@ out and named, never guessed. One US dollar becomes one credit unless a factor s
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
+
+from shared.models.catalog_schema import ModelTable
 
 TOKENS_PER_PRICE = 1_000_000
 _MODALITIES = frozenset({"text", "image", "audio", "video", "file"})
@@ -50,11 +53,11 @@ def import_openrouter(text: str | bytes, *, credits_per_dollar: Decimal = Decima
     for entry in entries:
         name = str(entry.get("id") if isinstance(entry, dict) else entry)[:200]
         try:
-            models[name] = "".join(_model(entry, credits_per_dollar))
-        except (_LeftOut, InvalidOperation, KeyError, TypeError, ValueError, AttributeError) as reason:
-            left_out.append(
-                f"{name}: {reason if isinstance(reason, _LeftOut) else 'is not in the known form'}"
-            )
+            models[name] = _checked("".join(_model(entry, credits_per_dollar)))
+        except _LeftOut as reason:
+            left_out.append(f"{name}: {reason}")
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            left_out.append(f"{name}: is not in the known form")
     return Import(toml=_HEAD.format(count=len(models)) + "".join(models.values()), left_out=tuple(left_out))
 
 
@@ -86,6 +89,12 @@ def _model(entry: Mapping[str, Any], credits_per_dollar: Decimal) -> Iterator[st
     if entry.get("knowledge_cutoff"):
         yield _line("knowledge_cutoff", str(entry["knowledge_cutoff"]))
     yield f'upstreams = [{{ provider = "openrouter", model = {_quoted(entry["id"])} }}]\n'
+
+
+def _checked(table: str) -> str:
+    """Give the text back if a catalog may hold it. Raises ValueError."""
+    ModelTable.model_validate(tomllib.loads(table)["models"][0])
+    return table
 
 
 def _price(dollars_per_token: object, credits_per_dollar: Decimal) -> str:

@@ -1,0 +1,67 @@
+"""Commands for the catalog of models: see that the file is right before the service does, and import a list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import IO
+
+import click
+
+from shared.models.catalog import Catalog
+from shared.models.catalog_format import CatalogInvalid, read_catalog
+from shared.models.openrouter_import import NotAModelList, import_openrouter
+
+
+@click.group()
+def models() -> None:
+    """Look after the catalog of models."""
+
+
+@models.command("check")
+@click.argument("path", type=click.Path(path_type=Path), envvar="MODELS_CONFIG", metavar="[FILE]")
+def check_models(path: Path) -> None:
+    """Say what is wrong with a catalog file; MODELS_CONFIG's if none is named."""
+    try:
+        catalog = read_catalog(path)
+    except CatalogInvalid as error:
+        raise click.ClickException("\n".join(error.problems)) from error
+    for variable in _unset_variables(catalog):
+        click.echo(f"Not set here, and needed by the workers of models: {variable}", err=True)
+    click.echo(f"{path}: {len(catalog)} models of {len(catalog.providers)} providers")
+
+
+@models.command("import-openrouter")
+@click.argument("listing", type=click.File("rb"), metavar="FILE")
+@click.option(
+    "--credits-per-dollar", default="1", show_default=True, help="What a dollar of the list is in credits."
+)
+def import_openrouter_models(listing: IO[bytes], credits_per_dollar: str) -> None:
+    """Write a catalog made of OpenRouter's public list of models, JSON in FILE or - for standard input."""
+    try:
+        imported = import_openrouter(listing.read(), credits_per_dollar=_factor(credits_per_dollar))
+    except NotAModelList as error:
+        raise click.ClickException(str(error.__doc__)) from error
+    for line in imported.left_out:
+        click.echo(f"Left out: {line}", err=True)
+    click.echo(imported.toml, nl=False)
+
+
+def _factor(text: str) -> Decimal:
+    try:
+        factor = Decimal(text)
+    except InvalidOperation:
+        factor = Decimal(0)
+    if not (factor.is_finite() and factor > 0):
+        raise click.BadParameter("must be a positive decimal number", param_hint="--credits-per-dollar")
+    return factor
+
+
+def _unset_variables(catalog: Catalog) -> Iterator[str]:
+    for provider in sorted(catalog.providers, key=lambda provider: provider.name):
+        names = [provider.api_key_env, *(variable for _, variable in provider.header_envs)]
+        yield from (
+            f"{name} (provider {provider.name})" for name in names if name and not os.environ.get(name)
+        )
