@@ -8,7 +8,6 @@ tells a sweep what may have been consumed.
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from uuid import UUID
@@ -26,13 +25,14 @@ from shared.models.attendance import Attendance, Attended
 from shared.models.awaiting import describe_failure
 from shared.models.catalog import ModelEntry, Upstream
 from shared.models.catalog_file import CatalogFile
-from shared.models.dialects import Translator, upstream_body
-from shared.models.errors import ModelNotFound
+from shared.models.dialects import Failure, Translator, upstream_body
+from shared.models.errors import ContextLengthExceeded, ModelNotFound
 from shared.models.jobs import Invoke
 from shared.models.providers.base import Event, UpstreamStream
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
+from shared.models.upstreams import speaking_for
 from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
 from shared.telemetry import get_logger
 
@@ -107,6 +107,7 @@ def _open(
     attended: Attended,
 ) -> UpstreamStream:
     parsed = request.parsed()
+    entry = speaking_for(entry, parsed)
 
     def body_for(upstream: Upstream) -> Event:
         return upstream_body(
@@ -137,12 +138,14 @@ def _relay(stream: UpstreamStream, translator: Translator, attended: Attended) -
     """
     for events in stream.batches():
         frames = [frame for event in events for frame in translator.feed(event)]
+        if translator.failure is not None and not translator.has_started:
+            raise _failed_at_once(translator.failure)
         attended.streamed_bytes = translator.completion_size_bytes
         if frames and not attended.send(ReplyKind.DATA, b"".join(frames)):
             raise CallCancelled(may_have_cost=True)
         if translator.failure is not None:
             break
-    return translator.finish()
+    return translator.finish(saw_done=stream.saw_done)
 
 
 def _foreseen(error: Exception) -> DomainError:
@@ -150,6 +153,13 @@ def _foreseen(error: Exception) -> DomainError:
         return error
     log.exception("invocation.failed")  # noqa: LOG004 (called from a handler)
     return ProviderError("The service failed while the model was answering.", may_have_cost=True)
+
+
+def _failed_at_once(failure: Failure) -> DomainError:
+    """Answer with a status what an upstream reports as its first event: nothing has been said, and nothing is owed."""
+    if failure.code == ContextLengthExceeded.code:
+        return ContextLengthExceeded(failure.message)
+    return ProviderError(failure.message, may_have_cost=False)
 
 
 def _outcome(translator: Translator, provider: str | None) -> Outcome:
@@ -205,7 +215,7 @@ def _say_ended(
     elif translator.failure is not None:
         attended.send(ReplyKind.FAILED, describe_failure(_reported(translator)))
     else:
-        attended.send(ReplyKind.END, json.dumps(translator.result(), separators=(",", ":")).encode())
+        attended.send(ReplyKind.END, translator.body())
 
 
 def _say_failed(error: DomainError, attended: Attended, frames: list[bytes]) -> None:

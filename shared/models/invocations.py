@@ -28,6 +28,7 @@ from shared.models.catalog import Catalog, Endpoint, ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
 from shared.models.jobs import Invoke
+from shared.models.upstreams import speaking_for
 from shared.replies import Inbox, ReplyStream
 from shared.telemetry import get_logger
 
@@ -88,13 +89,14 @@ def get_model(catalog: Catalog, model_id: str) -> ModelEntry:
 def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRequest) -> Inbox:
     """Accept a call, hold its credits, and queue it; give the inbox of its replies, which the caller closes.
 
-    Raises BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, ModelsOverloaded,
-    InsufficientCredits, CreditPolicySuspended, Unavailable.
+    Raises BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
+    ModelsOverloaded, InsufficientCredits, CreditPolicySuspended, Unavailable.
     """
     payer_id = require_model_access(caller)
     entry = get_model(catalog, request.model)
     if not entry.supports(ENDPOINTS[request.dialect]):
         raise ModelNotSupported(param="model")
+    speaking_for(entry, request)
     _refuse_overload(invoker)
     invocation = _new_invocation(payer_id, caller, entry, request, invoker.limits)
     with invoker.database.autocommit() as session:

@@ -76,6 +76,11 @@ class AnswerStream:
         else:
             self._body.close()
 
+    @property
+    def saw_done(self) -> bool:
+        """Whether the upstream ended its stream with `[DONE]`."""
+        return self._is_terminated
+
     def __iter__(self) -> Iterator[Event]:
         """Give the events one by one."""
         for batch in self.batches():

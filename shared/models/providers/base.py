@@ -43,6 +43,10 @@ class UpstreamStream(Protocol):
 
     upstream: Upstream
 
+    @property
+    def saw_done(self) -> bool:
+        """Whether the upstream has ended its stream with `[DONE]`."""
+
     def __enter__(self) -> Self:
         """Begin to read."""
 

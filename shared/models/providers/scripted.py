@@ -52,6 +52,7 @@ class ScriptedStream:
         self._pacing = pacing
         self._is_chat = self.upstream.dialect is Dialect.CHAT
         self._events = (chat_events if self._is_chat else response_events)(script, request.body)
+        self.saw_done = False
 
     def __enter__(self) -> Self:
         """Begin to read."""
@@ -82,6 +83,7 @@ class ScriptedStream:
                 self._pacing.wait(script.delay_seconds)
                 given += 1
             yield [event]
+        self.saw_done = self._is_chat
 
     def _go_wrong(self, given: int) -> Iterator[list[Event]]:
         script = self._script
