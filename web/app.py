@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import time
+from functools import cache
 
 from flask import Flask, Response, current_app, g, request
+from prometheus_client import Counter, Histogram
 
 from shared import faults
 from shared.settings import Settings
@@ -77,21 +79,28 @@ def _finish(response: Response) -> Response:
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     if "rate_limit" in g:
         response.headers.update(g.rate_limit.headers())
-    route = request.url_rule.rule if request.url_rule is not None else "none"
+    rule, method = request.url_rule, request.method
+    route = rule.rule if rule is not None else "none"
     seconds = time.perf_counter() - g.started
     # Any word may be sent as a method, and each new label would stay in memory for good.
-    method = request.method if request.method in _METHODS else "other"
-    HTTP_REQUESTS.labels(method, route, str(response.status_code)).inc()
-    HTTP_SECONDS.labels(method, route).observe(seconds)
+    count, duration = _metrics(method if method in _METHODS else "other", route, response.status_code)
+    count.inc()
+    duration.observe(seconds)
     log.info(
         "request.answered",
-        method=request.method,
+        method=method,
         route=route,
         path=request.path,
         status=response.status_code,
         ms=round(seconds * 1000, 1),
     )
     return response
+
+
+@cache
+def _metrics(method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+    """Find the series of such answers; as many are kept as the metrics themselves keep."""
+    return HTTP_REQUESTS.labels(method, route, str(status)), HTTP_SECONDS.labels(method, route)
 
 
 def _forget(_: BaseException | None) -> None:
