@@ -135,7 +135,7 @@ class Run:
 
     def _compare(self, people: list[ChaosClient]) -> None:
         try:
-            settle(self._stack, seconds=SETTLE_SECONDS)
+            settle(self._stack, seconds=SETTLE_SECONDS, meanwhile=self._monkey.tend)
         except TookTooLong as error:
             self._oracle.violate(str(error))
         for fault in find_faults(self._stack):

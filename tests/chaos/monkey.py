@@ -56,6 +56,7 @@ class Monkey:
         self._random = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.kept: list[Kept] = []
+        self._is_resting = False
 
     def keep(self, kind: str, make: Callable[..., Service], points: tuple[str, ...] = ()) -> None:
         """Start a process and start it again whenever it ends; `make` takes its settings."""
@@ -68,7 +69,7 @@ class Monkey:
         over = time.monotonic() + seconds
         next_at = sweeps_at = 0.0
         while (now := time.monotonic()) < over:
-            self._tend(now)
+            self.tend()
             if now >= sweeps_at and self._servers.valkey.is_ready():
                 request_sweeps(self._stack)
                 sweeps_at = now + 1.0
@@ -79,6 +80,7 @@ class Monkey:
 
     def rest(self) -> None:
         """Wake what sleeps, and have everything run anew and unarmed."""
+        self._is_resting = True
         self._restart_servers()
         for kept in self.kept:
             kept.service.kill()
@@ -87,6 +89,17 @@ class Monkey:
         for kept in self.kept:
             if kept.service.port is not None:
                 kept.service.wait_until_answering()
+
+    def tend(self) -> None:
+        """Wake what has slept enough, and start again what has ended."""
+        now = time.monotonic()
+        for kept in self.kept:
+            if kept.asleep_until is not None and now >= kept.asleep_until:
+                kept.asleep_until = None
+                if kept.service.is_running:
+                    kept.service.send_signal(signal.SIGCONT)
+            if not kept.service.is_running:
+                self._start_again(kept)
 
     def _strike(self) -> None:
         actions = (
@@ -175,15 +188,6 @@ class Monkey:
             self._servers.postgres.kill()
             self._servers.postgres.start()
 
-    def _tend(self, now: float) -> None:
-        for kept in self.kept:
-            if kept.asleep_until is not None and now >= kept.asleep_until:
-                kept.asleep_until = None
-                if kept.service.is_running:
-                    kept.service.send_signal(signal.SIGCONT)
-            if not kept.service.is_running:
-                self._start_again(kept)
-
     def _start_again(self, kept: Kept) -> None:
         if kept.service.returncode == -signal.SIGKILL and "FAULTS" in kept.service.settings:
             self.kills[f"{kept.kind} armed"] += 1
@@ -194,6 +198,6 @@ class Monkey:
 
     def _arm(self, points: tuple[str, ...]) -> dict[str, str]:
         """Choose the environment of a new process: every other one is to die between two steps of its work."""
-        if not points or self._random.random() < 0.5:
+        if self._is_resting or not points or self._random.random() < 0.5:
             return {}
         return {"FAULTS": f"{self._random.choice(points)}={self._random.randrange(PASSES)}"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,11 @@ def request_sweeps(stack: Stack) -> None:
             send(app, job)
 
 
-def settle(stack: Stack, *, seconds: float = 30.0) -> None:
-    """Have the running workers do everything there is to do; raise `TookTooLong` with what is left."""
+def settle(stack: Stack, *, seconds: float = 30.0, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Have the running workers do everything there is to do; raise `TookTooLong` with what is left.
+
+    `meanwhile` is called again and again, to look after them.
+    """
     deadline = time.monotonic() + seconds
     while not is_settled(stack):
         if time.monotonic() > deadline:
@@ -91,6 +94,7 @@ def settle(stack: Stack, *, seconds: float = 30.0) -> None:
                 stack, "SELECT version_id, state, lease_until FROM blobs WHERE state <> 'live' LIMIT 5"
             )
             raise TookTooLong(f"not settled; rows: {left}, staging: {sorted(staged_names(stack.blobs))[:5]}")
+        meanwhile()
         let_leases_end(stack)
         request_sweeps(stack)
         _wait_a_moment_for(stack)
