@@ -6,25 +6,28 @@ environment, so that the file can be shown to anyone. What concerns two tables a
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-MICROCREDITS_PER_CREDIT = 1_000_000
+from shared.credits.amounts import MAX_PRICE, format_credits, parse_credits
+
 MAX_UPSTREAMS = 16
-_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 
 
 def _credits_per_million(value: object) -> int:
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+    try:
+        price = parse_credits(value) if isinstance(value, str) else None
+    except ValueError:
+        price = None
+    if price is None or price > MAX_PRICE:
         raise ValueError(
-            'must be a string of credits per million tokens with at most six decimals, as "1.25"'
+            'must be a string of credits per million tokens with at most six decimals, as "1.25", '
+            f"and at most {format_credits(MAX_PRICE)}"
         )
-    return int(Decimal(value) * MICROCREDITS_PER_CREDIT)
+    return price
 
 
 def _unix_seconds(value: object) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -21,6 +22,7 @@ from shared.models.providers.sse import MAX_EVENT_BYTES, EventTooLarge, SseEvent
 from shared.models.providers.watchdog import Call, Watchdog
 
 READ_BYTES = 64 << 10
+MAX_WHITE_SPACE_BYTES = 64 << 10
 MAX_ANSWER_BYTES = 512 << 20
 MAX_JSON_BYTES = 16 << 20
 SECONDS_FOR_THE_END = 0.3
@@ -98,26 +100,31 @@ class AnswerStream:
         parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)
         try:
             while received:
-                events, is_terminated = self._parsed(parser.feed(received))
+                events: list[Event] = []
+                try:
+                    self._parse(parser.feed(received), events)
+                except ProviderError:
+                    if events:
+                        yield events
+                    raise
                 if events:
                     yield events
-                if is_terminated:
-                    self._is_terminated = True
+                if self._is_terminated:
                     return
                 received = self._read()
-            if last := self._parsed_leniently(parser.finish()):
+            if last := self._cut_event(parser.finish()):
                 yield last
         except EventTooLarge as error:
             raise self._failure("The provider sent an event larger than is sane.") from error
 
-    def _parsed(self, received: list[SseEvent]) -> tuple[list[Event], bool]:
-        events: list[Event] = []
+    def _parse(self, received: list[SseEvent], events: list[Event]) -> None:
+        """Add the events to the list, up to the terminator or the first that makes no sense."""
         for name, data in received:
             if data.startswith(_TERMINATOR):
-                return events, True
+                self._is_terminated = True
+                return
             if data and not data.isspace():
                 events.append(self._event(name, data))
-        return events, False
 
     def _event(self, name: str, data: bytes) -> Event:
         try:
@@ -130,12 +137,12 @@ class AnswerStream:
             event["type"] = name
         return event
 
-    def _parsed_leniently(self, received: list[SseEvent]) -> list[Event]:
+    def _cut_event(self, received: list[SseEvent]) -> list[Event]:
         """Read an event that the end of the body cut off: whole JSON was not cut, anything else was never sent."""
-        try:
-            return self._parsed(received)[0]
-        except ProviderError:
-            return []
+        events: list[Event] = []
+        with suppress(ProviderError):
+            self._parse(received, events)
+        return events
 
     def _first_bytes(self) -> bytes:
         start = b""
@@ -143,9 +150,9 @@ class AnswerStream:
             received = self._read()
             if not received:
                 raise self._failure("The provider answered nothing.")
-            start += received
-            if len(start) > READ_BYTES:
+            if len(start) > MAX_WHITE_SPACE_BYTES:
                 raise self._failure("The provider answered nothing but white space.")
+            start += received
         if start.lstrip()[:1] == b"<":
             raise self._failure("The provider answered a page for people in place of a model's output.")
         return start

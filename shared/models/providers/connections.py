@@ -20,6 +20,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import ProxyManager
 
+from shared.models.providers.gathering import GatheringResponse
 from shared.models.providers.watchdog import Call
 
 CONNECTIONS_PER_PROVIDER = 128
@@ -49,6 +50,7 @@ def serving(call: Call, *, connect_timeout_seconds: float) -> Iterator[None]:
 class _Cuttable(HTTPConnection):
     """A connection that tells its call how to cut it; also sees that connecting has a timeout of its own."""
 
+    response_class = GatheringResponse
     _used_at = 0.0
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -56,12 +56,24 @@ def test_usage_that_is_not_sent_is_not_invented(router: Router, upstream: FakeUp
     assert usage_of(events_of(router, model(upstream.base_url))) is None
 
 
-def test_events_that_arrive_together_come_together(router: Router, upstream: FakeUpstream) -> None:
-    upstream.script = Script(framing="length", chunks=50)
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+def test_events_that_arrive_together_come_together(
+    router: Router, upstream: FakeUpstream, framing: Literal["chunked", "length", "close"]
+) -> None:
+    upstream.script = Script(framing=framing, chunks=400)
     with router.open(model(upstream.base_url), lambda _: body(), cancelled=NEVER) as stream:
         batches = list(stream.batches())
-    assert sum(map(len, batches)) == 53
-    assert len(batches) < 53
+    assert sum(map(len, batches)) == 403
+    assert len(batches) < 100
+
+
+def test_an_event_is_given_before_the_next_is_there(router: Router, upstream: FakeUpstream) -> None:
+    upstream.script = Script(chunks=1000, delay_seconds=0.02)
+    with router.open(model(upstream.base_url), lambda _: body(), cancelled=NEVER) as stream:
+        batches = stream.batches()
+        first, second = next(batches), next(batches)
+        assert len(first) == len(second) == 1
+        assert upstream.served[0].ended == "running"
 
 
 def test_the_name_of_an_event_stands_in_for_a_missing_type(router: Router, upstream: FakeUpstream) -> None:
