@@ -15,6 +15,7 @@ import redis
 
 from shared.errors import DomainError, Kind
 from shared.models.invocations import Invoker, ModelsOverloaded, give_up
+from shared.models.providers.errors import UpstreamRefused
 from shared.replies import Inbox, Reply, ReplyKind, cancel
 from shared.telemetry import get_logger
 
@@ -24,6 +25,7 @@ PING_SECONDS = 2.0
 QUEUE_SECONDS = 60.0
 SILENCE_SECONDS = 30.0
 _WORDLESS = frozenset({ReplyKind.STARTED, ReplyKind.ALIVE})
+_REFUSALS = {413: Kind.TOO_LARGE, 422: Kind.INVALID}
 
 
 class CallLost(DomainError):
@@ -31,6 +33,7 @@ class CallLost(DomainError):
 
     code = "provider_error"
     kind = Kind.UPSTREAM_FAILED
+    is_final = True
 
 
 class CallFailed(DomainError):
@@ -43,7 +46,7 @@ class CallFailed(DomainError):
         )
         self.code = document["code"]  # type: ignore[misc]
         self.kind = Kind(document["kind"])  # type: ignore[misc]
-        self.may_have_cost: bool = document["may_have_cost"]
+        self.is_final = document["may_have_cost"]
 
 
 def describe_failure(error: DomainError) -> bytes:
@@ -56,7 +59,19 @@ def describe_failure(error: DomainError) -> bytes:
         "retry_after_seconds": error.retry_after_seconds,
         "may_have_cost": getattr(error, "may_have_cost", False),
     }
+    if isinstance(error, UpstreamRefused):
+        document |= _as_the_upstream_said(error)
     return json.dumps(document, default=str).encode()
+
+
+def _as_the_upstream_said(error: UpstreamRefused) -> dict[str, Any]:
+    """Pass on what the upstream found wrong with the request: the caller alone can put it right."""
+    return {
+        "code": error.error["code"] or error.code,
+        "kind": _REFUSALS.get(error.status, Kind.MALFORMED).value,
+        "detail": error.error["message"],
+        "data": {"param": error.error["param"]},
+    }
 
 
 def replies(invoker: Invoker, inbox: Inbox) -> Iterator[Reply | None]:
