@@ -1,0 +1,59 @@
+"""One running service for all of OpenAI's clients: a front, both workers and the schedule, over real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.support.model_service import ModelService, model_service
+from tests.support.stack import Servers, Stack
+from tests.support.upstreams import FakeUpstream
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
+    """Run everything that `make up` runs for models."""
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    servers.start()
+    try:
+        stack = Stack(tmp_path_factory.mktemp("clients"), servers)
+        with (
+            FakeUpstream() as upstream,
+            model_service(stack, upstream) as running,
+            stack.running(stack.worker("models"), stack.worker("background"), stack.beat()),
+        ):
+            yield running
+    finally:
+        servers.stop()
+
+
+@pytest.fixture
+def client(service: ModelService) -> Iterator[openai.OpenAI]:
+    """The owner's client, as its own documentation makes it."""
+    with connect(service) as client:
+        yield client
+
+
+@pytest.fixture(params=["scripted/echo", "scripted/echo-responses"])
+def model(request: pytest.FixtureRequest) -> str:
+    """A model behind each of the two dialects that upstreams speak."""
+    name: str = request.param
+    return name
+
+
+def connect(service: ModelService, api_key: str | None = None, **options: object) -> openai.OpenAI:
+    """Make a client; its two automatic retries stay as they are."""
+    return openai.OpenAI(
+        base_url=f"{service.front.url}/v1",
+        api_key=api_key or service.api_key,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+def strict_client(service: ModelService) -> Iterator[openai.OpenAI]:
+    """A client that validates whatever it is given against OpenAI's own schema."""
+    with connect(service, _strict_response_validation=True) as client:
+        yield client
