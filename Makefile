@@ -1,12 +1,13 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test lint format chaos bench fuzz requirements wheel clean
+.PHONY: help up test test-upstreams lint format chaos bench fuzz requirements wheel clean
 SHELL := /bin/bash
 
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
+UPSTREAMS := $(abspath $(VENV))/upstreams
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -14,13 +15,16 @@ SECONDS_OF_CHAOS ?= 1800
 DIST ?= dist
 
 help: ## Say what can be made
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey under ./var
 	@exec $(BIN)/python -m deploy.up
 
 test: $(TEST_READY) ## Run the tests
 	$(BIN)/python -m pytest
+
+test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a genuine server (installs torch, a minute or two)
+	UPSTREAMS_VENV=$(UPSTREAMS) $(BIN)/python -m pytest tests/upstreams
 
 lint: $(TEST_READY) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -77,4 +81,10 @@ $(RUN_READY): deploy/requirements-embedded.txt pyproject.toml | $(BIN)/python
 $(TEST_READY): deploy/requirements-dev.txt $(RUN_READY)
 	@echo "Installing what tests and checks need into $(VENV)"
 	@$(PIP) install --require-hashes -r deploy/requirements-dev.txt
+	@touch $@
+
+$(UPSTREAMS)/.ready: tests/upstreams/requirements.txt | $(BIN)/python
+	@echo "Installing a genuine model server into $(UPSTREAMS)"
+	@$(BIN)/python -m venv $(UPSTREAMS)
+	@$(UPSTREAMS)/bin/python -m pip --disable-pip-version-check --quiet install -r tests/upstreams/requirements.txt
 	@touch $@
