@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -54,8 +55,11 @@ class Received:
 class FakeUpstream:
     """The server, in a thread of its own."""
 
-    def __init__(self, script: Script | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self, script: Script | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Answer by this script where a request brings none."""
+        self._tls = tls
         self.script = script or Script()
         self.scripts: deque[Script] = deque()
         """Scripts for the next requests, first come first served, before the standing one."""
@@ -85,7 +89,7 @@ class FakeUpstream:
     @property
     def base_url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/v1"
 
     def wait_for_end_of(self, calls: int, *, seconds: float = 10.0) -> list[Served]:
         """Wait until so many calls have ended, one way or the other, and give their lines."""
@@ -115,7 +119,7 @@ class FakeUpstream:
 
     async def _listen(self) -> None:
         server = await self._loop.create_server(
-            lambda: _Connection(self), "127.0.0.1", self._port, backlog=512
+            lambda: _Connection(self), "127.0.0.1", self._port, backlog=512, ssl=self._tls
         )
         self._server = server
         self._port = server.sockets[0].getsockname()[1]
