@@ -39,6 +39,7 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 SETTLE_ATTEMPTS = 8
+_REQUEST_LOST = "The call was lost before it began, and nothing was charged; try again."
 _NOTHING = settlement.TokenCounts(prompt_tokens=0, completion_tokens=0)
 
 
@@ -63,12 +64,21 @@ def execute(executor: Executor, job: Invoke) -> None:
     if dispatch is None:
         return
     faults.reach("invocation.dispatched")
-    request = accepted_requests.take(executor.valkey, invocation_id)
-    if request is None:
-        _settle(executor, dispatch, Outcome(status=Status.FAILED, counts=_NOTHING))
-        return
     with executor.attendance.attend(dispatch, writer) as attended:
-        _carry_out(executor, dispatch, request, attended)
+        request = _take(executor, invocation_id)
+        if request is None:
+            _settle(executor, dispatch, Outcome(status=Status.FAILED, counts=_NOTHING))
+            attended.send(ReplyKind.FAILED, describe_failure(Unavailable(_REQUEST_LOST)))
+        else:
+            _carry_out(executor, dispatch, request, attended)
+
+
+def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
+    try:
+        return accepted_requests.take(executor.valkey, invocation_id)
+    except redis.RedisError as error:
+        log.warning("request.not_taken", invocation_id=invocation_id, error=str(error))
+        return None
 
 
 def _carry_out(
