@@ -104,7 +104,7 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     faults.reach("invocation.held")
     try:
         return _queue(invoker, invocation.id, request)
-    except (redis.RedisError, BrokerUnavailable):
+    except redis.RedisError:
         give_up(invoker, invocation.id)
         raise ModelsOverloaded from None
 
@@ -139,9 +139,11 @@ def _queue(invoker: Invoker, invocation_id: UUID, request: ParsedRequest) -> Inb
     inbox = invoker.replies.open(invocation_id)
     try:
         invoker.sender.send(Invoke(invocation_id=str(invocation_id), stream=inbox.address.stream))
-    except BaseException:
-        inbox.close()
-        raise
+    except BrokerUnavailable:
+        # The broker may have taken the message and not said so: if a worker has begun, that is the call.
+        if give_up(invoker, invocation_id):
+            inbox.close()
+            raise ModelsOverloaded from None
     faults.reach("invocation.queued")
     return inbox
 
