@@ -20,6 +20,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from shared.telemetry import get_logger
 
@@ -32,7 +34,23 @@ READ_COUNT = 512
 STREAM_LIMIT = 100_000
 INBOX_LIMIT_BYTES = 8 << 20
 CANCEL_SECONDS = 900
+TIMEOUT_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
+
+
+def connect(redis_url: str, *, max_connections: int | None = None) -> redis.Redis:
+    """Prepare a client for model calls, which would rather fail than wait.
+
+    A connection that has gone stale is made anew once; the library's ten repeats, timeouts included, would hold a
+    request for a minute when Valkey accepts and does not answer.
+    """
+    return redis.Redis.from_url(
+        redis_url,
+        max_connections=max_connections,
+        socket_timeout=TIMEOUT_SECONDS,
+        socket_connect_timeout=TIMEOUT_SECONDS,
+        retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+    )
 
 
 class ReplyKind(StrEnum):
@@ -171,12 +189,15 @@ class ReplyStream:
     def _deliver(self, fields: Mapping[bytes, bytes]) -> None:
         inbox = self._inboxes.get(fields.get(b"i", b""))
         if inbox is not None:
-            inbox.deliver(int(fields[b"n"]), Reply(kind=ReplyKind(fields[b"k"].decode()), data=fields.get(b"d", b"")))
+            inbox.deliver(
+                int(fields[b"n"]), Reply(kind=ReplyKind(fields[b"k"].decode()), data=fields.get(b"d", b""))
+            )
 
     def _renew(self, cursor: bytes) -> bytes:
         """Keep the stream for another while and drop what was read; make it again if Valkey has forgotten it."""
         if self._valkey.expire(self._name, STREAM_SECONDS):
-            self._valkey.xtrim(self._name, minid=cursor, approximate=True)
+            # Past the last one read as well: replies are not kept for as long as nothing follows them.
+            self._valkey.xtrim(self._name, minid=_following(cursor), approximate=True)
             return cursor
         self._create()
         for inbox in list(self._inboxes.values()):
@@ -207,7 +228,9 @@ class ReplyWriter:
                 "k": kind.value,
                 "d": data,
             }
-            pipeline.xadd(self._address.stream, fields, nomkstream=True, maxlen=STREAM_LIMIT, approximate=True)
+            pipeline.xadd(
+                self._address.stream, fields, nomkstream=True, maxlen=STREAM_LIMIT, approximate=True
+            )
             pipeline.exists(_cancel_key(self._address.invocation_id))
             added, cancelled = pipeline.execute()
             self._sent += 1
@@ -226,6 +249,12 @@ def is_cancelled(valkey: redis.Redis, invocation_id: UUID) -> bool:
 
 def _cancel_key(invocation_id: UUID) -> str:
     return f"quartermaster:cancelled:{invocation_id.hex}"
+
+
+def _following(cursor: bytes) -> bytes:
+    """Give the least id of an entry after this one."""
+    milliseconds, _, number = cursor.partition(b"-")
+    return b"%b-%d" % (milliseconds, int(number) + 1)
 
 
 def _flattened(entries: Any) -> Any:

@@ -6,7 +6,6 @@ import threading
 from functools import cached_property
 from typing import Any
 
-import redis
 from celery import Celery
 from celery.signals import worker_shutting_down
 
@@ -16,10 +15,10 @@ from shared.models.execution import Executor, execute
 from shared.models.jobs import Invoke
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
+from shared.replies import connect
 from workers.handling import Depot, bind_each
 
 DRAIN_SECONDS = 20.0
-VALKEY_TIMEOUT_SECONDS = 5.0
 CALLS_AT_ONCE = 256
 
 
@@ -34,12 +33,7 @@ class ModelDepot:
     def executor(self) -> Executor:
         """The executor of this process."""
         settings = self._depot.settings
-        valkey = redis.Redis.from_url(
-            settings.redis_url,
-            max_connections=CALLS_AT_ONCE,
-            socket_timeout=VALKEY_TIMEOUT_SECONDS,
-            socket_connect_timeout=VALKEY_TIMEOUT_SECONDS,
-        )
+        valkey = connect(settings.redis_url, max_connections=CALLS_AT_ONCE)
         return Executor(
             database=self._depot.database,
             valkey=valkey,

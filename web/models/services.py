@@ -7,22 +7,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import redis
-
 from shared.credits.reports import model_usage
 from shared.database import Database
 from shared.errors import DomainError
 from shared.jobs import Sender
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
-from shared.replies import ReplyStream
+from shared.replies import ReplyStream, connect
 from shared.settings import Settings
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
 USAGE_SECONDS = 30.0
-VALKEY_TIMEOUT_SECONDS = 5.0
 
 
 class RecentModelUsage:
@@ -60,11 +57,7 @@ class ModelServices:
 
 def build_model_services(settings: Settings, database: Database, sender: Sender) -> ModelServices:
     """Connect the parts; nothing is opened until it is used. Raises CatalogInvalid for a wrong MODELS_CONFIG."""
-    valkey = redis.Redis.from_url(
-        settings.redis_url,
-        socket_timeout=VALKEY_TIMEOUT_SECONDS,
-        socket_connect_timeout=VALKEY_TIMEOUT_SECONDS,
-    )
+    valkey = connect(settings.redis_url)
     limits = Limits(
         queued_calls=settings.queued_model_calls,
         reserved_completion_tokens=settings.reserved_completion_tokens,
