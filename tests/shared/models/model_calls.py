@@ -1,0 +1,208 @@
+"""Model calls as a front accepts them and a worker carries them out, here in one process, over real servers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import redis
+from sqlalchemy import text
+
+from shared.credits.balances import Balance, get_balance
+from shared.credits.ledger import top_up
+from shared.credits.reconciliation import reconcile
+from shared.database import Database
+from shared.identity.authorization import OPERATOR
+from shared.identity.callers import Caller
+from shared.jobs import KEY_PREFIX, MODELS, Sender, create_celery
+from shared.models.attendance import Attendance
+from shared.models.catalog_file import CatalogFile
+from shared.models.dialects import parse_chat, parse_responses
+from shared.models.execution import Executor, execute
+from shared.models.invocations import Invoker, Limits, invoke
+from shared.models.jobs import Invoke
+from shared.models.providers.concurrency import ModelSlots
+from shared.models.providers.routing import Router
+from shared.replies import Inbox, Reply, ReplyKind, ReplyStream, connect
+from tests.support.identity import IdentityFactory, make_settings
+
+CREDITS = 1_000_000
+LIMITS = Limits(queued_calls=1000, reserved_completion_tokens=4096)
+CATALOG = """
+[providers.scripted]
+kind = "scripted"
+[[models]]
+id = "scripted/chat"
+prompt_price = "1"
+completion_price = "2"
+retries = 0
+upstreams = [{ provider = "scripted", model = "echo" }]
+[[models]]
+id = "scripted/responses"
+prompt_price = "1"
+completion_price = "2"
+retries = 0
+upstreams = [{ provider = "scripted", model = "echo", dialect = "responses" }]
+[[models]]
+id = "scripted/hasty"
+prompt_price = "1"
+completion_price = "2"
+first_byte_timeout_seconds = 0.05
+retries = 0
+upstreams = [{ provider = "scripted", model = "echo" }]
+[[models]]
+id = "scripted/narrow"
+prompt_price = "1"
+completion_price = "2"
+concurrency_limit = 1
+upstreams = [{ provider = "scripted", model = "echo" }]
+[[models]]
+id = "scripted/chat-only"
+prompt_price = "1"
+completion_price = "2"
+supported_endpoints = ["chat.completions"]
+upstreams = [{ provider = "scripted", model = "echo" }]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCalls:
+    """One organization's calls."""
+
+    database: Database
+    valkey: redis.Redis
+    invoker: Invoker
+    executor: Executor
+    caller: Caller
+
+    def chat(self, said: str, *, model: str = "scripted/chat", stream: bool = True, **fields: Any) -> Inbox:
+        """Accept a chat completion."""
+        messages = [{"role": "user", "content": said}]
+        body = {"model": model, "messages": messages, "stream": stream, **fields}
+        return invoke(self.invoker, self.executor.catalog.current(), self.caller, parse_chat(body))
+
+    def respond(self, said: str, *, model: str = "scripted/chat", stream: bool = True) -> Inbox:
+        """Accept a response."""
+        body = {"model": model, "input": said, "stream": stream, "store": False}
+        return invoke(self.invoker, self.executor.catalog.current(), self.caller, parse_responses(body))
+
+    def execute(self, inbox: Inbox, executor: Executor | None = None) -> None:
+        """Carry a call out to its end, as a worker does that gets its message."""
+        execute(executor or self.executor, job_of(inbox))
+
+    @contextmanager
+    def executing(self, inbox: Inbox) -> Iterator[None]:
+        """Carry a call out within the block, in a thread; the block must let it end."""
+        thread = threading.Thread(target=self.execute, args=(inbox,))
+        thread.start()
+        yield
+        thread.join(20)
+        assert not thread.is_alive()
+
+    def record(self, inbox: Inbox) -> dict[str, Any] | None:
+        """The call's usage record, if it was settled."""
+        rows = self._rows("SELECT * FROM usage_records WHERE invocation_id = CAST(:id AS uuid)", inbox)
+        return rows[0] if rows else None
+
+    def charge(self, inbox: Inbox) -> tuple[str, int, int, bool]:
+        """Status, tokens of prompt and completion, and whether they are estimated."""
+        record = self.record(inbox)
+        assert record is not None
+        return (
+            record["status"],
+            record["prompt_tokens"],
+            record["completion_tokens"],
+            record["is_estimated"],
+        )
+
+    def state(self, inbox: Inbox) -> str:
+        """The state of the call's invocation."""
+        state: str = self._rows("SELECT state FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0][
+            "state"
+        ]
+        return state
+
+    @property
+    def balance(self) -> Balance:
+        """What the organization has."""
+        assert self.caller.payer_id is not None
+        with self.database.autocommit() as session:
+            return get_balance(session, self.caller.payer_id)
+
+    def discrepancies(self) -> list[str]:
+        """What does not add up."""
+        with self.database.transaction() as session:
+            return [found.kind for found in reconcile(session, self.caller.payer_id)]
+
+    def with_limits(self, **limits: int) -> ModelCalls:
+        """The same calls under other limits."""
+        return replace(self, invoker=replace(self.invoker, limits=replace(LIMITS, **limits)))
+
+    def _rows(self, statement: str, inbox: Inbox) -> list[dict[str, Any]]:
+        with self.database.autocommit() as session:
+            rows = session.execute(text(statement), {"id": str(inbox.address.invocation_id)})
+            return [dict(row._mapping) for row in rows]
+
+
+def job_of(inbox: Inbox) -> Invoke:
+    """The message that a call's worker gets."""
+    return Invoke(invocation_id=str(inbox.address.invocation_id), stream=inbox.address.stream)
+
+
+def received(inbox: Inbox) -> list[Reply]:
+    """All replies of a call, up to its last."""
+    replies = []
+    while not replies or replies[-1].kind not in (ReplyKind.END, ReplyKind.FAILED, ReplyKind.LOST):
+        reply = inbox.receive(10.0)
+        assert reply is not None, replies
+        replies.append(reply)
+    return replies
+
+
+def data_of(replies: list[Reply]) -> str:
+    """What a client would have read."""
+    return b"".join(reply.data for reply in replies if reply.kind is ReplyKind.DATA).decode()
+
+
+@contextmanager
+def model_calls(
+    database: Database, valkey_url: str, replies: ReplyStream, directory: Path
+) -> Iterator[ModelCalls]:
+    """Assemble both halves around a new organization with credits."""
+    factory = IdentityFactory(database, make_settings())
+    organization_id = factory.organization().id
+    give_credits(database, organization_id)
+    catalog = directory / "models.toml"
+    catalog.write_text(CATALOG)
+    valkey = connect(valkey_url)
+    app = create_celery(valkey_url)
+    executor = Executor(
+        database=database,
+        valkey=valkey,
+        catalog=CatalogFile(catalog, look_every_seconds=0),
+        router=Router(),
+        slots=ModelSlots(valkey),
+        attendance=Attendance(database),
+    )
+    invoker = Invoker(database=database, valkey=valkey, sender=Sender(app), replies=replies, limits=LIMITS)
+    caller = factory.actor(factory.person(organization_id, bound=True)).caller
+    try:
+        yield ModelCalls(database=database, valkey=valkey, invoker=invoker, executor=executor, caller=caller)
+    finally:
+        valkey.delete(KEY_PREFIX + MODELS, *valkey.scan_iter("quartermaster:request:*"))
+        for inbox in list(replies._inboxes.values()):
+            inbox.close()
+        executor.router.close()
+        executor.slots.close()
+        app.close()
+
+
+def give_credits(database: Database, organization_id: UUID) -> None:
+    """Top an organization up."""
+    with database.transaction() as session:
+        top_up(session, organization_id=organization_id, amount=CREDITS, reference=str(uuid4()), by=OPERATOR)

@@ -1,0 +1,178 @@
+"""The front's wait for replies: bounded in every direction, and whoever stops waiting cancels the call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.credits import holds
+from shared.models import awaiting
+from shared.models.awaiting import CallFailed, CallLost, replies
+from shared.models.invocations import ModelsOverloaded
+from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, connect, is_cancelled
+from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
+from tests.support.stack import free_port, wait_until
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(awaiting, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(awaiting, "QUEUE_SECONDS", 0.1)
+    monkeypatch.setattr(awaiting, "SILENCE_SECONDS", 0.1)
+
+
+def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
+    return ReplyWriter(calls.valkey, inbox.address)
+
+
+def is_marked_cancelled(calls: ModelCalls, inbox: Inbox) -> bool:
+    return is_cancelled(calls.valkey, inbox.address.invocation_id)
+
+
+def test_a_call_is_read_to_its_end_and_not_cancelled(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 3")
+    with calls.executing(inbox):
+        read = [reply for reply in replies(calls.invoker, inbox) if reply is not None]
+    assert read[-1].kind is ReplyKind.END
+    assert {reply.kind for reply in read[:-1]} == {ReplyKind.DATA}
+    assert data_of(read).endswith("data: [DONE]\n\n")
+    assert not is_marked_cancelled(calls, inbox)
+    assert calls.invoker.replies.waiting == 0
+
+
+def test_a_failure_is_raised_as_the_worker_told_it(calls: ModelCalls) -> None:
+    inbox = calls.chat("!fail 429 retry-after 7")
+    with calls.executing(inbox), pytest.raises(CallFailed) as raised:
+        list(replies(calls.invoker, inbox))
+    assert (raised.value.code, raised.value.retry_after_seconds) == ("overloaded", 7)
+    assert not raised.value.is_final
+    assert not is_marked_cancelled(calls, inbox)
+
+
+def test_a_failure_that_may_have_cost_something_is_final(calls: ModelCalls) -> None:
+    inbox = calls.chat("!fail 500")
+    with calls.executing(inbox), pytest.raises(CallFailed) as raised:
+        list(replies(calls.invoker, inbox))
+    assert raised.value.is_final
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_call_that_no_worker_begins_is_given_back(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    with pytest.raises(ModelsOverloaded) as raised:
+        list(replies(calls.invoker, inbox))
+    assert raised.value.retry_after_seconds
+    assert calls.state(inbox) == "voided"
+    assert (calls.balance.held, calls.balance.balance) == (0, CREDITS)
+    assert not list(calls.valkey.scan_iter(f"*request:{inbox.address.invocation_id.hex}"))
+    calls.execute(inbox)
+    assert calls.record(inbox) is None
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_call_that_a_worker_took_and_never_spoke_of_is_lost_and_cancelled(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    with calls.database.autocommit() as session:
+        assert holds.dispatch(session, inbox.address.invocation_id)
+    with pytest.raises(CallLost) as raised:
+        list(replies(calls.invoker, inbox))
+    assert raised.value.is_final
+    assert calls.state(inbox) == "dispatched"
+    assert is_marked_cancelled(calls, inbox)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_call_whose_worker_falls_silent_is_lost_and_cancelled(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    writer_to(calls, inbox).send(ReplyKind.STARTED)
+    heard: list[Reply | None] = []
+    with pytest.raises(CallLost):
+        heard.extend(replies(calls.invoker, inbox))
+    assert set(heard) == {None}
+    assert is_marked_cancelled(calls, inbox)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_sign_of_life_is_no_reply_but_ends_a_silence(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    writer = writer_to(calls, inbox)
+    writer.send(ReplyKind.STARTED)
+    coming = replies(calls.invoker, inbox)
+    for _ in range(10):
+        writer.send(ReplyKind.ALIVE)
+        assert next(coming) is None
+    writer.send(ReplyKind.DATA, b"there")
+    said = next(reply for reply in coming if reply is not None)
+    assert said.data == b"there"
+
+
+def test_whoever_stops_waiting_cancels_the_call(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 1000\n!delay 20")
+    with calls.executing(inbox):
+        coming = replies(calls.invoker, inbox)
+        assert next(coming) is not None
+        coming.close()  # type: ignore[attr-defined]
+    assert is_marked_cancelled(calls, inbox)
+    assert calls.charge(inbox)[0] == "cancelled"
+    assert calls.invoker.replies.waiting == 0
+
+
+def test_a_reply_missing_in_the_middle_is_noticed(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    writer = writer_to(calls, inbox)
+    writer.send(ReplyKind.STARTED)
+    entries = calls.valkey.xlen(inbox.address.stream)
+    assert entries
+    writer._sent += 1
+    writer.send(ReplyKind.DATA, b"after the gap")
+    with pytest.raises(CallLost):
+        list(replies(calls.invoker, inbox))
+
+
+def test_a_stream_that_valkey_forgot_is_noticed(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    writer = writer_to(calls, inbox)
+    assert writer.send(ReplyKind.STARTED)
+    calls.valkey.delete(inbox.address.stream)
+    assert not writer.send(ReplyKind.DATA, b"into the void")
+    with pytest.raises(CallLost):
+        list(replies(calls.invoker, inbox))
+
+
+def test_whoever_reads_too_slowly_loses_the_rest_and_others_nothing(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.replies.INBOX_LIMIT_BYTES", 1000)
+    slow, other = calls.chat("hello"), calls.chat("hello")
+    to_slow, to_other = writer_to(calls, slow), writer_to(calls, other)
+    for _ in range(5):
+        to_slow.send(ReplyKind.DATA, b"x" * 500)
+    to_other.send(ReplyKind.DATA, b"quick")
+    assert (other.receive(5.0) or pytest.fail("silence")).data == b"quick"
+    with pytest.raises(CallLost):
+        list(replies(calls.invoker, slow))
+    other.close()
+
+
+def test_replies_that_were_read_do_not_stay_in_valkey(calls: ModelCalls) -> None:
+    inbox = calls.chat("!say a secret", stream=False)
+    calls.execute(inbox)
+    assert [reply for reply in replies(calls.invoker, inbox) if reply is not None]
+    stream = inbox.address.stream
+    wait_until(lambda: calls.valkey.xlen(stream) == 0, "the stream is emptied")
+    assert calls.valkey.exists(stream)
+    again = calls.chat("hello")
+    calls.execute(again)
+    assert [reply for reply in replies(calls.invoker, again) if reply is not None]
+
+
+def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    monkeypatch.setattr(awaiting, "PING_SECONDS", 0.02)
+    inbox = calls.chat("hello")
+    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+        coming = replies(replace(calls.invoker, valkey=dead), inbox)
+        assert next(coming) is None
+        coming.close()  # type: ignore[attr-defined]
+    assert not is_marked_cancelled(calls, inbox)

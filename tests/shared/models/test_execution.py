@@ -1,0 +1,265 @@
+"""The worker's half: whatever becomes of a call, it is charged for what it consumed and its client is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.models.execution import Executor, execute
+from shared.replies import Inbox, ReplyKind, cancel, connect
+from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of, job_of, received
+from tests.support.stack import free_port, wait_until
+
+WORDS = ("!tokens 9", 2, 9)
+ENDPOINTS = pytest.mark.parametrize("endpoint", ["chat", "respond"])
+MODELS = pytest.mark.parametrize("model", ["scripted/chat", "scripted/responses"])
+
+
+@pytest.fixture(autouse=True)
+def _everything_adds_up(calls: ModelCalls) -> object:
+    """After each test nothing is held any more, and all books agree."""
+    yield
+    assert calls.balance.held == 0
+    assert calls.discrepancies() == []
+
+
+def ask(calls: ModelCalls, endpoint: str, said: str, model: str, *, stream: bool = True) -> Inbox:
+    inbox: Inbox = getattr(calls, endpoint)(said, model=model, stream=stream)
+    return inbox
+
+
+@ENDPOINTS
+@MODELS
+def test_a_completed_call_is_charged_as_reported(calls: ModelCalls, endpoint: str, model: str) -> None:
+    inbox = ask(calls, endpoint, "!tokens 9", model)
+    calls.execute(inbox)
+    replies = received(inbox)
+    assert [replies[0].kind, replies[-1].kind] == [ReplyKind.STARTED, ReplyKind.END]
+    assert "word8" in data_of(replies)
+    assert calls.charge(inbox) == ("completed", 2, 9, False)
+    assert calls.balance.balance == CREDITS - (2 * 1 + 9 * 2)
+
+
+@ENDPOINTS
+@MODELS
+def test_a_call_for_the_whole_answer_gets_one_document(calls: ModelCalls, endpoint: str, model: str) -> None:
+    inbox = ask(calls, endpoint, "!tokens 9", model, stream=False)
+    calls.execute(inbox)
+    started, end = received(inbox)
+    assert (started.kind, end.kind) == (ReplyKind.STARTED, ReplyKind.END)
+    assert json.loads(end.data)["usage"]["total_tokens"] == 11
+    assert calls.charge(inbox) == ("completed", 2, 9, False)
+
+
+@ENDPOINTS
+@MODELS
+def test_a_reply_that_was_cut_short_is_incomplete(calls: ModelCalls, endpoint: str, model: str) -> None:
+    inbox = ask(calls, endpoint, "!tokens 9\n!length", model)
+    calls.execute(inbox)
+    assert received(inbox)[-1].kind is ReplyKind.END
+    assert calls.charge(inbox)[0] == "incomplete"
+
+
+@MODELS
+def test_usage_that_was_not_reported_is_estimated_and_marked(calls: ModelCalls, model: str) -> None:
+    inbox = calls.chat("!say four byte text here\n!no-usage", model=model)
+    calls.execute(inbox)
+    status, prompt_tokens, completion_tokens, is_estimated = calls.charge(inbox)
+    assert (status, is_estimated, completion_tokens) == ("completed", True, 5)
+    assert prompt_tokens > 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_failure_before_the_first_byte_that_may_have_cost_is_charged_by_estimate(
+    calls: ModelCalls, *, stream: bool
+) -> None:
+    inbox = calls.chat("!fail 500", stream=stream)
+    calls.execute(inbox)
+    failed = received(inbox)[-1]
+    assert failed.kind is ReplyKind.FAILED
+    assert json.loads(failed.data)["code"] == "provider_error"
+    status, prompt_tokens, completion_tokens, is_estimated = calls.charge(inbox)
+    assert (status, completion_tokens, is_estimated) == ("failed", 0, True)
+    assert prompt_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("directive", "code", "kind"),
+    [
+        ("!fail 401", "provider_error", "upstream_failed"),
+        ("!fail 429 retry-after 7", "overloaded", "unavailable"),
+        ("!fail 503", "overloaded", "unavailable"),
+        ("!fail 400", "scripted_failure", "malformed"),
+        ("!fail 422", "scripted_failure", "invalid"),
+    ],
+)
+def test_a_failure_that_cost_nothing_is_not_charged(
+    calls: ModelCalls, directive: str, code: str, kind: str
+) -> None:
+    inbox = calls.chat(directive)
+    calls.execute(inbox)
+    failed = received(inbox)[-1]
+    told = json.loads(failed.data)
+    assert (failed.kind, told["code"], told["kind"]) == (ReplyKind.FAILED, code, kind)
+    assert calls.charge(inbox) == ("failed", 0, 0, False)
+    assert calls.balance.balance == CREDITS
+
+
+def test_an_overloaded_provider_says_when_to_come_back(calls: ModelCalls) -> None:
+    inbox = calls.chat("!fail 429 retry-after 7")
+    calls.execute(inbox)
+    assert json.loads(received(inbox)[-1].data)["retry_after_seconds"] == 7
+
+
+def test_a_provider_that_is_too_slow_to_begin_may_have_cost_something(calls: ModelCalls) -> None:
+    inbox = calls.chat("!wait 60000", model="scripted/hasty")
+    calls.execute(inbox)
+    assert json.loads(received(inbox)[-1].data)["code"] == "provider_timeout"
+    status, prompt_tokens, completion_tokens, is_estimated = calls.charge(inbox)
+    assert (status, completion_tokens, is_estimated) == ("failed", 0, True)
+    assert prompt_tokens > 0
+
+
+@ENDPOINTS
+@MODELS
+@pytest.mark.parametrize("directive", ["!break after 4", "!end after 4", "!fail 500 after 4"])
+def test_a_stream_that_breaks_ends_with_an_error_and_is_charged_for_what_was_said(
+    calls: ModelCalls, endpoint: str, model: str, directive: str
+) -> None:
+    inbox = ask(calls, endpoint, f"!tokens 9\n{directive}", model)
+    calls.execute(inbox)
+    replies = received(inbox)
+    assert replies[-1].kind is ReplyKind.END
+    said = data_of(replies)
+    assert "word3" in said
+    assert "word4" not in said
+    assert '"error"' in said
+    assert '"finish_reason":"stop"' not in said
+    assert "response.completed" not in said
+    status, _, completion_tokens, is_estimated = calls.charge(inbox)
+    assert status == "failed"
+    assert completion_tokens == (6 if is_estimated else 4)  # 23 bytes, or what the upstream reported
+
+
+@MODELS
+def test_an_answer_that_breaks_is_a_failure_for_who_waits_for_the_whole(
+    calls: ModelCalls, model: str
+) -> None:
+    inbox = calls.respond("!tokens 9\n!break after 4", model=model, stream=False)
+    calls.execute(inbox)
+    replies = received(inbox)
+    assert [reply.kind for reply in replies] == [ReplyKind.STARTED, ReplyKind.FAILED]
+    assert json.loads(replies[-1].data)["may_have_cost"] is True
+    assert calls.charge(inbox)[:3:2] == ("failed", 6)
+
+
+def test_a_model_that_has_left_the_catalog_is_not_called(calls: ModelCalls, tmp_path: Path) -> None:
+    inbox = calls.chat("hello", model="scripted/narrow")
+    catalog = tmp_path / "models.toml"
+    catalog.write_text(catalog.read_text().replace("scripted/narrow", "scripted/other"))
+    wait_until(
+        lambda: calls.executor.catalog.current().find("scripted/narrow") is None, "the catalog is read"
+    )
+    calls.execute(inbox)
+    assert json.loads(received(inbox)[-1].data)["code"] == "model_not_found"
+    assert calls.charge(inbox) == ("failed", 0, 0, False)
+
+
+def test_a_model_that_answers_all_it_can_takes_no_more(calls: ModelCalls) -> None:
+    first = calls.chat("!tokens 2\n!delay 60000", model="scripted/narrow")
+    second = calls.chat("hello", model="scripted/narrow")
+    with calls.executing(first):
+        wait_until(lambda: first.receive(0) is not None, "the first one has begun")
+        wait_until(lambda: calls.valkey.exists("model:running:scripted/narrow"), "it has its slot")
+        calls.execute(second)
+        cancel(calls.valkey, first.address.invocation_id)
+    assert json.loads(received(second)[-1].data)["code"] == "overloaded"
+    assert calls.charge(second) == ("failed", 0, 0, False)
+
+
+def test_a_call_cancelled_before_it_begins_is_not_made(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 9")
+    cancel(calls.valkey, inbox.address.invocation_id)
+    calls.execute(inbox)
+    assert calls.charge(inbox) == ("cancelled", 0, 0, False)
+
+
+def test_a_call_cancelled_in_the_middle_is_charged_for_what_was_said(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 1000\n!delay 20")
+    with calls.executing(inbox):
+        while b"word3" not in (reply := inbox.receive(10.0) or pytest.fail("silence")).data:
+            pass
+        cancel(calls.valkey, inbox.address.invocation_id)
+    assert reply.kind is ReplyKind.DATA
+    status, _, completion_tokens, is_estimated = calls.charge(inbox)
+    assert (status, is_estimated) == ("cancelled", True)
+    assert 5 <= completion_tokens < 1000
+
+
+def test_a_call_cancelled_while_its_upstream_is_silent_ends_too(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 9\n!stall after 4")
+    with calls.executing(inbox):
+        while b"word3" not in (inbox.receive(10.0) or pytest.fail("silence")).data:
+            pass
+        cancel(calls.valkey, inbox.address.invocation_id)
+    assert calls.charge(inbox)[:3:2] == ("cancelled", 6)
+
+
+def test_a_call_whose_front_has_gone_is_cancelled(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 1000\n!delay 20")
+    with calls.executing(inbox):
+        while b"word3" not in (inbox.receive(10.0) or pytest.fail("silence")).data:
+            pass
+        calls.valkey.delete(inbox.address.stream)
+    assert calls.charge(inbox)[0] == "cancelled"
+    wait_until(lambda: calls.valkey.exists(inbox.address.stream), "the stream is there for the next test")
+
+
+def test_a_second_message_for_a_call_does_nothing(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 9")
+    for _ in range(3):
+        calls.execute(inbox)
+    assert [reply.kind for reply in received(inbox)].count(ReplyKind.STARTED) == 1
+    assert inbox.receive(0.1) is None
+    assert calls.balance.balance == CREDITS - 20
+
+
+def test_a_call_whose_request_was_forgotten_costs_nothing_and_says_so(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 9")
+    for key in calls.valkey.scan_iter("quartermaster:request:*"):
+        calls.valkey.delete(key)
+    calls.execute(inbox)
+    failed = received(inbox)[-1]
+    assert (failed.kind, json.loads(failed.data)["kind"]) == (ReplyKind.FAILED, "unavailable")
+    assert calls.charge(inbox) == ("failed", 0, 0, False)
+
+
+def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 9")
+    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+        calls.execute(inbox, replace(calls.executor, valkey=dead))
+    assert calls.charge(inbox) == ("failed", 0, 0, False)
+
+
+def test_an_unforeseen_mistake_of_ours_is_told_and_settled(calls: ModelCalls) -> None:
+    class Broken:
+        def open(self, *_: object, **__: object) -> object:
+            raise ZeroDivisionError
+
+    inbox = calls.chat("!tokens 9")
+    broken: Executor = replace(calls.executor, router=Broken())  # type: ignore[arg-type]
+    calls.execute(inbox, broken)
+    failed = received(inbox)[-1]
+    assert (failed.kind, json.loads(failed.data)["code"]) == (ReplyKind.FAILED, "provider_error")
+    assert calls.charge(inbox)[0] == "failed"
+
+
+def test_a_message_for_an_invocation_that_does_not_exist_does_nothing(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    calls.execute(inbox)
+    unknown = replace(job_of(inbox), invocation_id="00000000-0000-7000-8000-000000000000")
+    execute(calls.executor, unknown)
+    assert calls.charge(inbox)[0] == "completed"

@@ -1,0 +1,129 @@
+"""The front's half: who may call, what is held, and that a call which cannot be queued costs nothing."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from shared.credits.errors import InsufficientCredits
+from shared.jobs import KEY_PREFIX, MODELS, BrokerUnavailable, Job, Sender, create_celery
+from shared.models.errors import ModelNotFound, ModelNotSupported
+from shared.models.execution import execute
+from shared.models.invocations import ModelsOverloaded
+from shared.models.jobs import Invoke
+from shared.replies import Inbox, ReplyKind, ReplyStream, connect
+from tests.shared.models.model_calls import CREDITS, ModelCalls, received
+from tests.support.stack import free_port
+
+
+def held_for(calls: ModelCalls, inbox: Inbox) -> int:
+    return int(calls._rows("SELECT hold FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]["hold"])
+
+
+def test_a_call_holds_what_it_is_expected_to_cost_at_the_most(calls: ModelCalls) -> None:
+    limited = calls.chat("hello", max_completion_tokens=100)
+    twice = calls.chat("hello", max_completion_tokens=100, n=2)
+    unlimited = calls.chat("hello")
+    greedy = calls.chat("hello", max_completion_tokens=1_000_000)
+    prompt = held_for(calls, limited) - 200
+    assert prompt > 0
+    assert held_for(calls, twice) == prompt + 400
+    assert held_for(calls, unlimited) == held_for(calls, greedy) == prompt + 2 * 4096
+    assert calls.balance.held == sum(held_for(calls, at) for at in (limited, twice, unlimited, greedy))
+
+
+def test_a_prompt_is_in_no_row_and_in_no_message(calls: ModelCalls) -> None:
+    inbox = calls.chat("a canary in a coal mine")
+    row = calls._rows("SELECT * FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]
+    assert "canary" not in repr(row)
+    messages: Any = calls.valkey.lrange(KEY_PREFIX + MODELS, 0, -1)
+    assert len(messages) == 1
+    assert b"canary" not in messages[0]
+    key = f"quartermaster:request:{inbox.address.invocation_id.hex}"
+    assert 0 < int(calls.valkey.ttl(key)) <= 300  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "error"), [("scripted/none", ModelNotFound), ("scripted/chat-only", ModelNotSupported)]
+)
+def test_a_model_that_cannot_be_called_holds_nothing(
+    calls: ModelCalls, model: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        calls.respond("hello", model=model)
+    assert calls.balance.held == 0
+
+
+def test_a_call_that_could_cost_too_much_is_refused_before_it_is_queued(calls: ModelCalls) -> None:
+    with pytest.raises(InsufficientCredits) as raised:
+        calls.with_limits(reserved_completion_tokens=CREDITS).chat("hello")
+    assert raised.value.data["available"] == "1"
+    assert calls.valkey.llen(KEY_PREFIX + MODELS) == 0
+
+
+def test_no_more_calls_are_queued_than_may_wait(calls: ModelCalls) -> None:
+    narrow = calls.with_limits(queued_calls=2)
+    waiting = [narrow.chat("hello"), narrow.chat("hello")]
+    held = calls.balance.held
+    with pytest.raises(ModelsOverloaded) as raised:
+        narrow.chat("hello")
+    assert raised.value.retry_after_seconds
+    assert calls.balance.held == held
+    assert [calls.state(at) for at in waiting] == ["held", "held"]
+
+
+def test_a_call_is_refused_and_holds_nothing_while_valkey_is_away(calls: ModelCalls) -> None:
+    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+        unheard = replace(calls, invoker=replace(calls.invoker, valkey=dead))
+        with pytest.raises(ModelsOverloaded):
+            unheard.chat("hello")
+    assert (calls.balance.held, calls.discrepancies()) == (0, [])
+
+
+def test_a_call_whose_replies_could_not_be_heard_gives_its_hold_back(calls: ModelCalls) -> None:
+    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+        deaf = replace(calls, invoker=replace(calls.invoker, replies=ReplyStream(dead)))
+        with pytest.raises(ModelsOverloaded):
+            deaf.chat("hello")
+    assert (calls.balance.held, calls.discrepancies()) == (0, [])
+    assert not list(calls.valkey.scan_iter("quartermaster:request:*"))
+
+
+def test_a_call_that_the_broker_does_not_take_gives_its_hold_back(calls: ModelCalls) -> None:
+    app = create_celery(f"redis://127.0.0.1:{free_port()}/0")
+    unsent = replace(calls, invoker=replace(calls.invoker, sender=Sender(app)))
+    with pytest.raises(ModelsOverloaded):
+        unsent.chat("hello")
+    app.close()
+    assert (calls.balance.held, calls.discrepancies()) == (0, [])
+    assert calls.invoker.replies.waiting == 0
+
+
+def test_a_call_that_a_worker_begins_although_the_broker_did_not_say_so_goes_on(calls: ModelCalls) -> None:
+    class Hesitant(Sender):
+        """A broker that passes the message on and whose answer is lost."""
+
+        def send(self, job: Job) -> None:
+            assert isinstance(job, Invoke)
+            thread = threading.Thread(target=execute, args=(calls.executor, job))
+            thread.start()
+            thread.join(20)
+            raise BrokerUnavailable
+
+    unheard = replace(calls, invoker=replace(calls.invoker, sender=Hesitant(create_celery("redis://"))))
+    inbox = unheard.chat("!tokens 3")
+    assert received(inbox)[-1].kind is ReplyKind.END
+    assert calls.charge(inbox)[0] == "completed"
+    inbox.close()
+
+
+def test_an_invocation_carries_who_is_responsible(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    row = calls._rows("SELECT * FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]
+    assert isinstance(row["user_id"], UUID)
+    assert row["organization_id"] == calls.caller.payer_id
+    assert (row["identity_id"], row["deployment_id"]) == (None, None)
