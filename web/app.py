@@ -24,7 +24,7 @@ from web.calls import assign_request_id, request_id
 from web.converters import register_converters
 from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.errors import register_error_handlers
-from web.files.routes import routes as file_routes
+from web.files.routes import ROUTES as FILE_ROUTES
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.models.routes import routes as model_routes
 from web.operations.documents import routes as document_routes
@@ -37,7 +37,7 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PORT = re.compile(r":\d*$")
 
-ROUTES = (model_routes, file_routes, *IDENTITY_ROUTES, *CREDIT_ROUTES, document_routes, health_routes)
+ROUTES = (model_routes, *FILE_ROUTES, *IDENTITY_ROUTES, *CREDIT_ROUTES, document_routes, health_routes)
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:

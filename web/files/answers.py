@@ -1,0 +1,36 @@
+"""What the file routes share: the errors every one of them has, and how a file and its address are written."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.errors import DomainError, PermissionDenied, Unavailable
+from shared.files import (
+    errors,
+)
+from shared.files.resources import Availability, File
+from shared.files.staging import staged_availability
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+from web.calls import Call
+from web.files import schemas
+
+FOUND: tuple[type[DomainError], ...] = (errors.FileNotFound, PermissionDenied, Unavailable)
+ENDED: tuple[type[DomainError], ...] = (errors.FileExpired, errors.FileDeleted)
+
+
+def file_body(caller: Caller, file: File) -> schemas.FileBody:
+    """Describe a file to a caller."""
+    permissions = caller.permissions_on(organization_id=file.organization_id, owner_id=file.owner_id)
+    can_renew = file.purpose.supports_renewal and Permission.FILE_UPDATE in permissions
+    return schemas.FileBody.of(file, can_renew=can_renew)
+
+
+def content_url(call: Call, file_id: UUID) -> str:
+    """Give the protected address of a file's content."""
+    return f"{call.services.settings.base_url}/files/{file_id}/content"
+
+
+def pending(call: Call) -> Availability:
+    """Tell what staged content counts as here."""
+    return staged_availability(call.services.blobs)

@@ -1,0 +1,142 @@
+"""List and read files, their versions and retention, and delete them (specification 4.3, 4.4, 4.6)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.files import (
+    access,
+    body_errors,
+    deletion,
+    errors,
+    retention,
+)
+from shared.files.resources import Availability, Purpose
+from shared.identity.permissions import Permission
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.files import schemas
+from web.files.answers import ENDED, FOUND, file_body, pending
+from web.requests import (
+    FieldRequired,
+    MalformedJson,
+    MalformedRequest,
+    UnsupportedMediaType,
+)
+from web.routing import Routes
+
+routes = Routes("files")
+
+
+@routes.operation(
+    "GET",
+    "/files",
+    authentication=Authentication.CALLER,
+    query=schemas.ListQuery,
+    answers={200: schemas.FilePage},
+    errors=(PermissionDenied, ValidationFailed, MalformedRequest, Unavailable),
+)
+def list_files(call: Call) -> Answer:
+    """List the files of the caller's owner scope, newest first."""
+    query: schemas.ListQuery = call.query
+    with call.services.database.autocommit() as session:
+        page = access.list_files(
+            session,
+            call.caller,
+            cursor=query.cursor,
+            limit=query.limit,
+            purpose=Purpose(query.purpose) if query.purpose else None,
+            availability=Availability(query.availability) if query.availability else None,
+            pending=pending(call),
+        )
+    files = [file_body(call.caller, file) for file in page.files]
+    return Answer(body=schemas.FilePage(files=files, next_cursor=page.next_cursor))
+
+
+@routes.operation(
+    "GET",
+    "/files/<id:file_id>",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.FileBody},
+    errors=FOUND,
+)
+def read_metadata(call: Call, file_id: UUID) -> Answer:
+    """Read a file's metadata; an expired or deleted file still answers."""
+    with call.services.database.autocommit() as session:
+        file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
+    return Answer(body=file_body(call.caller, file))
+
+
+@routes.operation(
+    "GET",
+    "/files/<id:file_id>/versions",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.VersionList},
+    errors=FOUND,
+)
+def list_versions(call: Call, file_id: UUID) -> Answer:
+    """List a file's versions, newest first."""
+    with call.services.database.autocommit() as session:
+        file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
+        versions = access.list_versions(session, file_id)
+    described = [
+        schemas.VersionBody(
+            version_id=version.id,
+            revision=version.revision,
+            metadata=schemas.Metadata.of(version, file.retention_expires_at),
+        )
+        for version in versions
+    ]
+    return Answer(body=schemas.VersionList(versions=described))
+
+
+@routes.operation(
+    "PUT",
+    "/files/<id:file_id>/retention",
+    authentication=Authentication.CALLER,
+    body=schemas.RetentionBody,
+    answers={200: schemas.FileBody},
+    errors=(
+        *FOUND,
+        *ENDED,
+        errors.RetentionShortened,
+        errors.RetentionIsIndefinite,
+        errors.RetentionRenewalNotSupported,
+        FieldRequired,
+        ValidationFailed,
+        MalformedJson,
+        UnsupportedMediaType,
+        body_errors.ContentTooLarge,
+    ),
+)
+def renew_retention(call: Call, file_id: UUID) -> Answer:
+    """Renew a file's retention: to a later deadline, or with null for ever."""
+    database = call.services.database
+    with database.autocommit() as session:
+        retention.get_renewable(session, call.caller, file_id, pending=pending(call))
+    body: schemas.RetentionBody = call.read_body()
+    file = retention.renew(database, call.caller, file_id, body.retention_expires_at, pending=pending(call))
+    return Answer(body=file_body(call.caller, file))
+
+
+@routes.operation(
+    "DELETE",
+    "/files/<id:file_id>",
+    authentication=Authentication.CALLER,
+    query=schemas.DeleteQuery,
+    answers={200: schemas.DeletionBody},
+    errors=(
+        *FOUND,
+        *ENDED,
+        errors.FileReferenced,
+        errors.OperationConflict,
+        errors.OperationInProgress,
+        FieldRequired,
+        MalformedRequest,
+    ),
+)
+def delete_file(call: Call, file_id: UUID) -> Answer:
+    """Delete a file and all its versions; grants stop working at once."""
+    deleted = deletion.delete(call.services.database, call.caller, file_id, call.query.operation_id)
+    return Answer(body=schemas.DeletionBody.of(deleted))

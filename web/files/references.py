@@ -1,0 +1,63 @@
+"""The references that keep a file from being deleted (specification 4.6)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.files import (
+    access,
+    errors,
+    references,
+)
+from shared.files.references import ReferenceKind
+from shared.identity.permissions import Permission
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.files import schemas
+from web.files.answers import ENDED, FOUND, pending
+from web.routing import Routes
+
+routes = Routes("files")
+
+
+@routes.operation(
+    "GET",
+    "/files/<id:file_id>/references",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.ReferenceList},
+    errors=FOUND,
+)
+def list_references(call: Call, file_id: UUID) -> Answer:
+    """List what refers to a file."""
+    with call.services.database.autocommit() as session:
+        access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
+        found = references.list_references(session, file_id)
+    return Answer(body=schemas.ReferenceList(references=[schemas.ReferenceBody.of(at) for at in found]))
+
+
+@routes.operation(
+    "PUT",
+    "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.ReferenceBody, 201: schemas.ReferenceBody},
+    errors=(*FOUND, *ENDED),
+)
+def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
+    """Let a resource refer to a file, which then cannot be deleted."""
+    reference, is_new = references.add_reference(
+        call.services.database, call.caller, file_id, kind, reference_id
+    )
+    return Answer(body=schemas.ReferenceBody.of(reference), status=201 if is_new else 200)
+
+
+@routes.operation(
+    "DELETE",
+    "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
+    authentication=Authentication.CALLER,
+    answers={204: None},
+    errors=(*FOUND, errors.ReferenceNotFound),
+)
+def delete_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
+    """Let a resource no longer refer to a file."""
+    references.remove_reference(call.services.database, call.caller, file_id, kind, reference_id)
+    return Answer(status=204)

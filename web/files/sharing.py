@@ -1,0 +1,119 @@
+"""Share exact versions by links, and download content (specification 4.2, 4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from flask import Response
+
+from shared.errors import FieldError, ValidationFailed
+from shared.files import (
+    errors,
+    grants,
+)
+from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
+from shared.files.content import get_content, refuse_pending
+from shared.files.resources import Content
+from shared.telemetry import get_logger
+from web.authentication import Authentication, slow_down_guessing
+from web.calls import Answer, Call
+from web.edge import GRANTS
+from web.files import schemas
+from web.files.answers import ENDED, FOUND, content_url
+from web.files.content_response import content_response
+from web.files.ranges import RangeNotSatisfiable
+from web.requests import (
+    DuplicateParameter,
+)
+from web.routing import Routes
+
+log = get_logger(__name__)
+
+routes = Routes("files")
+
+
+@routes.operation(
+    "POST",
+    "/files/<id:file_id>/versions/<id:version_id>/grants",
+    authentication=Authentication.CALLER,
+    query=schemas.GrantQuery,
+    answers={201: schemas.GrantBody},
+    errors=(*FOUND, errors.VersionNotFound, *ENDED, ValidationFailed),
+)
+def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
+    """Create an exact-version read grant; whoever holds its url can download without credentials."""
+    grant = grants.create_grant(
+        call.services.database, call.caller, file_id, version_id, call.query.ttl_seconds
+    )
+    body = schemas.GrantBody.of(grant, f"{content_url(call, file_id)}?grant={grant.token}")
+    return Answer(body=body, status=201, headers={"Cache-Control": "no-store"})
+
+
+@routes.operation(
+    "GET",
+    "/files/<id:file_id>/content",
+    authentication=Authentication.GRANT_OR_CALLER,
+    query=schemas.ContentQuery,
+    answers={200: "application/octet-stream", 206: "application/octet-stream", 304: None},
+    errors=(
+        *FOUND,
+        *ENDED,
+        errors.VersionNotFound,
+        errors.GrantNotFound,
+        errors.GrantExpired,
+        errors.FilePending,
+        errors.VersionMismatch,
+        RangeNotSatisfiable,
+        BlobMissing,
+        BlobDamaged,
+        BlobStoreUnavailable,
+    ),
+)
+def download_content(call: Call, file_id: UUID) -> Response:
+    """Download exact content, by a read grant or with credentials.
+
+    A grant names its version; with credentials it is the current one unless `versionId` says otherwise. Takes
+    ranges and conditions (RFC 9110).
+    """
+    services = call.services
+    content = _get_content(call, file_id)
+    refuse_pending(content, services.blobs)
+    try:
+        return content_response(
+            call.http.environ,
+            content.version,
+            services.blobs.open(content.version.id, placed=content.is_placed),
+            cache_control="private, no-store" if call.http.environ.get(GRANTS) else "private, no-cache",
+            proxy_prefix=services.settings.x_accel_prefix,
+        )
+    except BlobMissing:
+        # If the file ended between the look at its row and the look at its bytes, that is the answer.
+        _get_content(call, file_id)
+        log.warning("blob.missing", version_id=content.version.id)
+        raise
+
+
+def _get_content(call: Call, file_id: UUID) -> Content:
+    sent_grants = call.http.environ.get(GRANTS)
+    try:
+        with call.services.database.autocommit() as session:
+            if sent_grants:
+                content = grants.get_granted_content(session, file_id, _one_grant(sent_grants))
+                # The grant says which version; a query may repeat it, but not choose another.
+                if call.query.version_id not in (None, content.version.id):
+                    raise errors.GrantNotFound
+                return content
+            return get_content(session, call.caller, file_id, call.query.version_id)
+    except errors.GrantNotFound:
+        slow_down_guessing(call.http, call.services)
+        raise
+
+
+def _one_grant(sent: Sequence[str]) -> str:
+    """Give the one grant of a request."""
+    if len(sent) > 1:
+        raise DuplicateParameter(
+            errors=[FieldError(location="query", name="grant", message="was sent more than once")]
+        )
+    return sent[0]

@@ -1,0 +1,182 @@
+"""Upload and replace: receive content, give it to the domain, answer with the version (specification 4.1, 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.files import (
+    body_errors,
+    errors,
+    replaces,
+    uploads,
+)
+from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
+from shared.files.operations import ReceivedPart
+from shared.files.placement import wait_while_staged
+from shared.files.resources import Availability, Receipt
+from shared.files.staging import OpenReceiver
+from shared.identity.errors import OwnerRequired, PayerMismatch
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.files import schemas
+from web.files.answers import ENDED, FOUND, content_url
+from web.files.multipart import receive_file_part
+from web.files.preferences import read_preference
+from web.requests import (
+    FieldRequired,
+    MalformedRequest,
+    UnsupportedMediaType,
+)
+from web.routing import FilePart, Routes
+
+routes = Routes("files")
+
+_BODY: tuple[type[DomainError], ...] = (
+    MalformedRequest,
+    body_errors.FilePartRequired,
+    body_errors.ByteSizeMismatch,
+    body_errors.DigestMismatch,
+    body_errors.ContentTooLarge,
+    body_errors.UploadTimeout,
+    UnsupportedMediaType,
+    BlobStoreUnavailable,
+    StorageFull,
+    errors.OperationConflict,
+    errors.OperationInProgress,
+    FieldRequired,
+    ValidationFailed,
+)
+
+
+# What a client does next with an upload's answer: parameters by operation, as OpenAPI links write them.
+_ID = {"fileId": "$response.body#/id"}
+_OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
+    "create_grant": _ID | {"versionId": "$response.body#/versionId"},
+    "download_content": _ID,
+    "replace_content": _ID
+    | {"expectedVersionId": "$response.body#/versionId", "expectedRevision": "$response.body#/revision"},
+    "renew_retention": _ID,
+    "put_reference": _ID,
+    "list_references": _ID,
+    "list_versions": _ID,
+    "read_metadata": _ID,
+    "delete_file": _ID,
+}
+
+
+@routes.operation(
+    "POST",
+    "/files/agent-artifacts",
+    authentication=Authentication.CALLER,
+    query=schemas.UploadQuery,
+    body=FilePart(),
+    answers={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
+    links=_OF_UPLOADED,
+    errors=(OwnerRequired, PermissionDenied, PayerMismatch, Unavailable, *_BODY),
+)
+def upload_agent_artifact(call: Call) -> Answer:
+    """Upload agent output.
+
+    The new file belongs to the owner of the call: the receiving identity of the attributed request, else the
+    deployment's daemon. 201 for the first attempt, 200 for a retry, 202 while the content is still being placed.
+    """
+    query: schemas.UploadQuery = call.query
+    association = None
+    if query.association_kind is not None and query.association_id is not None:
+        association = uploads.Association(kind=query.association_kind, id=query.association_id)
+    request = uploads.UploadRequest(
+        operation_id=query.operation_id,
+        organization_id=query.organization_id,
+        byte_size=query.byte_size,
+        retention_expires_at=query.retention_expires_at,
+        association=association,
+        time_limit_seconds=_time_limit_seconds(call, query.byte_size),
+    )
+    services = call.services
+    receipt = uploads.upload(
+        services.database, services.blobs, call.caller, request, _receive(call, query.byte_size)
+    )
+    return _receipt_answer(call, receipt, first_status=201)
+
+
+@routes.operation(
+    "PUT",
+    "/files/<id:file_id>",
+    authentication=Authentication.CALLER,
+    query=schemas.ReplaceQuery,
+    body=FilePart(),
+    answers={200: schemas.UploadResult, 202: schemas.PendingUploadResult},
+    errors=(
+        *FOUND,
+        *ENDED,
+        errors.ReplaceNotSupported,
+        errors.PreconditionRequired,
+        errors.VersionMismatch,
+        *_BODY,
+    ),
+)
+def replace_content(call: Call, file_id: UUID) -> Answer:
+    """Replace the content of agent output.
+
+    Both expectations must match the current version. The file keeps its id, owner and retention; earlier versions
+    stay readable by their versionId and their grants.
+    """
+    query: schemas.ReplaceQuery = call.query
+    request = replaces.ReplaceRequest(
+        operation_id=query.operation_id,
+        file_id=file_id,
+        expected_version_id=query.expected_version_id,
+        expected_revision=query.expected_revision,
+        byte_size=query.byte_size,
+        time_limit_seconds=_time_limit_seconds(call, query.byte_size),
+    )
+    services = call.services
+    receipt = replaces.replace(
+        services.database, services.blobs, call.caller, request, _receive(call, query.byte_size)
+    )
+    return _receipt_answer(call, receipt, first_status=200)
+
+
+def _receive(call: Call, byte_size: int) -> Callable[[OpenReceiver | None], ReceivedPart]:
+    """Make the function that receives this request's one part, bounded in size, pace and number."""
+    headers = call.http.headers
+    digests = tuple(value for name in ("Content-Digest", "Repr-Digest") if (value := headers.get(name)))
+
+    def receive(open_receiver: OpenReceiver | None) -> ReceivedPart:
+        with call.services.receptions.admit(call.http.environ) as body:
+            return receive_file_part(
+                body,
+                headers.get("Content-Type", ""),
+                byte_size=byte_size,
+                maximum_bytes=call.services.settings.max_upload_bytes,
+                open_sink=None if open_receiver is None else lambda _: open_receiver(),
+                body_digests=digests,
+            )
+
+    return receive
+
+
+def _time_limit_seconds(call: Call, byte_size: int) -> float:
+    settings = call.services.settings
+    return settings.upload_grace_seconds + byte_size / settings.upload_minimum_bytes_per_second
+
+
+def _receipt_answer(call: Call, receipt: Receipt, *, first_status: int) -> Answer:
+    """Answer with the stored version: at once if readers find it, else when it is placed or the wait is over."""
+    settings = call.services.settings
+    preference = read_preference(
+        call.http.headers.get("Prefer"), longest_wait_seconds=settings.upload_wait_seconds
+    )
+    is_pending = preference.responds_async and not receipt.replayed
+    if receipt.availability is Availability.PENDING:
+        is_pending = wait_while_staged(call.services.database, receipt.version.id, preference.wait_seconds)
+    url = content_url(call, receipt.version.file_id)
+    headers = {"Location": f"{settings.base_url}/files/{receipt.version.file_id}"}
+    if preference.applied:
+        headers["Preference-Applied"] = preference.applied
+    if is_pending:
+        return Answer(body=schemas.PendingUploadResult.of(receipt, url), status=202, headers=headers)
+    status = 200 if receipt.replayed else first_status
+    return Answer(body=schemas.UploadResult.of(receipt, url), status=status, headers=headers)
