@@ -5,9 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from shared.errors import DomainError, PermissionDenied, Unavailable
-from shared.files import (
-    errors,
-)
+from shared.files import errors
 from shared.files.resources import Availability, File
 from shared.files.staging import staged_availability
 from shared.identity.callers import Caller

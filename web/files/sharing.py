@@ -23,9 +23,7 @@ from web.files import schemas
 from web.files.answers import ENDED, FOUND, content_url
 from web.files.content_response import content_response
 from web.files.ranges import RangeNotSatisfiable
-from web.requests import (
-    DuplicateParameter,
-)
+from web.requests import DuplicateParameter
 from web.routing import Routes
 
 log = get_logger(__name__)
