@@ -26,16 +26,16 @@ def _background(stack: Stack) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("point", ["placement.claimed", "placement.placed", "placement.recorded"])
-def test_content_is_readable_and_placed_once_whenever_its_worker_dies(
-    stack: Stack, agent: Client, point: str
-) -> None:
-    file = agent.upload(CONTENT, operation=uuid4()).json()
-    run_until_dead(stack, "files", point)
-    assert agent.download(file["id"]).content == CONTENT
+def test_content_is_readable_and_placed_once_whenever_its_worker_dies(stack: Stack, agent: Client) -> None:
+    files = []
+    for point in ("placement.claimed", "placement.placed", "placement.recorded"):
+        files.append(agent.upload(CONTENT, operation=uuid4()).json())
+        run_until_dead(stack, "files", point)
+        assert agent.download(files[-1]["id"]).content == CONTENT
     with stack.running(stack.worker("files")):
         assert_nothing_left_over(stack)
-    assert agent.download(file["id"]).content == CONTENT
+    for file in files:
+        assert agent.download(file["id"]).content == CONTENT
 
 
 def test_a_worker_asked_to_stop_finishes_the_placement_it_is_at(stack: Stack, agent: Client) -> None:

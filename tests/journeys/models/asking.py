@@ -1,0 +1,99 @@
+"""Streams of model calls as a client reads them, byte by byte, over connections of their own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+
+from tests.support.model_service import ModelService
+from tests.support.stack import Service
+from tests.support.upstream_scripts import DIRECTIVE
+
+PIECE = "abc "
+"""Four bytes, which an estimate counts as one token."""
+TIMEOUT_SECONDS = 40.0
+
+
+def scripted(**script: Any) -> str:
+    """Write a prompt that makes the fake upstream follow this script."""
+    return DIRECTIVE + json.dumps({"piece": PIECE, **script})
+
+
+def body_of(text: str, *, model: str = "fake/chat", stream: bool = True) -> dict[str, Any]:
+    """Write the body of a chat completion."""
+    return {"model": model, "stream": stream, "messages": [{"role": "user", "content": text}]}
+
+
+def ask(service: ModelService, text: str, *, front: Service | None = None, **fields: Any) -> requests.Response:
+    """Ask and wait for the whole answer."""
+    return requests.post(
+        f"{(front or service.front).url}/v1/chat/completions",
+        json=body_of(text, stream=False, **fields),
+        headers={"Authorization": f"Bearer {service.api_key}"},
+        timeout=TIMEOUT_SECONDS,
+    )
+
+
+class Listener:
+    """One streamed answer being read."""
+
+    def __init__(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse) -> None:
+        self.connection = connection
+        self.answer = answer
+        self.lines: list[str] = []
+
+    def read_until(self, text: str) -> None:
+        """Read on until a line holds this text."""
+        for line in self._coming():
+            if text in line:
+                return
+        raise AssertionError(f"the stream ended without {text!r}: {self.lines[-3:]}")
+
+    def read_to_end(self) -> list[str]:
+        """Read all that comes, and give every line there was."""
+        for _ in self._coming():
+            pass
+        return self.lines
+
+    def _coming(self) -> Iterator[str]:
+        while line := self.answer.readline():
+            text = line.decode().rstrip("\n")
+            if text:
+                self.lines.append(text)
+                yield text
+
+
+@contextmanager
+def listening(
+    service: ModelService, text: str, *, front: Service | None = None, model: str = "fake/chat"
+) -> Iterator[Listener]:
+    """Ask for a stream; the client hangs up at the end of the block."""
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", (front or service.front).port, timeout=TIMEOUT_SECONDS
+    )
+    headers = {"Authorization": f"Bearer {service.api_key}", "Content-Type": "application/json"}
+    try:
+        connection.request("POST", "/v1/chat/completions", json.dumps(body_of(text, model=model)), headers)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        yield Listener(connection, answer)
+    finally:
+        answer_socket = connection.sock
+        if answer_socket is not None:
+            answer_socket.close()
+        connection.close()
+
+
+def is_error(line: str) -> bool:
+    """Whether a line of a stream is an error event."""
+    return line.startswith("data: {") and "error" in json.loads(line.removeprefix("data: "))
+
+
+def has_finished_well(lines: list[str]) -> bool:
+    """Whether a stream claims that its reply is complete."""
+    return any('"finish_reason":"stop"' in line for line in lines)

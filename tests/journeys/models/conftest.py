@@ -1,0 +1,48 @@
+"""One installation that sells models, for the journeys of calls. After each journey everybody's books must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.support.model_service import ModelService, model_service, use_impatient_front
+from tests.support.stack import Servers, Stack
+from tests.support.upstreams import FakeUpstream
+
+
+@pytest.fixture(scope="session")
+def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
+    """Set up an installation of its own and run one front; workers run as a journey asks."""
+    stack = Stack(
+        tmp_path_factory.mktemp("models"),
+        servers,
+        name="models",
+        redis_database=1,
+        settings={"WEB_THREADS": "64"},
+        change_command=use_impatient_front,
+    )
+    with FakeUpstream() as upstream, model_service(stack, upstream) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _books_agree(service: ModelService) -> Iterator[None]:
+    """Reconcile to the unit, with the count that the upstream kept too."""
+    yield
+    assert service.disagreements() == []
+
+
+@pytest.fixture(scope="module")
+def worker(service: ModelService) -> Iterator[None]:
+    """Run a worker for a module."""
+    with service.stack.running(service.stack.worker("models")):
+        yield
+
+
+@pytest.fixture
+def valkey(service: ModelService) -> Iterator[redis.Redis]:
+    """The stack's Valkey, for a look past the service."""
+    with redis.Redis.from_url(service.stack.redis_url) as client:
+        yield client

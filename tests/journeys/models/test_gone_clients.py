@@ -1,0 +1,112 @@
+"""Clients that go away: within seconds the upstream is hung up on, and what was said is charged."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from tests.journeys.models.asking import ask, body_of, listening, scripted
+from tests.support.model_service import ModelService
+from tests.support.stack import wait_until
+from tests.support.upstreams import Served
+
+pytestmark = pytest.mark.usefixtures("worker")
+WITHIN_SECONDS = 10.0
+
+
+def last_call(service: ModelService, before: int) -> Served:
+    """The upstream's line of the one call that came since."""
+    wait_until(lambda: len(service.upstream.served) > before, "the upstream is called")
+    line = service.upstream.served[before]
+    wait_until(lambda: line.ended != "running", "the upstream is hung up on", seconds=WITHIN_SECONDS)
+    return line
+
+
+def assert_cancelled(service: ModelService, line: Served) -> dict[str, Any]:
+    record = service.wait_for_record(str(line.call))
+    assert line.ended == "client left"
+    assert (record["status"], record["is_estimated"]) == ("cancelled", True)
+    service.wait_until_settled()
+    return record
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_stream_pays_for_what_was_said(service: ModelService) -> None:
+    before = len(service.upstream.served)
+    with listening(service, scripted(chunks=2000, delay_seconds=0.02)) as stream:
+        for _ in range(5):
+            stream.read_until("abc")
+    record = assert_cancelled(service, last_call(service, before))
+    assert 5 <= record["completion_tokens"] < 2000
+
+
+def test_a_client_that_leaves_during_a_silence_pays_for_what_was_said(service: ModelService) -> None:
+    before = len(service.upstream.served)
+    with listening(service, scripted(chunks=10, stall_after=3)) as stream:
+        for _ in range(3):
+            stream.read_until("abc")
+    line = service.upstream.served[before]
+    record = service.wait_for_record(str(line.call))
+    assert (record["status"], record["completion_tokens"]) == ("cancelled", 3)
+    service.wait_until_settled()
+
+
+def test_a_client_that_leaves_before_the_first_word_ends_the_call(service: ModelService) -> None:
+    before = len(service.upstream.served)
+    with listening(service, scripted(wait_seconds=60)) as stream:
+        stream.read_until("still working")
+    assert_cancelled(service, last_call(service, before))
+
+
+def test_a_client_that_leaves_while_it_waits_for_a_whole_answer_ends_the_call(service: ModelService) -> None:
+    before = len(service.upstream.served)
+    import json
+
+    content = json.dumps(body_of(scripted(chunks=2000, delay_seconds=0.05), stream=False)).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {service.api_key}\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", service.front.port or 0)) as connection:
+        connection.sendall(head.encode() + content)
+        wait_until(
+            lambda: any(line.completion_tokens > 3 for line in service.upstream.served[before:]),
+            "the upstream answers",
+        )
+    record = assert_cancelled(service, last_call(service, before))
+    assert record["completion_tokens"] >= 1
+
+
+def test_a_client_that_reads_slowly_delays_nobody_else(service: ModelService) -> None:
+    endless = scripted(chunks=50_000, pad_bytes=500)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", service.front.port or 0))
+        import json
+
+        content = json.dumps(body_of(endless)).encode()
+        head = (
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {service.api_key}\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
+        slow.sendall(head.encode() + content)
+        assert slow.recv(100).startswith(b"HTTP/1.1 200 ")
+        finished: list[bool] = []
+
+        def read_one() -> None:
+            with listening(service, scripted(chunks=40, delay_seconds=0.01)) as stream:
+                finished.append(stream.read_to_end()[-1] == "data: [DONE]")
+
+        readers = [threading.Thread(target=read_one) for _ in range(16)]
+        for reader in readers:
+            reader.start()
+        for _ in range(5):
+            assert ask(service, scripted(chunks=2)).status_code == 200
+            assert service.front.is_answering()
+        for reader in readers:
+            reader.join()
+        assert finished == [True] * 16
+        assert slow.recv(100)  # still in the middle of it, and served
+    service.wait_until_settled()
