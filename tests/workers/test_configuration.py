@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
 from celery import Celery
 from cryptography.fernet import Fernet
 
+import shared.credits.jobs
 import shared.files.jobs
+import shared.identity.jobs
+import shared.models.jobs
 from deploy.roles import WORKERS
 from shared.jobs import QUEUES, Job, create_celery
 from shared.settings import Settings
+from workers.credits import bind_credits
 from workers.files import bind_files
 from workers.handling import Depot
+from workers.identity import bind_identity
+from workers.models import bind_models
 from workers.schedule import SCHEDULE
 
 JOBS: list[type[Job]] = [
-    job for job in vars(shared.files.jobs).values() if isinstance(job, type) and Job in job.__mro__[1:]
+    job
+    for module in (shared.files.jobs, shared.identity.jobs, shared.credits.jobs, shared.models.jobs)
+    for job in vars(module).values()
+    if isinstance(job, type) and Job in job.__mro__[1:]
 ]
 
 
@@ -30,17 +40,22 @@ def app() -> Iterator[Celery]:
         blob_store="file:///nowhere",
         encryption_keys=Fernet.generate_key().decode(),
     )
-    bind_files(app, Depot(settings))
+    for bind in (bind_files, bind_identity, bind_credits, bind_models):
+        bind(app, Depot(settings))
     yield app
     app.close()
 
 
 @pytest.mark.parametrize("job", JOBS, ids=str)
-def test_every_job_has_a_handler_a_sweep_and_a_worker(app: Celery, job: type[Job]) -> None:
+def test_every_job_has_a_handler_and_a_worker(app: Celery, job: type[Job]) -> None:
     assert job.kind in app.tasks
+    assert [name for name, worker in WORKERS.items() if job.queue in worker.queues]
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if not dataclasses.fields(job)], ids=str)
+def test_every_job_that_is_a_hint_is_on_the_schedule(job: type[Job]) -> None:
     assert SCHEDULE[job.kind]["task"] == job.kind
     assert SCHEDULE[job.kind]["options"]["queue"] == job.queue
-    assert [name for name, worker in WORKERS.items() if job.queue in worker.queues]
 
 
 def test_every_kind_is_one_jobs_only() -> None:
