@@ -42,12 +42,13 @@ class GatheringResponse(HTTPResponse):
         return b"".join(pieces)
 
     def _has_a_chunk(self) -> bool:
-        """Whether a read would not wait: bytes of the current chunk are there, or the head of the next and more."""
+        """Whether a read would not wait: bytes of this chunk are there, or the next one's head and some of it."""
         there = self._peek()
         if self.chunk_left:
             return bool(there)
-        end_of_head = there.find(b"\r\n", 2)
-        return end_of_head > 0 and len(there) > end_of_head + 2
+        head, _, rest = there[2:].partition(b"\r\n")
+        is_last = not head.partition(b";")[0].strip(b"0")  # after it come trailers, up to an empty line
+        return rest.startswith(b"\r\n") if is_last else bool(rest)
 
     def _peek(self) -> bytes:
         if self.isclosed():

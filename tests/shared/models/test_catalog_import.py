@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.cli import main
@@ -99,6 +99,7 @@ def test_anything_else_is_not_a_list_of_models(text: str) -> None:
         import_openrouter(text)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=50), st.text(max_size=50))
 def test_any_text_survives_or_is_left_out(name: str, description: str) -> None:
     catalog, _ = imported(listed(id="a/safe"), listed(name=name, description=description))

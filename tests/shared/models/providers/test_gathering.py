@@ -79,7 +79,7 @@ def test_a_break_is_told_after_what_came_before_it(pair: Pair, rest: bytes) -> N
     response.close()
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(min_size=1, max_size=30), max_size=10), st.data())
 def test_nothing_is_lost_however_it_is_cut(chunks: list[bytes], data: st.DataObject) -> None:
     stream = HEAD + b"".join(map(chunk, chunks)) + b"0\r\n\r\n"

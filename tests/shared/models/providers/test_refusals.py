@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.models.providers.errors import ProviderError, ProviderOverloaded, ProviderTimeout, UpstreamRefused
@@ -88,6 +88,7 @@ def test_an_account_without_quota_is_the_operators_affair() -> None:
     assert not error.is_worth_repeating
 
 
+@settings(deadline=None)
 @given(st.integers(100, 599), st.binary(max_size=300))
 def test_no_answer_breaks_the_reading_of_refusals(status: int, body: bytes) -> None:
     assert isinstance(refusal(status, {}, body), ProviderError)

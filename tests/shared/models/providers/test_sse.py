@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.models.providers.sse import EventTooLarge, SseEvent, SseParser
@@ -47,6 +47,7 @@ def by_the_standard(lines: list[bytes]) -> list[SseEvent]:
     return events
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(LINES, LINE_ENDS), max_size=12), st.data())
 def test_any_cut_gives_the_events_of_the_standard(
     lines: list[tuple[bytes, bytes]], data: st.DataObject
@@ -60,6 +61,7 @@ def test_any_cut_gives_the_events_of_the_standard(
     assert parse(*pieces) == parse(stream) == expected
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.data())
 def test_any_bytes_cut_anywhere_give_the_same_events(stream: bytes, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(stream)))
