@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.models.providers.concurrency import ModelSlots
@@ -76,14 +78,14 @@ def test_a_long_call_keeps_its_slot(slots: ModelSlots) -> None:
 
 
 def test_a_model_without_a_limit_asks_nobody() -> None:
-    away = ModelSlots(Redis(port=1))
+    away = ModelSlots(Redis(port=1, retry=Retry(NoBackoff(), 0)))
     with away.slot(replace(LIMITED, concurrency_limit=None)):
         pass
     away.close()
 
 
 def test_calls_go_on_when_valkey_is_away() -> None:
-    away = ModelSlots(Redis(port=1))
+    away = ModelSlots(Redis(port=1, retry=Retry(NoBackoff(), 0)))
     with away.slot(LIMITED):
         pass
     away.close()
