@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import redis
@@ -74,7 +74,7 @@ def _as_the_upstream_said(error: UpstreamRefused) -> dict[str, Any]:
     }
 
 
-def replies(invoker: Invoker, inbox: Inbox) -> Iterator[Reply | None]:
+def replies(invoker: Invoker, inbox: Inbox) -> Generator[Reply | None]:
     """Give the DATA and END replies of a call as they come, and None after every `PING_SECONDS` without one.
 
     Ends after END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator

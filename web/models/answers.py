@@ -6,10 +6,14 @@ with its own status; afterwards, or after a while of waiting, the stream has beg
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from wsgiref.types import WSGIEnvironment
 
 from flask import Response
+from werkzeug.exceptions import ClientDisconnected
 
 from shared.errors import DomainError
 from shared.models.awaiting import replies
@@ -27,11 +31,14 @@ _COMMENT = b": still working\n\n"
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-def whole_answer(invoker: Invoker, inbox: Inbox) -> Response:
-    """Wait for the document. Raises what `replies` raises."""
-    for reply in replies(invoker, inbox):
-        if reply is not None and reply.kind is ReplyKind.END:
-            return Response(reply.data, content_type="application/json")
+def whole_answer(invoker: Invoker, inbox: Inbox, environ: WSGIEnvironment) -> Response:
+    """Wait for the document. Raises what `replies` raises, and ClientDisconnected once nobody waits for it."""
+    with closing(replies(invoker, inbox)) as coming:
+        for reply in coming:
+            if reply is None and _has_hung_up(environ.get("gunicorn.socket")):
+                raise ClientDisconnected
+            if reply is not None and reply.kind is ReplyKind.END:
+                return Response(reply.data, content_type="application/json")
     raise RuntimeError("a call ended without its end")
 
 
@@ -43,7 +50,20 @@ def streamed_answer(invoker: Invoker, inbox: Inbox, dialect: Dialect) -> Respons
     return Response(frames, content_type="text/event-stream; charset=utf-8", headers=_HEADERS)
 
 
-def _first(coming: Iterator[Reply | None]) -> Reply | None:
+def _has_hung_up(connection: socket.socket | None) -> bool:
+    """Tell whether the client has closed its side, which an answer that writes nothing until its end cannot notice."""
+    if connection is None:
+        return False
+    try:
+        # The plain socket's method: that of a TLS socket takes no flags.
+        return not socket.socket.recv(connection, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _first(coming: Generator[Reply | None]) -> Reply | None:
     began = time.monotonic()
     for reply in coming:
         if reply is not None or time.monotonic() - began > COMMENT_AFTER_SECONDS:
@@ -51,7 +71,7 @@ def _first(coming: Iterator[Reply | None]) -> Reply | None:
     return None
 
 
-def _frames(first: Reply | None, coming: Iterator[Reply | None], dialect: Dialect) -> Iterator[bytes]:
+def _frames(first: Reply | None, coming: Generator[Reply | None], dialect: Dialect) -> Iterator[bytes]:
     sent = 0
     try:
         yield first.data if first is not None else _COMMENT
@@ -65,10 +85,7 @@ def _frames(first: Reply | None, coming: Iterator[Reply | None], dialect: Dialec
         log.warning("stream.failed", code=error.code)
         yield from _error_frames(error, dialect, sent)
     finally:
-        # Closing it cancels the call unless it is over.
-        close = getattr(coming, "close", None)
-        if close is not None:
-            close()
+        coming.close()  # which cancels the call unless it is over
 
 
 def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[bytes]:

@@ -136,4 +136,4 @@ def _create(call: Call, request: ParsedRequest) -> Response:
     inbox = invoke(models.invoker, models.catalog.current(), call.caller, request)
     if request.is_stream:
         return streamed_answer(models.invoker, inbox, Dialect(request.dialect))
-    return whole_answer(models.invoker, inbox)
+    return whole_answer(models.invoker, inbox, call.http.environ)

@@ -156,7 +156,7 @@ def job_of(inbox: Inbox) -> Invoke:
 
 def received(inbox: Inbox) -> list[Reply]:
     """All replies of a call, up to its last."""
-    replies = []
+    replies: list[Reply] = []
     while not replies or replies[-1].kind not in (ReplyKind.END, ReplyKind.FAILED, ReplyKind.LOST):
         reply = inbox.receive(10.0)
         assert reply is not None, replies

@@ -112,7 +112,7 @@ def test_whoever_stops_waiting_cancels_the_call(calls: ModelCalls) -> None:
     with calls.executing(inbox):
         coming = replies(calls.invoker, inbox)
         assert next(coming) is not None
-        coming.close()  # type: ignore[attr-defined]
+        coming.close()
     assert is_marked_cancelled(calls, inbox)
     assert calls.charge(inbox)[0] == "cancelled"
     assert calls.invoker.replies.waiting == 0
@@ -174,5 +174,5 @@ def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: 
     with connect(f"redis://127.0.0.1:{free_port()}") as dead:
         coming = replies(replace(calls.invoker, valkey=dead), inbox)
         assert next(coming) is None
-        coming.close()  # type: ignore[attr-defined]
+        coming.close()
     assert not is_marked_cancelled(calls, inbox)

@@ -44,7 +44,7 @@ def test_a_prompt_is_in_no_row_and_in_no_message(calls: ModelCalls) -> None:
     assert len(messages) == 1
     assert b"canary" not in messages[0]
     key = f"quartermaster:request:{inbox.address.invocation_id.hex}"
-    assert 0 < int(calls.valkey.ttl(key)) <= 300  # type: ignore[arg-type]
+    assert 0 < int(calls.valkey.ttl(key)) <= 300
 
 
 @pytest.mark.parametrize(
