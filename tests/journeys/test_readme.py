@@ -23,15 +23,16 @@ _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def test_the_readmes_commands_do_what_it_says(installation: Installation, tmp_path: Path) -> None:
     commands = _SHELL_BLOCK.findall((ROOT / "README.md").read_text())
     assert len(commands) > 5
-    done = subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", "\n".join(commands)],
-        cwd=tmp_path,
-        env={**os.environ, "QM_HOME": str(installation.stack.directory)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    with installation.stack.running(installation.stack.worker("models")):
+        done = subprocess.run(
+            ["bash", "-euxo", "pipefail", "-c", "\n".join(commands)],
+            cwd=tmp_path,
+            env={**os.environ, "QM_HOME": str(installation.stack.directory)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
     assert done.returncode == 0, done.stderr
 
 
