@@ -7,6 +7,8 @@ A verdict that reads FAIL changes nothing; the exit code is that of a run that b
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -47,15 +49,19 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.rows) - set(ROWS):
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
-    with tempfile.TemporaryDirectory(prefix="qm-bench-", dir=options.directory) as directory:
-        bench = Bench(Path(directory), PEERS, quick=options.quick)
-        try:
-            for name in options.rows or ROWS:
-                started_at = time.monotonic()
-                lines = list(ROWS[name](bench))
-                print(table(f"{name} ({time.monotonic() - started_at:.0f} s)", lines), flush=True)
-        finally:
-            bench.close()
+    directory = Path(tempfile.mkdtemp(prefix="qm-bench-", dir=options.directory))
+    bench = Bench(directory, PEERS, quick=options.quick)
+    try:
+        for name in options.rows or ROWS:
+            started_at = time.monotonic()
+            lines = list(ROWS[name](bench))
+            print(table(f"{name} ({time.monotonic() - started_at:.0f} s)", lines), flush=True)
+    except BaseException:
+        print(f"The logs of the run that broke are in {directory}", file=sys.stderr)
+        raise
+    finally:
+        bench.close()
+    shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

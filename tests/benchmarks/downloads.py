@@ -16,7 +16,7 @@ _MINIMUM = {"front alone": 0.5, "X-Accel-Redirect": 0.95}
 
 def large_downloads(bench: Bench) -> Iterator[Line]:
     """One large file, one client, the page cache warm."""
-    size = bench.scaled(GIBIBYTE, 256 * MEBIBYTE)
+    size = bench.scaled(GIBIBYTE, 128 * MEBIBYTE)
     front, nginx = bench.front, bench.nginx
     warm_up(front)
     path, version_id = _store(bench, size)

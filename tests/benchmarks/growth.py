@@ -16,7 +16,7 @@ Request = Callable[[Front, UUID, UUID], bytes]
 
 def growth(bench: Bench) -> Iterator[Line]:
     """The same requests to two fronts whose databases differ in size alone."""
-    few, many, count = 100, bench.scaled(1_000_000, 100_000), bench.scaled(500, 200)
+    few, many, count = 100, bench.scaled(1_000_000, 100_000), bench.scaled(500, 150)
     small, large = _front(bench, "few", 1, few), _front(bench, "many", 2, many)
     for what, request, status in (("metadata read", _read, 200), ("grant creation", _grant, 201)):
         contenders: dict[str, Contender] = {

@@ -21,7 +21,7 @@ FILE_BYTES = 4096
 
 def sweeping(bench: Bench) -> Iterator[Line]:
     """Expire files of 4 KiB, where few and where many others are stored."""
-    count = bench.scaled(10_000, 3000)
+    count = bench.scaled(10_000, 2000)
     few, many = 10_000, bench.scaled(1_000_000, 100_000)
     bare = BareSweep(bench.migrated_database("bare"), bench.directory / "bare-objects")
 
@@ -35,7 +35,7 @@ def sweeping(bench: Bench) -> Iterator[Line]:
         "bare": unlink,
         "many": _sweep(bench, "sweep_many", unexpired=many, count=count),
     }
-    taken = interleave(bench.scaled(5, 3), contenders)
+    taken = interleave(bench.scaled(5, 2), contenders)
     bare.close()
     yield at_least(
         f"sweep of {count} expired files",

@@ -30,7 +30,7 @@ _RATIOS = {"nginx": 0.5, "copyparty": 1.5, "rclone": 2.0}
 
 def large_uploads(bench: Bench) -> Iterator[Line]:
     """One large upload at a time, against servers that neither hash nor flush nor promise."""
-    size = bench.scaled(GIBIBYTE, 256 * MEBIBYTE)
+    size = bench.scaled(GIBIBYTE, 128 * MEBIBYTE)
     content = bench.content_file(size)
     contenders: dict[str, Contender] = {"ours": lambda: _upload(bench, content)}
     nginx = bench.nginx
@@ -62,7 +62,7 @@ def large_uploads(bench: Bench) -> Iterator[Line]:
 
 def upload_memory(bench: Bench) -> Iterator[Line]:
     """How much the front grows by one very large upload."""
-    size = bench.scaled(2 * GIBIBYTE, 512 * MEBIBYTE)
+    size = bench.scaled(2 * GIBIBYTE, 256 * MEBIBYTE)
     content = bench.content_file(size)
     front = bench.lone_front("memory", 3)
     warm_up(front)
@@ -81,7 +81,7 @@ def upload_memory(bench: Bench) -> Iterator[Line]:
 
 def small_uploads(bench: Bench) -> Iterator[Line]:
     """Many clients with 4 KiB each, against the bare durable file and the bare transaction one after the other."""
-    count = bench.scaled(4000, 1000)
+    count = bench.scaled(4000, 800)
     front, content = bench.front, os.urandom(4096)
     bare_url = _bare_database(bench)
     warm_up(front)
@@ -121,7 +121,7 @@ def small_uploads(bench: Bench) -> Iterator[Line]:
 
 def upload_latency(bench: Bench) -> Iterator[Line]:
     """One client with 1 KiB: from its last byte to the answer; and what the same write takes bare."""
-    count = bench.scaled(600, 200)
+    count = bench.scaled(600, 150)
     front, content = bench.front, os.urandom(1024)
     warm_up(front)
     connection = Connection(front.port)
