@@ -1,0 +1,117 @@
+"""Many threads on one organization: what the interleavings of one thread cannot show."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from shared.credits.errors import InsufficientCredits, ReferenceConflict
+from shared.credits.rollups import roll_up_usage
+from shared.credits.settlement import Effect
+from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
+from tests.shared.credits.calls import Calls
+
+THREADS = 16
+AFFORDABLE = 100
+
+
+def at_once(act: Callable[[int], Any], count: int = THREADS) -> list[Any]:
+    """Do the same thing in so many threads, all starting together."""
+    barrier = threading.Barrier(count)
+
+    def start(number: int) -> Any:
+        barrier.wait()
+        return act(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(start, range(count)))
+
+
+def test_exactly_as_many_calls_are_admitted_as_are_affordable(calls: Calls) -> None:
+    calls.top_up(AFFORDABLE * 10)
+
+    def admit(_: int) -> int:
+        admitted = 0
+        while True:
+            try:
+                calls.hold(10)
+            except InsufficientCredits:
+                return admitted
+            admitted += 1
+
+    assert sum(at_once(admit)) == AFFORDABLE
+    assert (calls.balance.held, calls.balance.available) == (AFFORDABLE * 10, 0)
+    assert calls.discrepancies() == []
+
+
+def test_calls_that_run_at_once_are_each_charged_once(calls: Calls) -> None:
+    calls.top_up(100_000)
+
+    def run(number: int) -> int:
+        return sum(calls.charge(number + 1).cost for _ in range(20))
+
+    charged = sum(at_once(run))
+    assert charged == 20 * sum(range(1, THREADS + 1))
+    assert (calls.balance.balance, calls.balance.held) == (100_000 - charged, 0)
+    assert calls.discrepancies() == []
+
+
+def test_of_many_workers_one_dispatches(calls: Calls) -> None:
+    calls.top_up(100)
+    invocation_id = calls.hold(10)
+    assert sum(taken is not None for taken in at_once(lambda _: calls.dispatch(invocation_id))) == 1
+
+
+def test_of_many_settlements_one_charges(calls: Calls) -> None:
+    calls.top_up(100)
+    invocation_id, token = calls.dispatched(10)
+    settled = at_once(lambda number: calls.settle(invocation_id, token, number))
+    assert Counter(at.effect for at in settled) == {Effect.SETTLED: 1, Effect.REPEATED: THREADS - 1}
+    assert len({at.cost for at in settled}) == 1
+    assert calls.discrepancies() == []
+
+
+def test_of_many_top_ups_with_one_reference_one_counts(calls: Calls) -> None:
+    entered = at_once(lambda _: calls.top_up(7, "once").is_replayed)
+    assert sorted(entered) == [False] + [True] * (THREADS - 1)
+    assert calls.balance.balance == 7
+
+
+def test_of_top_ups_that_contradict_each_other_one_amount_stands(calls: Calls) -> None:
+    def enter(number: int) -> bool:
+        try:
+            calls.top_up(number % 2 + 1, "contested")
+        except ReferenceConflict:
+            return False
+        return True
+
+    assert sum(at_once(enter)) == THREADS // 2
+    assert calls.balance.version == 1
+
+
+def test_a_settlement_and_the_sweeps_agree_on_every_call(calls: Calls) -> None:
+    calls.top_up(1000)
+    dispatched = [calls.dispatched(10, prompt_tokens=3) for _ in range(THREADS // 2)]
+    waiting = [calls.hold(10) for _ in range(THREADS // 2)]
+    for invocation_id in (*waiting, *(at[0] for at in dispatched)):
+        calls.lose(invocation_id, hours=30)
+
+    def collide(number: int) -> None:
+        if number % 2:
+            release_overdue_holds(calls.database)
+            mark_unresolved(calls.database)
+            settle_unresolved(calls.database)
+            roll_up_usage(calls.database)
+        else:
+            calls.settle(*dispatched[number // 2], 5)
+            calls.void(waiting[number // 2])
+
+    at_once(collide)
+    assert {calls.state(at[0]) for at in dispatched} == {"settled"}
+    assert {calls.state(at) for at in waiting} <= {"voided", "expired"}
+    # Whoever was first, the provider's word stands in the end: as the charge, or as its correction.
+    assert (calls.balance.balance, calls.balance.held) == (1000 - 5 * len(dispatched), 0)
+    assert calls.discrepancies() == []

@@ -1,0 +1,97 @@
+"""Every kind of discrepancy is planted behind the functions' back, and found; nothing is repaired."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import InternalError
+
+from shared.credits.reconciliation import KINDS, prove_ledger, reconcile
+from shared.credits.rollups import roll_up_usage
+from shared.telemetry import LEDGER_DISCREPANCIES
+from tests.shared.credits.calls import Calls
+from tests.shared.credits.test_interleavings import ROLL_UP_ALL
+
+PLANTED = {
+    "posted": "UPDATE credit_balances SET posted = posted + 1 WHERE organization_id = :id",
+    "version": "UPDATE credit_balances SET version = version + 1 WHERE organization_id = :id",
+    "chain": "UPDATE ledger_entries SET balance_after = balance_after + 1 WHERE organization_id = :id AND version = 2",
+    "held": "UPDATE credit_balances SET held = held + 1 WHERE organization_id = :id",
+    "spent": "UPDATE credit_balances SET spent = spent - 1 WHERE organization_id = :id",
+    "usage": "UPDATE usage_records SET cost = cost + 1, prompt_tokens = prompt_tokens + 1 WHERE organization_id = :id",
+    "price": "UPDATE usage_records SET completion_tokens = completion_tokens + 1 WHERE organization_id = :id",
+    "state": "UPDATE invocations SET state = 'voided' WHERE organization_id = :id AND state = 'settled'",
+    "rollup": "UPDATE usage_hours SET cost = cost + 1 WHERE organization_id = :id",
+    "orphan": "DELETE FROM credit_balances WHERE organization_id = :id",
+}
+
+
+@pytest.fixture
+def used(calls: Calls) -> Calls:
+    """An organization with an entry of each sign, an open call, and a rollup."""
+    calls.top_up(1000)
+    calls.charge(40)
+    calls.hold(10)
+    roll_up_usage(calls.database, slack=ROLL_UP_ALL)
+    assert calls.discrepancies() == []
+    return calls
+
+
+def plant(calls: Calls, statement: str) -> None:
+    """Change what no function would: triggers are off for a superuser's replica session."""
+    with calls.database.transaction() as session:
+        session.execute(text("SET LOCAL session_replication_role = replica"))
+        session.execute(text(statement), {"id": str(calls.organization_id)})
+
+
+def test_every_kind_of_discrepancy_is_planted_here() -> None:
+    assert set(PLANTED) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_what_was_planted_is_found(used: Calls, kind: str) -> None:
+    plant(used, PLANTED[kind])
+    with used.database.transaction() as session:
+        found = {at.kind: at for at in reconcile(session) if at.organization_id == used.organization_id}
+    assert kind in found
+    assert found[kind].expected != found[kind].found
+    assert found[kind].meaning == KINDS[kind]
+
+
+def test_a_record_without_entry_and_an_entry_without_record_are_both_found(used: Calls) -> None:
+    plant(used, "DELETE FROM usage_records WHERE organization_id = :id")
+    assert used.discrepancies() == ["rollup", "state", "usage"]
+
+
+def test_a_lost_entry_is_found(used: Calls) -> None:
+    plant(used, "DELETE FROM ledger_entries WHERE organization_id = :id AND version = 1")
+    assert {"chain", "posted", "version"} <= set(used.discrepancies())
+
+
+def test_the_job_reports_by_log_and_metric_and_repairs_nothing(
+    used: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    plant(used, PLANTED["posted"])
+    before = used.balance
+    with caplog.at_level(logging.WARNING):
+        assert prove_ledger(used.database) > 0
+    lines = [line for line in caplog.records if line.getMessage() == "credits.discrepancy"]
+    mine = [at for at in lines if at.fields["organization_id"] == used.organization_id]  # type: ignore[attr-defined]
+    assert mine[0].fields["kind"] == "posted"  # type: ignore[attr-defined]
+    assert LEDGER_DISCREPANCIES.labels("posted")._value.get() >= 1
+    assert used.balance == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE ledger_entries SET amount = 1 WHERE organization_id = :id",
+        "DELETE FROM ledger_entries WHERE organization_id = :id",
+        "TRUNCATE ledger_entries",
+    ],
+)
+def test_entries_are_never_changed(used: Calls, change: str) -> None:
+    with pytest.raises(InternalError, match="append-only"):
+        used.run(change, id=used.organization_id)

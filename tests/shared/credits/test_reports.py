@@ -1,0 +1,126 @@
+"""Windows, breakdowns and rollups, over records whose time is set by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+
+from shared.credits.holds import Attribution
+from shared.credits.reports import GroupBy, UsageReport, Window, model_usage, usage
+from shared.credits.rollups import roll_up_usage
+from shared.credits.usage import list_usage_records
+from tests.shared.credits.calls import Calls
+from tests.shared.credits.test_interleavings import ROLL_UP_ALL
+
+
+@pytest.fixture
+def funded(calls: Calls) -> Calls:
+    calls.top_up(10_000)
+    return calls
+
+
+def report(calls: Calls, window: Window = Window.DAY, group_by: GroupBy = GroupBy.MODEL) -> UsageReport:
+    with calls.database.autocommit() as session:
+        return usage(session, calls.organization_id, window=window, group_by=group_by)
+
+
+def charged_ago(calls: Calls, tokens: int, ago: timedelta, **options: object) -> UUID:
+    invocation_id, token = calls.dispatched(tokens, **options)
+    calls.settle(invocation_id, token, tokens)
+    calls.run(
+        "UPDATE usage_records SET occurred_at = now() - make_interval(secs => :seconds) WHERE invocation_id = :id",
+        id=invocation_id,
+        seconds=ago.total_seconds(),
+    )
+    return invocation_id
+
+
+def test_windows_reach_as_far_as_they_say(funded: Calls) -> None:
+    calls = funded
+    calls.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
+    for days, tokens in ((0, 1), (2, 20), (10, 300), (40, 4000)):
+        charged_ago(calls, tokens, timedelta(days=days))
+    expected = {Window.DAY: 1, Window.WEEK: 21, Window.MONTH: 321}
+    assert {window: report(calls, window).total.cost for window in Window} == expected
+    roll_up_usage(calls.database, slack=ROLL_UP_ALL)
+    assert {window: report(calls, window).total.cost for window in Window} == expected
+    assert calls.discrepancies() == []
+
+
+def test_a_window_begins_on_the_hour_and_has_at_least_its_length(funded: Calls) -> None:
+    found = report(funded)
+    assert found.starts_at == found.starts_at.replace(minute=0, second=0, microsecond=0)
+    assert timedelta(hours=24) <= found.ends_at - found.starts_at < timedelta(hours=25)
+
+
+@pytest.mark.parametrize("rolled_up", [False, True])
+def test_usage_is_broken_down_by_each_key(funded: Calls, rolled_up: bool) -> None:
+    keys = {"user_id": uuid4(), "identity_id": uuid4(), "principal_id": uuid4(), "deployment_id": uuid4()}
+    funded.charge(5, attribution=Attribution(**keys))
+    funded.charge(3)
+    if rolled_up:
+        roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+    for group_by in GroupBy:
+        groups = [(group.key, group.sum.cost) for group in report(funded, group_by=group_by).groups]
+        if group_by is GroupBy.MODEL:
+            assert groups == [("acme/one", 8)]
+        else:
+            assert groups == [(str(keys[group_by.column]), 5), (None, 3)]
+
+
+def test_calls_after_the_last_roll_up_are_counted_once_before_and_after_the_next(funded: Calls) -> None:
+    funded.charge(5)
+    roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+    funded.charge(7)
+    assert report(funded).total.cost == 12
+    roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+    assert report(funded).total.cost == 12
+    assert roll_up_usage(funded.database, slack=timedelta(hours=1)) == 0
+
+
+def test_a_correction_reaches_an_hour_that_was_rolled_up_long_ago(funded: Calls) -> None:
+    funded.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
+    invocation_id, token = funded.dispatched(10)
+    funded.settle(invocation_id, token, 10, is_estimated=True)
+    funded.run(
+        "UPDATE usage_records SET occurred_at = occurred_at - interval '5 hours' WHERE invocation_id = :id",
+        id=invocation_id,
+    )
+    roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+    funded.settle(invocation_id, token, 4)
+    assert report(funded).total.cost == 4
+    assert funded.discrepancies() == []
+
+
+def test_the_catalogs_figures_are_those_of_all_organizations(funded: Calls) -> None:
+    model = f"acme/{uuid4()}"
+    funded.charge(5, model=model)
+    funded.charge(6, model=model)
+    roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+    with funded.database.autocommit() as session:
+        assert model_usage(session)[model] == (11, 2)
+
+
+def test_pages_of_records_neither_skip_nor_repeat_those_of_one_moment(funded: Calls) -> None:
+    made = {funded.dispatched(1) for _ in range(7)}
+    for invocation_id, token in made:
+        funded.settle(invocation_id, token, 1)
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    funded.run(
+        "UPDATE usage_records SET occurred_at = :at WHERE organization_id = :id",
+        at=moment,
+        id=funded.organization_id,
+    )
+    seen: list[UUID] = []
+    cursor: UUID | None = None
+    while True:
+        with funded.database.transaction() as session:
+            page = list_usage_records(session, funded.organization_id, cursor=cursor, limit=3)
+        seen += [record.invocation_id for record in page.items]
+        if page.next_cursor is None:
+            break
+        cursor = UUID(page.next_cursor)
+    assert len(seen) == 7
+    assert set(seen) == {invocation_id for invocation_id, _ in made}
