@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from shared.models.catalog_format import read_catalog
 from tests.journeys.conftest import Installation
 from tests.support.agents import open_link
 from tests.support.stack import ROOT
@@ -50,3 +51,10 @@ def test_requests_uploads_a_hundred_mebibytes_and_gets_them_back(
     downloaded = open_link(link, via=installation.front.url)
     assert hashlib.sha256(downloaded.content).hexdigest() == file["metadata"]["contentSha256"]
     assert downloaded.content == content.read_bytes()
+
+
+def test_the_readmes_models_file_is_one(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    file = tmp_path / "models.toml"
+    file.write_text(shown)
+    assert [entry.id for entry in read_catalog(file).entries] == ["local/llama"]
