@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
-from sqlalchemy import Select, and_, bindparam, func, select
+from sqlalchemy import Row, Select, and_, bindparam, func, select
 
 from shared.database import Database, Session
 from shared.files.errors import OperationConflict, OperationInProgress
@@ -97,24 +97,7 @@ def get_standing(session: Session, operation: Operation) -> Standing:
         return Standing(now=row.now, outcome=None)
     if row.request_hash != operation.request_hash:
         raise OperationConflict
-    version = Version(
-        id=row.version_id,
-        file_id=row.file_id,
-        revision=row.revision,
-        file_name=row.file_name,
-        media_type=row.media_type,
-        byte_size=row.byte_size,
-        content_sha256=row.content_sha256,
-        created_at=row.created_at,
-    )
-    outcome = Outcome(
-        version=version,
-        purpose=Purpose(row.purpose),
-        retention_expires_at=row.retention_expires_at,
-        content_hash=row.content_hash,
-        completed_at=row.completed_at,
-    )
-    return Standing(now=row.now, outcome=outcome)
+    return Standing(now=row.now, outcome=_get_outcome(session, row))
 
 
 def get_outcome(database: Database, operation: Operation) -> Outcome:
@@ -145,6 +128,28 @@ def _key(operation: Operation) -> dict[str, Any]:
     }
 
 
+def _get_outcome(session: Session, done: Row[Any]) -> Outcome:
+    """Read what an operation did; its rows outlive the file's content."""
+    row = session.execute(_DONE, {"version_id": done.version_id}).one()
+    version = Version(
+        id=row.id,
+        file_id=row.file_id,
+        revision=row.revision,
+        file_name=row.file_name,
+        media_type=row.media_type,
+        byte_size=row.byte_size,
+        content_sha256=row.content_sha256,
+        created_at=row.created_at,
+    )
+    return Outcome(
+        version=version,
+        purpose=Purpose(row.purpose),
+        retention_expires_at=done.retention_expires_at,
+        content_hash=done.content_hash,
+        completed_at=done.created_at,
+    )
+
+
 def _standing_query() -> Select[Any]:
     one = select(func.now().label("now")).subquery()
     done = and_(
@@ -152,27 +157,20 @@ def _standing_query() -> Select[Any]:
         operations.c.kind == bindparam("kind"),
         operations.c.operation_id == bindparam("operation_id"),
     )
-    return (
-        select(
-            one.c.now,
-            operations.c.request_hash,
-            operations.c.content_hash,
-            operations.c.version_id,
-            operations.c.retention_expires_at,
-            operations.c.created_at.label("completed_at"),
-            files.c.purpose,
-            versions.c.file_id,
-            versions.c.revision,
-            versions.c.file_name,
-            versions.c.media_type,
-            versions.c.byte_size,
-            versions.c.content_sha256,
-            versions.c.created_at,
-        )
-        .select_from(one.outerjoin(operations, done))
-        .outerjoin(versions, versions.c.id == operations.c.version_id)
-        .outerjoin(files, files.c.id == operations.c.file_id)
+    columns = (
+        operations.c.request_hash,
+        operations.c.content_hash,
+        operations.c.version_id,
+        operations.c.retention_expires_at,
+        operations.c.created_at,
     )
+    return select(one.c.now, *columns).select_from(one.outerjoin(operations, done))
 
 
+# Two statements: almost no operation was done before, and to plan the joins for one costs more than to look for it.
 _STANDING = _standing_query()
+_DONE = (
+    select(versions, files.c.purpose)
+    .join(files, files.c.id == versions.c.file_id)
+    .where(versions.c.id == bindparam("version_id"))
+)
