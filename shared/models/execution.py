@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import redis
 
@@ -38,7 +38,8 @@ from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-SETTLE_ATTEMPTS = 8
+DATABASE_ATTEMPTS = 10
+LONGEST_PAUSE_SECONDS = 5.0
 _REQUEST_LOST = "The call was lost before it began, and nothing was charged; try again."
 _NOTHING = settlement.TokenCounts(prompt_tokens=0, completion_tokens=0)
 
@@ -59,8 +60,7 @@ def execute(executor: Executor, job: Invoke) -> None:
     """Carry out an invocation, unless another worker has, it has ended, or its request is gone."""
     invocation_id = UUID(job.invocation_id)
     writer = ReplyWriter(executor.valkey, ReplyAddress(stream=job.stream, invocation_id=invocation_id))
-    with executor.database.autocommit() as session:
-        dispatch = holds.dispatch(session, invocation_id)
+    dispatch = _dispatch(executor, invocation_id)
     if dispatch is None:
         return
     faults.reach("invocation.dispatched")
@@ -71,6 +71,19 @@ def execute(executor: Executor, job: Invoke) -> None:
             attended.send(ReplyKind.FAILED, describe_failure(Unavailable(_REQUEST_LOST)))
         else:
             _carry_out(executor, dispatch, request, attended)
+
+
+def _dispatch(executor: Executor, invocation_id: UUID) -> holds.Dispatch | None:
+    """Take the right to call, insisting while the database is away: nobody sends this call's message again."""
+    token = uuid4()
+    for attempt in range(DATABASE_ATTEMPTS):
+        try:
+            with executor.database.autocommit() as session:
+                return holds.dispatch(session, invocation_id, token=token)
+        except Unavailable:
+            _pause(attempt)
+    log.warning("invocation.not_dispatched", invocation_id=invocation_id)
+    return None
 
 
 def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
@@ -204,15 +217,21 @@ def _failed(
 
 def _settle(executor: Executor, dispatch: holds.Dispatch, outcome: Outcome) -> None:
     """Charge the call, insisting while the database is away; after that the sweep of open dispatches does."""
-    for attempt in range(SETTLE_ATTEMPTS):
+    for attempt in range(DATABASE_ATTEMPTS):
         try:
             with executor.database.autocommit() as session:
                 settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
         except Unavailable:
-            time.sleep(min(5.0, 0.1 * 2**attempt))
+            _pause(attempt)
         else:
             return
     log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
+
+
+def _pause(attempt: int) -> None:
+    """Wait before the next attempt: not at all at first, when a connection of before has gone stale."""
+    if attempt:
+        time.sleep(min(LONGEST_PAUSE_SECONDS, 0.05 * 2**attempt))
 
 
 def _say_ended(

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
+from shared.database import Database
 from shared.models.execution import Executor, execute
 from shared.replies import Inbox, ReplyKind, cancel, connect
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of, job_of, received
@@ -216,6 +218,21 @@ def test_a_call_whose_front_has_gone_is_cancelled(calls: ModelCalls) -> None:
         calls.valkey.delete(inbox.address.stream)
     assert calls.charge(inbox)[0] == "cancelled"
     wait_until(lambda: calls.valkey.exists(inbox.address.stream), "the stream is there for the next test")
+
+
+def test_a_call_survives_the_loss_of_every_connection_to_postgres(calls: ModelCalls) -> None:
+    inbox = calls.chat("!tokens 9")
+    other = Database(calls.database.engine.url.render_as_string(hide_password=False))
+    with other.autocommit() as session:
+        session.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )
+    other.dispose()
+    calls.execute(inbox)
+    assert calls.charge(inbox) == ("completed", 2, 9, False)
 
 
 def test_a_second_message_for_a_call_does_nothing(calls: ModelCalls) -> None:
