@@ -21,6 +21,7 @@ from kombu.exceptions import OperationalError
 from shared.broker import register_transport
 from shared.errors import Unavailable
 from shared.telemetry import PUBLISH_FAILURES, get_logger
+from shared.valkey import connect_valkey
 
 log = get_logger(__name__)
 
@@ -33,6 +34,9 @@ KEY_PREFIX = "quartermaster:"
 
 COALESCING_SECONDS = 0.03
 PENDING_LIMIT = 10_000
+HINTS_LIMIT = 1_000
+"""Hints that wait in a queue at the most: while no worker takes them, more would only fill the broker's memory."""
+
 VISIBILITY_TIMEOUT_SECONDS = 3600
 
 
@@ -98,12 +102,14 @@ class Publisher:
     """Sends job messages from a thread of its own, so that no request waits for the broker.
 
     The first job goes out at once; equal jobs that arrive within the next 30 milliseconds go out as one, because a
-    hint twice says no more than once. A job the broker does not take is dropped and counted: its row will be found.
+    hint twice says no more than once. A job the broker does not take, or that would join a queue full of hints, is
+    dropped and counted: its row will be found.
     """
 
     def __init__(self, app: Celery) -> None:
         """Prepare to publish through this Celery application; the thread starts with the first job."""
         self._app = app
+        self._valkey = connect_valkey(app.conf.broker_url)
         self._pending: dict[Job, None] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -132,6 +138,9 @@ class Publisher:
 
     def _send(self, job: Job) -> None:
         try:
+            if queue_length(self._valkey, job.queue) >= HINTS_LIMIT:
+                PUBLISH_FAILURES.inc()
+                return
             send(self._app, job)
         except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
             PUBLISH_FAILURES.inc()

@@ -20,8 +20,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from shared.telemetry import get_logger
 
@@ -34,23 +32,7 @@ READ_COUNT = 512
 STREAM_LIMIT = 100_000
 INBOX_LIMIT_BYTES = 8 << 20
 CANCEL_SECONDS = 900
-TIMEOUT_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
-
-
-def connect(redis_url: str, *, max_connections: int | None = None) -> redis.Redis:
-    """Prepare a client for model calls, which would rather fail than wait.
-
-    A connection that has gone stale is made anew once; the library's ten repeats, timeouts included, would hold a
-    request for a minute when Valkey accepts and does not answer.
-    """
-    return redis.Redis.from_url(
-        redis_url,
-        max_connections=max_connections,
-        socket_timeout=TIMEOUT_SECONDS,
-        socket_connect_timeout=TIMEOUT_SECONDS,
-        retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
-    )
 
 
 class ReplyKind(StrEnum):

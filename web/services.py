@@ -13,6 +13,7 @@ from shared.identity.authentication import Authenticator
 from shared.identity.signing_keys import SigningKeys
 from shared.jobs import Publisher, Sender, create_celery
 from shared.settings import Settings
+from shared.valkey import connect_valkey
 from web.files.slow_senders import BodyReceptions
 from web.models.services import ModelServices, build_model_services
 from web.rate_limits import RateLimiter
@@ -43,11 +44,7 @@ def build_services(settings: Settings) -> Services:
         settings.database_url, pool_size=settings.database_pool_size, publish=Publisher(celery).publish
     )
     signing_keys = SigningKeys(database, settings)
-    valkey = redis.Redis.from_url(
-        settings.redis_url,
-        socket_timeout=VALKEY_TIMEOUT_SECONDS,
-        socket_connect_timeout=VALKEY_TIMEOUT_SECONDS,
-    )
+    valkey = connect_valkey(settings.redis_url, timeout_seconds=VALKEY_TIMEOUT_SECONDS)
     return Services(
         settings=settings,
         database=database,

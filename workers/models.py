@@ -15,7 +15,7 @@ from shared.models.execution import Executor, execute
 from shared.models.jobs import Invoke
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
-from shared.replies import connect
+from shared.valkey import connect_valkey
 from workers.handling import Depot, bind_each
 
 DRAIN_SECONDS = 20.0
@@ -33,7 +33,7 @@ class ModelDepot:
     def executor(self) -> Executor:
         """The executor of this process."""
         settings = self._depot.settings
-        valkey = connect(settings.redis_url, max_connections=CALLS_AT_ONCE)
+        valkey = connect_valkey(settings.redis_url, max_connections=CALLS_AT_ONCE)
         return Executor(
             database=self._depot.database,
             valkey=valkey,

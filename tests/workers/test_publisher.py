@@ -13,6 +13,7 @@ import redis
 from celery import Celery
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared import jobs
 from shared.files.jobs import CollectDoomed, PlaceStaged
 from shared.jobs import PENDING_LIMIT, Publisher, create_celery
 from shared.telemetry import PUBLISH_FAILURES
@@ -116,3 +117,17 @@ def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
         publisher.publish([PlaceStaged(), CollectDoomed()])
         assert failures() == before + 2
         assert len(publisher._pending) == PENDING_LIMIT
+
+
+def test_hints_that_no_worker_takes_do_not_fill_the_broker(
+    broker: redis.Redis, valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "HINTS_LIMIT", 3)
+    before = failures()
+    with application(valkey_server.url) as app:
+        publisher = Publisher(app)
+        for _ in range(10):
+            publisher.publish([PlaceStaged()])
+            time.sleep(2 * jobs.COALESCING_SECONDS)
+        wait_until(lambda: failures() > before, "a hint too many is counted")
+        assert waiting(broker, "uploads") == 3

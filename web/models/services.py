@@ -13,9 +13,10 @@ from shared.errors import DomainError
 from shared.jobs import Sender
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
-from shared.replies import ReplyStream, connect
+from shared.replies import ReplyStream
 from shared.settings import Settings
 from shared.telemetry import get_logger
+from shared.valkey import connect_valkey
 
 log = get_logger(__name__)
 
@@ -57,7 +58,7 @@ class ModelServices:
 
 def build_model_services(settings: Settings, database: Database, sender: Sender) -> ModelServices:
     """Connect the parts; nothing is opened until it is used. Raises CatalogInvalid for a wrong MODELS_CONFIG."""
-    valkey = connect(settings.redis_url)
+    valkey = connect_valkey(settings.redis_url)
     limits = Limits(
         queued_calls=settings.queued_model_calls,
         reserved_completion_tokens=settings.reserved_completion_tokens,

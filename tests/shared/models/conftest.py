@@ -9,14 +9,15 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
-from shared.replies import ReplyStream, connect
+from shared.replies import ReplyStream
+from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls, model_calls
 
 
 @pytest.fixture(scope="package")
 def reply_stream(valkey_server: EmbeddedValkey) -> ReplyStream:
     """The one of this process, whose reader runs for as long as the process does."""
-    return ReplyStream(connect(valkey_server.url))
+    return ReplyStream(connect_valkey(valkey_server.url))
 
 
 @pytest.fixture

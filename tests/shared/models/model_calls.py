@@ -28,7 +28,8 @@ from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.jobs import Invoke
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
-from shared.replies import Inbox, Reply, ReplyKind, ReplyStream, connect
+from shared.replies import Inbox, Reply, ReplyKind, ReplyStream
+from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
 
 CREDITS = 1_000_000
@@ -179,7 +180,7 @@ def model_calls(
     give_credits(database, organization_id)
     catalog = directory / "models.toml"
     catalog.write_text(CATALOG)
-    valkey = connect(valkey_url)
+    valkey = connect_valkey(valkey_url)
     app = create_celery(valkey_url)
     executor = Executor(
         database=database,

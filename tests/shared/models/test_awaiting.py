@@ -10,7 +10,8 @@ from shared.credits import holds
 from shared.models import awaiting
 from shared.models.awaiting import CallFailed, CallLost, replies
 from shared.models.invocations import ModelsOverloaded
-from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, connect, is_cancelled
+from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, is_cancelled
+from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
 from tests.support.stack import free_port, wait_until
 
@@ -171,7 +172,7 @@ def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: 
 
     monkeypatch.setattr(awaiting, "PING_SECONDS", 0.02)
     inbox = calls.chat("hello")
-    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+    with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         coming = replies(replace(calls.invoker, valkey=dead), inbox)
         assert next(coming) is None
         coming.close()

@@ -11,7 +11,8 @@ from sqlalchemy import text
 
 from shared.database import Database
 from shared.models.execution import Executor, execute
-from shared.replies import Inbox, ReplyKind, cancel, connect
+from shared.replies import Inbox, ReplyKind, cancel
+from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of, job_of, received
 from tests.support.stack import free_port, wait_until
 
@@ -256,7 +257,7 @@ def test_a_call_whose_request_was_forgotten_costs_nothing_and_says_so(calls: Mod
 
 def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9")
-    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+    with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         calls.execute(inbox, replace(calls.executor, valkey=dead))
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 

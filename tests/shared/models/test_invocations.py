@@ -15,7 +15,8 @@ from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
 from shared.models.invocations import ModelsOverloaded
 from shared.models.jobs import Invoke
-from shared.replies import Inbox, ReplyKind, ReplyStream, connect
+from shared.replies import Inbox, ReplyKind, ReplyStream
+from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
 from tests.support.stack import free_port
 
@@ -77,7 +78,7 @@ def test_no_more_calls_are_queued_than_may_wait(calls: ModelCalls) -> None:
 
 
 def test_a_call_is_refused_and_holds_nothing_while_valkey_is_away(calls: ModelCalls) -> None:
-    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+    with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         unheard = replace(calls, invoker=replace(calls.invoker, valkey=dead))
         with pytest.raises(ModelsOverloaded):
             unheard.chat("hello")
@@ -85,7 +86,7 @@ def test_a_call_is_refused_and_holds_nothing_while_valkey_is_away(calls: ModelCa
 
 
 def test_a_call_whose_replies_could_not_be_heard_gives_its_hold_back(calls: ModelCalls) -> None:
-    with connect(f"redis://127.0.0.1:{free_port()}") as dead:
+    with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
         deaf = replace(calls, invoker=replace(calls.invoker, replies=ReplyStream(dead)))
         with pytest.raises(ModelsOverloaded):
             deaf.chat("hello")
