@@ -11,7 +11,6 @@ from sqlalchemy import delete, func, literal, select, text, tuple_
 from shared import faults
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
-from shared.files.jobs import CollectDoomed
 from shared.files.tables import operations, read_grants
 from shared.telemetry import SWEPT, get_logger
 
@@ -20,6 +19,9 @@ log = get_logger(__name__)
 BATCH_SIZE = 1000
 EXPIRED_GRANT_KEPT = timedelta(days=1)
 """How long an expired link still says that it expired, rather than that it never existed."""
+
+TOMBSTONE_KEPT = timedelta(minutes=1)
+"""How long the row stands by which a dead upload's bytes were claimed."""
 
 
 def sweep_staging(database: Database, store: BlobStore) -> int:
@@ -42,10 +44,12 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
 
 # To look for a row is not enough: the upload may have died with its commit still under way. To insert one waits for
 # that commit, and decides: either the row is the upload's and its bytes are promised, or it is ours and they never are.
+# Ours stays for longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so that one which the dying upload had sent
+# and Postgres had not begun fails on it.
 _DOOM_OWNERLESS = text(
     """
-INSERT INTO blobs (version_id, state, byte_size)
-SELECT id, 'doomed', 0 FROM unnest(CAST(:ids AS uuid[])) AS id
+INSERT INTO blobs (version_id, state, byte_size, lease_until)
+SELECT id, 'doomed', 0, now() + :kept FROM unnest(CAST(:ids AS uuid[])) AS id
 WHERE NOT EXISTS (SELECT FROM blobs WHERE version_id = id)
 ON CONFLICT DO NOTHING RETURNING version_id
 """
@@ -54,10 +58,11 @@ ON CONFLICT DO NOTHING RETURNING version_id
 
 def _doom_ownerless(database: Database, ids: Sequence[UUID]) -> set[UUID]:
     with database.transaction() as session:
-        dead = set(session.execute(_DOOM_OWNERLESS, {"ids": [str(at) for at in ids]}).scalars())
-        if dead:
-            session.enqueue(CollectDoomed())
-    return dead
+        return set(
+            session.execute(
+                _DOOM_OWNERLESS, {"ids": [str(at) for at in ids], "kept": TOMBSTONE_KEPT}
+            ).scalars()
+        )
 
 
 def purge_operations(database: Database, retention: timedelta) -> int:
