@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import psycopg2
 from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -127,6 +128,9 @@ def _translated_errors() -> Iterator[None]:
     except OperationalError as error:
         if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
             raise LockTimeout from error
+        raise Unavailable("The database does not answer at the moment; try again.") from error
+    except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+        # The driver's own, when a connection breaks between two statements.
         raise Unavailable("The database does not answer at the moment; try again.") from error
     except DBAPIError as error:
         if error.connection_invalidated:
