@@ -35,9 +35,7 @@ def first_run(database: Database, settings: Settings, path: Path) -> Credentials
     def equip(session: Session, organization_id: UUID) -> None:
         amount = parse_credits(settings.first_run_credits)
         if amount > 0:
-            top_up(
-                session, organization_id=organization_id, amount=amount, reference=FIRST_RUN, by=OPERATOR
-            )
+            top_up(session, organization_id=organization_id, amount=amount, reference=FIRST_RUN, by=OPERATOR)
 
     credentials = bootstrap(database, settings, keep=keep, equip=equip)
     if credentials is None:
