@@ -73,9 +73,7 @@ def _create_people() -> None:
         sa.PrimaryKeyConstraint("organization_id", "user_id", name="pk_memberships"),
         _references("memberships", "organization_id", "organizations"),
         _references("memberships", "user_id", "users"),
-        sa.CheckConstraint(
-            "role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"
-        ),
+        sa.CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
     )
     op.create_index("ix_memberships_user_id", "memberships", ["user_id"])
 
@@ -146,9 +144,7 @@ def _create_credentials() -> None:
         _references("role_bindings", "organization_id", "organizations"),
         _references("role_bindings", "subject_identity_id", "identities"),
         _references("role_bindings", "subject_user_id", "users"),
-        sa.CheckConstraint(
-            "num_nonnulls(subject_identity_id, subject_user_id) = 1", name="one_subject"
-        ),
+        sa.CheckConstraint("num_nonnulls(subject_identity_id, subject_user_id) = 1", name="one_subject"),
         sa.CheckConstraint(
             "role IN ('ProjectAgent', 'Member', 'WorkspaceAdmin', 'WorkspaceOwner')",
             name="role",
@@ -231,9 +227,7 @@ def _create_distributions() -> None:
         _references("distributions", "deployment_id", "deployments"),
         sa.UniqueConstraint("token_hash", name="uq_distributions_token_hash"),
         sa.UniqueConstraint("previous_token_hash", name="uq_distributions_previous_token_hash"),
-        sa.CheckConstraint(
-            "media_retention_days BETWEEN 1 AND 3650", name="media_retention_days"
-        ),
+        sa.CheckConstraint("media_retention_days BETWEEN 1 AND 3650", name="media_retention_days"),
     )
     op.create_index("ix_distributions_organization_id_id", "distributions", ["organization_id", "id"])
     op.create_index("ix_distributions_principal_identity_id", "distributions", ["principal_identity_id"])
