@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.benchmarks.credits import hot_organization
 from tests.benchmarks.downloads import large_downloads
 from tests.benchmarks.growth import growth
+from tests.benchmarks.models import models
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, table
 from tests.benchmarks.sweeps import sweeping
@@ -36,6 +38,8 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "download": large_downloads,
     "sweep": sweeping,
     "growth": growth,
+    "models": models,
+    "credits": hot_organization,
 }
 PEERS = Path(__file__).resolve().parents[2] / "build" / "benchmark-peers"
 

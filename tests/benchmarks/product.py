@@ -69,7 +69,7 @@ class Bench:
     def __init__(self, directory: Path, peers: Path, *, quick: bool) -> None:
         self.directory = directory
         self.quick = quick
-        self._peers = peers
+        self.peers = peers
         self._closing = contextlib.ExitStack()
 
     def scaled(self, full: int, quick: int) -> int:
@@ -133,7 +133,7 @@ class Bench:
         """Start copyparty and rclone, as far as they can be had."""
         found = {}
         for name, describe in (("copyparty", copyparty), ("rclone", rclone)):
-            server = describe(self._peers, self.directory / name, free_port())
+            server = describe(self.peers, self.directory / name, free_port())
             if server is None:
                 continue
             server.start()
@@ -147,8 +147,8 @@ class Bench:
         front = front or self.front
         pids: dict[str, Sequence[int]] = {
             "web": [front.service.pid],
-            "postgres": [_server_pid(self.servers.postgres)],
-            "valkey": [_server_pid(self.servers.valkey)],
+            "postgres": [server_pid(self.servers.postgres)],
+            "valkey": [server_pid(self.servers.valkey)],
         }
         if front.stack is self.front.stack:
             pids["workers"] = [worker.pid for worker in self._workers]
@@ -156,7 +156,7 @@ class Bench:
 
     @property
     def postgres_pid(self) -> int:
-        return _server_pid(self.servers.postgres)
+        return server_pid(self.servers.postgres)
 
     def migrated_database(self, name: str) -> str:
         """Make a database of that name with the newest schema, unless it is there; give its address."""
@@ -207,7 +207,7 @@ def warm_up(front: Front, *, uploads: int = 20) -> None:
         connection.close()
 
 
-def _server_pid(server: object) -> int:
+def server_pid(server: object) -> int:
     process = server._process  # type: ignore[attr-defined]
     assert process is not None
     pid: int = process.pid
