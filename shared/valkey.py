@@ -7,20 +7,23 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 TIMEOUT_SECONDS = 5.0
+MAX_CONNECTIONS = 64
+"""Of one client; a command needs one for its round trip only, and threads beyond these wait for their turn."""
 
 
-def connect_valkey(
-    redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, max_connections: int | None = None
-) -> redis.Redis:
-    """Prepare a client whose every command ends, one way or the other, within about twice the time given.
+def connect_valkey(redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
+    """Prepare a client whose every command ends, one way or the other, within about thrice the time given.
 
     A connection that has gone stale is made anew once; the library's ten repeats, timeouts included, would hold a
-    request for a minute when Valkey accepts and does not answer.
+    request for a minute when Valkey accepts and does not answer. Its own pool refuses the hundred-and-first command
+    at once, where this one waits.
     """
-    return redis.Redis.from_url(
+    pool = redis.BlockingConnectionPool.from_url(
         redis_url,
-        max_connections=max_connections,
+        max_connections=MAX_CONNECTIONS,
+        timeout=timeout_seconds,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=min(timeout_seconds, 1.0),
         retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
     )
+    return redis.Redis.from_pool(pool)

@@ -19,7 +19,6 @@ from shared.valkey import connect_valkey
 from workers.handling import Depot, bind_each
 
 DRAIN_SECONDS = 20.0
-CALLS_AT_ONCE = 256
 
 
 class ModelDepot:
@@ -33,7 +32,7 @@ class ModelDepot:
     def executor(self) -> Executor:
         """The executor of this process."""
         settings = self._depot.settings
-        valkey = connect_valkey(settings.redis_url, max_connections=CALLS_AT_ONCE)
+        valkey = connect_valkey(settings.redis_url)
         return Executor(
             database=self._depot.database,
             valkey=valkey,

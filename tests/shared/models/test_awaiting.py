@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
+from deploy.embedded.valkey import EmbeddedValkey
 from shared.credits import holds
+from shared.ids import new_id
 from shared.models import awaiting
 from shared.models.awaiting import CallFailed, CallLost, replies
 from shared.models.invocations import ModelsOverloaded
-from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, is_cancelled
+from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, cancel, is_cancelled
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
 from tests.support.stack import free_port, wait_until
@@ -177,3 +182,16 @@ def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: 
         assert next(coming) is None
         coming.close()
     assert not is_marked_cancelled(calls, inbox)
+
+
+def test_more_requests_than_connections_to_valkey_wait_for_their_turn(valkey_server: EmbeddedValkey) -> None:
+    leaving = [new_id() for _ in range(300)]
+    start = threading.Barrier(len(leaving))
+    with connect_valkey(valkey_server.url) as valkey, ThreadPoolExecutor(len(leaving)) as pool:
+
+        def leave(invocation_id: UUID) -> None:
+            start.wait(20)
+            cancel(valkey, invocation_id)
+
+        list(pool.map(leave, leaving))
+        assert all(is_cancelled(valkey, invocation_id) for invocation_id in leaving)
