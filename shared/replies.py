@@ -158,6 +158,9 @@ class ReplyStream:
                 log.warning("replies.interrupted", error=str(error))
                 time.sleep(_RETRY_SECONDS)
                 renewed_at = 0.0
+            except Exception:  # without its reader this process would hear no reply ever again
+                log.exception("replies.misread")
+                time.sleep(_RETRY_SECONDS)
 
     def _read(self, cursor: bytes) -> bytes:
         answer: Any = self._valkey.xread({self._name: cursor}, count=READ_COUNT, block=BLOCK_MILLISECONDS)

@@ -98,7 +98,10 @@ class Attendance:
             with self._lock:
                 calls = list(self._calls)
             for attended in calls:
-                self._look_after(attended)
+                try:
+                    self._look_after(attended)
+                except Exception:  # the other calls must be looked after whatever became of this one
+                    log.exception("call.not_looked_after", invocation_id=attended.dispatch.invocation_id)
 
     def _look_after(self, attended: Attended) -> None:
         now = time.monotonic()

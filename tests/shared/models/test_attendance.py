@@ -57,6 +57,21 @@ def test_what_was_streamed_is_noted_and_the_lease_renewed(calls: ModelCalls) -> 
     assert calls.charge(inbox)[2] == 6
 
 
+def test_a_mistake_with_one_call_does_not_leave_the_others_alone(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(attendance.holds, "note_streamed", fail)
+    inbox = calls.chat("!tokens 9\n!stall after 2")
+    with calls.executing(inbox):
+        for _ in range(5):
+            hear(inbox, ReplyKind.ALIVE)
+        cancel(calls.valkey, inbox.address.invocation_id)
+    assert calls.charge(inbox)[0] == "cancelled"
+
+
 def test_every_call_ends_when_the_process_is_asked_to(calls: ModelCalls) -> None:
     calls_under_way = [calls.chat("!tokens 9\n!stall after 4") for _ in range(3)]
     first, second, third = calls_under_way
