@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from shared.credits.amounts import format_credits
 from shared.models.catalog import ModelEntry
@@ -100,14 +100,14 @@ class Creation(BaseModel):
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
-    model: str
+    model: Annotated[str, Field(min_length=1)]
     stream: bool | None = None
 
 
 class ChatCreation(Creation):
     """A chat completion request."""
 
-    messages: list[Any]
+    messages: Annotated[list[Any], Field(min_length=1)]
 
 
 class ResponsesCreation(Creation):
