@@ -7,7 +7,7 @@ one worker that may make the call.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +34,13 @@ class AcceptedRequest:
 
 def store(valkey: redis.Redis, invocation_id: UUID, request: AcceptedRequest) -> None:
     """Keep a request for its worker. Raises redis.RedisError."""
-    valkey.set(_key(invocation_id), json.dumps(asdict(request), separators=(",", ":")), ex=KEPT_SECONDS)
+    values = {
+        "dialect": request.dialect.value,
+        "is_stream": request.is_stream,
+        "created": request.created,
+        "body": request.body,
+    }
+    valkey.set(_key(invocation_id), json.dumps(values, separators=(",", ":")), ex=KEPT_SECONDS)
 
 
 def take(valkey: redis.Redis, invocation_id: UUID) -> AcceptedRequest | None:
