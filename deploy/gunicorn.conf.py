@@ -15,6 +15,7 @@ from pathlib import Path
 import gunicorn.util
 
 from deploy.launch import bind_to_parent
+from shared.garbage import spare_what_is_loaded
 
 bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
 worker_class = "gthread"
@@ -67,6 +68,8 @@ def post_fork(server, worker):
 def post_worker_init(worker):
     """Have the accepting thread hang up without waiting for clients, which could otherwise hold up all others."""
     gunicorn.util.close_graceful = hang_up
+    worker.log.access = lambda *_: None  # with a logconfig it would write nothing at the cost of writing it
+    spare_what_is_loaded()
 
 
 def hang_up(sock, timeout=0.0, max_drain=1 << 16):

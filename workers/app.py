@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from celery.signals import worker_ready
+
 from shared import faults
+from shared.garbage import spare_what_is_loaded
 from shared.jobs import create_celery
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
@@ -24,3 +29,8 @@ bind_files(app, depot)
 bind_identity(app, depot)
 bind_credits(app, depot)
 bind_models(app, depot)
+
+
+@worker_ready.connect(weak=False)
+def _settle_in(**_: Any) -> None:
+    spare_what_is_loaded()
