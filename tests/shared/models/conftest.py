@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared import replies
 from shared.database import Database
+from shared.models import attendance
 from shared.replies import ReplyStream
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls, model_calls
@@ -18,6 +20,15 @@ from tests.shared.models.model_calls import ModelCalls, model_calls
 def reply_stream(valkey_server: EmbeddedValkey) -> ReplyStream:
     """The one of this process, whose reader runs for as long as the process does."""
     return ReplyStream(connect_valkey(valkey_server.url))
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what happens every few seconds happen several times a second."""
+    monkeypatch.setattr(attendance, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(attendance, "ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr(replies, "RENEWAL_SECONDS", 0.3)
+    monkeypatch.setattr(replies, "BLOCK_MILLISECONDS", 100)
 
 
 @pytest.fixture

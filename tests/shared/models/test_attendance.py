@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shared.credits import holds
 from shared.models import attendance
 from shared.replies import Inbox, Reply, ReplyKind, cancel
 from tests.shared.models.model_calls import ModelCalls, data_of, received
@@ -63,7 +64,7 @@ def test_a_mistake_with_one_call_does_not_leave_the_others_alone(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(attendance.holds, "note_streamed", fail)
+    monkeypatch.setattr(holds, "note_streamed", fail)
     inbox = calls.chat("!tokens 9\n!stall after 2")
     with calls.executing(inbox):
         for _ in range(5):

@@ -1,0 +1,137 @@
+"""The model routes without any worker: what is read, what is refused, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from shared.credits.ledger import top_up
+from shared.identity.authorization import OPERATOR
+from shared.models import awaiting
+from tests.support.front import Front
+from tests.support.identity import Person
+
+CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+GOOD: dict[str, dict[str, Any]] = {
+    CHAT: {"model": "scripted/echo", "messages": [{"role": "user", "content": "hello"}]},
+    RESPONSES: {"model": "scripted/echo", "input": "hello", "store": False},
+}
+ENDPOINTS = pytest.mark.parametrize("path", [CHAT, RESPONSES])
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """An organization with credits and a member."""
+
+    front: Front
+    organization_id: UUID
+    member: Person
+
+    def ask(self, path: str, **changes: Any) -> TestResponse:
+        return self.front.post(path, self.member.authorization, json={**GOOD[path], **changes})
+
+    def held(self) -> int:
+        with self.front.services.database.autocommit() as session:
+            found = session.execute(
+                text("SELECT coalesce(sum(held), 0) FROM credit_balances WHERE organization_id = :id"),
+                {"id": self.organization_id},
+            )
+            return int(found.scalar() or 0)
+
+
+@pytest.fixture
+def world(front: Front, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(awaiting, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(awaiting, "QUEUE_SECONDS", 0.1)
+    organization_id = front.identity.organization().id
+    with front.services.database.transaction() as session:
+        top_up(session, organization_id=organization_id, amount=10**6, reference=str(uuid4()), by=OPERATOR)
+    return World(
+        front=front,
+        organization_id=organization_id,
+        member=front.identity.person(organization_id, bound=True),
+    )
+
+
+def code_of(answer: TestResponse) -> str:
+    error = answer.get_json()["error"]
+    assert set(error) >= {"message", "type", "param", "code"}
+    return str(error["code"])
+
+
+def test_the_catalog_is_read_with_every_field(world: World) -> None:
+    listed = world.front.get("/v1/models", world.member.authorization).get_json()
+    assert listed["object"] == "list"
+    for entry in listed["data"]:
+        one = world.front.get(f"/v1/models/{entry['id']}", world.member.authorization)
+        assert one.get_json() == entry
+        assert entry["usage"]["window"] == "24h"
+        assert "Not a language model" in entry["description"]
+
+
+def test_an_id_whose_slash_is_escaped_is_the_same_model(world: World) -> None:
+    one = world.front.get("/v1/models/scripted%2Fecho", world.member.authorization)
+    assert one.get_json()["id"] == "scripted/echo"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/scripted/echo", CHAT, RESPONSES])
+def test_without_a_credential_nothing_is_told(front: Front, path: str) -> None:
+    answer = front.post(path, json=GOOD[path]) if path in GOOD else front.get(path)
+    assert (answer.status_code, code_of(answer)) == (401, "invalid_api_key")
+    assert "WWW-Authenticate" in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/scripted/nothing", CHAT, RESPONSES])
+def test_whom_nobody_pays_for_is_told_so_before_anything_else(front: Front, path: str) -> None:
+    authorization = front.identity.operator().authorization
+    answer = (
+        front.post(path, authorization, data=b"{not json") if path in GOOD else front.get(path, authorization)
+    )
+    assert (answer.status_code, code_of(answer)) == (400, "billing_organization_required")
+
+
+@ENDPOINTS
+def test_a_body_of_another_type_is_refused(world: World, path: str) -> None:
+    answer = world.front.post(path, world.member.authorization, data=b"hello", content_type="text/plain")
+    assert (answer.status_code, code_of(answer)) == (415, "unsupported_media_type")
+
+
+@ENDPOINTS
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"hello"', b"[" * 100_000, b'{"a": NaN}'])
+def test_a_body_that_is_no_json_object_is_refused(world: World, path: str, content: bytes) -> None:
+    answer = world.front.post(path, world.member.authorization, data=content, content_type="application/json")
+    assert (answer.status_code, code_of(answer)) == (400, "malformed_json")
+
+
+@pytest.mark.parametrize(
+    ("path", "field"), [(CHAT, "model"), (CHAT, "messages"), (RESPONSES, "model"), (RESPONSES, "input")]
+)
+def test_what_a_body_has_wrong_is_named(world: World, path: str, field: str) -> None:
+    answer = world.ask(path, **{field: 7})
+    assert answer.status_code == 400
+    assert answer.get_json()["error"]["param"] == field
+    assert answer.headers["x-should-retry"] == "false"
+
+
+@ENDPOINTS
+def test_a_call_that_no_worker_takes_is_refused_for_now_and_costs_nothing(world: World, path: str) -> None:
+    for stream in (False, True):
+        answer = world.ask(path, stream=stream)
+        assert (answer.status_code, code_of(answer)) == (503, "overloaded")
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert "x-should-retry" not in answer.headers
+    assert world.held() == 0
+
+
+def test_a_response_without_store_is_refused_unless_the_operator_reads_it_as_false(world: World) -> None:
+    answer = world.front.post(
+        RESPONSES, world.member.authorization, json={"model": "scripted/echo", "input": "hello"}
+    )
+    assert (answer.status_code, code_of(answer)) == (400, "response_state_not_supported")
+    assert "store: false" in answer.get_json()["error"]["message"]
