@@ -1,17 +1,20 @@
 """The front with its patience shortened, so that journeys need not wait as long as clients may.
 
-For gunicorn in the place of `web.wsgi`; nothing else about the front is different.
+For gunicorn in the place of `web.wsgi`; nothing else about the front is different, and with PATIENCE=whole nothing is.
 """
 
 from __future__ import annotations
 
+import os
+
 from shared.models import awaiting
 from web.models import answers
 
-awaiting.PING_SECONDS = 0.5
-awaiting.QUEUE_SECONDS = 3.0
-awaiting.SILENCE_SECONDS = 6.0
-answers.COMMENT_AFTER_SECONDS = 1.0
+if os.environ.get("PATIENCE") != "whole":
+    awaiting.PING_SECONDS = 0.5
+    awaiting.QUEUE_SECONDS = 3.0
+    awaiting.SILENCE_SECONDS = 6.0
+    answers.COMMENT_AFTER_SECONDS = 1.0
 
 from web.wsgi import application  # noqa: E402 (after the constants, which it does not copy but should not miss)
 

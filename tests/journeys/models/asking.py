@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +30,9 @@ def body_of(text: str, *, model: str = "fake/chat", stream: bool = True) -> dict
     return {"model": model, "stream": stream, "messages": [{"role": "user", "content": text}]}
 
 
-def ask(service: ModelService, text: str, *, front: Service | None = None, **fields: Any) -> requests.Response:
+def ask(
+    service: ModelService, text: str, *, front: Service | None = None, **fields: Any
+) -> requests.Response:
     """Ask and wait for the whole answer."""
     return requests.post(
         f"{(front or service.front).url}/v1/chat/completions",
@@ -37,6 +40,21 @@ def ask(service: ModelService, text: str, *, front: Service | None = None, **fie
         headers={"Authorization": f"Bearer {service.api_key}"},
         timeout=TIMEOUT_SECONDS,
     )
+
+
+@contextmanager
+def waiting(service: ModelService, text: str, *, stream: bool) -> Iterator[socket.socket]:
+    """Send a request, and leave it to the block what to read of the answer; the client hangs up at its end."""
+    content = json.dumps(body_of(text, stream=stream)).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {service.api_key}\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", service.front.port or 0))
+        connection.sendall(head.encode() + content)
+        yield connection
 
 
 class Listener:
@@ -97,3 +115,10 @@ def is_error(line: str) -> bool:
 def has_finished_well(lines: list[str]) -> bool:
     """Whether a stream claims that its reply is complete."""
     return any('"finish_reason":"stop"' in line for line in lines)
+
+
+def assert_ended_with_an_error(lines: list[str]) -> None:
+    """A stream must say that it broke, as the last thing before its terminator."""
+    assert lines[-1] == "data: [DONE]"
+    assert is_error(lines[-2])
+    assert not has_finished_well(lines)

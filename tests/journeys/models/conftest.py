@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import redis
 
 from tests.support.model_service import ModelService, model_service, use_impatient_front
-from tests.support.stack import Servers, Stack
+from tests.support.stack import Servers, Service, Stack, wait_until
 from tests.support.upstreams import FakeUpstream
 
 
@@ -29,16 +30,28 @@ def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(autouse=True)
 def _books_agree(service: ModelService) -> Iterator[None]:
-    """Reconcile to the unit, with the count that the upstream kept too."""
+    """Reconcile to the unit, with the count that the upstream kept too; one journey's remains are not another's."""
     yield
-    assert service.disagreements() == []
+    try:
+        assert service.disagreements() == []
+    finally:
+        service.sweep()
 
 
 @pytest.fixture(scope="module")
 def worker(service: ModelService) -> Iterator[None]:
     """Run a worker for a module."""
-    with service.stack.running(service.stack.worker("models")):
+    with running_worker(service):
         yield
+
+
+@contextmanager
+def running_worker(service: ModelService, **settings: str) -> Iterator[Service]:
+    """Run a worker that is ready when the block begins."""
+    worker = service.stack.worker("models", **settings)
+    with service.stack.running(worker):
+        wait_until(lambda: worker.has_logged(" ready."), "the worker is ready")
+        yield worker
 
 
 @pytest.fixture

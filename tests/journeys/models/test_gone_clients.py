@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import Any
 
 import pytest
 
-from tests.journeys.models.asking import ask, body_of, listening, scripted
+from tests.journeys.models.asking import ask, listening, scripted, waiting
 from tests.support.model_service import ModelService
 from tests.support.stack import wait_until
 from tests.support.upstreams import Served
@@ -62,15 +61,7 @@ def test_a_client_that_leaves_before_the_first_word_ends_the_call(service: Model
 
 def test_a_client_that_leaves_while_it_waits_for_a_whole_answer_ends_the_call(service: ModelService) -> None:
     before = len(service.upstream.served)
-    import json
-
-    content = json.dumps(body_of(scripted(chunks=2000, delay_seconds=0.05), stream=False)).encode()
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Authorization: Bearer {service.api_key}\r\nContent-Length: {len(content)}\r\n\r\n"
-    )
-    with socket.create_connection(("127.0.0.1", service.front.port or 0)) as connection:
-        connection.sendall(head.encode() + content)
+    with waiting(service, scripted(chunks=2000, delay_seconds=0.05), stream=False):
         wait_until(
             lambda: any(line.completion_tokens > 3 for line in service.upstream.served[before:]),
             "the upstream answers",
@@ -80,18 +71,7 @@ def test_a_client_that_leaves_while_it_waits_for_a_whole_answer_ends_the_call(se
 
 
 def test_a_client_that_reads_slowly_delays_nobody_else(service: ModelService) -> None:
-    endless = scripted(chunks=50_000, pad_bytes=500)
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.connect(("127.0.0.1", service.front.port or 0))
-        import json
-
-        content = json.dumps(body_of(endless)).encode()
-        head = (
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Authorization: Bearer {service.api_key}\r\nContent-Length: {len(content)}\r\n\r\n"
-        )
-        slow.sendall(head.encode() + content)
+    with waiting(service, scripted(chunks=50_000, pad_bytes=500), stream=True) as slow:
         assert slow.recv(100).startswith(b"HTTP/1.1 200 ")
         finished: list[bool] = []
 

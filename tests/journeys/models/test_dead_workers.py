@@ -1,0 +1,96 @@
+"""`kill -9` of the worker in the middle of calls and at each of their steps: errors for clients, and exact books."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import pytest
+
+from shared.jobs import create_celery, send
+from shared.models.jobs import Invoke
+from tests.journeys.models.asking import (
+    ask,
+    assert_ended_with_an_error,
+    has_finished_well,
+    listening,
+    scripted,
+    waiting,
+)
+from tests.journeys.models.conftest import running_worker
+from tests.support.model_service import ModelService
+from tests.support.stack import wait_until
+
+LONG = scripted(chunks=2000, delay_seconds=0.02)
+SHORT = scripted(chunks=5)
+
+
+def test_a_killed_worker_fails_its_calls_finally_and_they_are_settled_by_estimate(
+    service: ModelService,
+) -> None:
+    before = len(service.upstream.served)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(ask(service, LONG)))
+    with running_worker(service) as worker, listening(service, LONG) as stream:
+        thread.start()
+        stream.read_until("abc")
+        wait_until(lambda: len(service.upstream.served) == before + 2, "both calls are made")
+        worker.kill()
+        assert_ended_with_an_error(stream.read_to_end())
+        thread.join()
+    (answer,) = answers
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "provider_error")
+    assert answer.headers["x-should-retry"] == "false"
+    calls = [str(line.call) for line in service.upstream.served[before:]]
+    assert sorted(service.open_invocations()) == sorted(calls)
+    service.sweep()
+    records = [service.wait_for_record(call) for call in calls]
+    assert {(record["status"], record["is_estimated"]) for record in records} == {("failed", True)}
+    assert all(record["prompt_tokens"] > 0 for record in records)
+
+
+def test_a_worker_asked_to_stop_lets_its_calls_end(service: ModelService) -> None:
+    with (
+        running_worker(service) as worker,
+        listening(service, scripted(chunks=50, delay_seconds=0.02)) as stream,
+    ):
+        stream.read_until("abc")
+        worker.send_signal(15)
+        assert has_finished_well(stream.read_to_end())
+        assert worker.wait_for_end() == 0
+    service.wait_until_settled()
+
+
+@pytest.mark.parametrize(
+    ("point", "is_called", "is_settled"),
+    [
+        ("invocation.dispatched", False, False),
+        ("invocation.opened", True, False),
+        ("credits.settled", True, True),
+        ("invocation.settled", True, True),
+    ],
+)
+def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once(
+    service: ModelService, point: str, *, is_called: bool, is_settled: bool
+) -> None:
+    before = len(service.upstream.served)
+    with running_worker(service, FAULTS=point) as worker, waiting(service, SHORT, stream=False):
+        worker.wait_for_end()
+    assert len(service.upstream.served) - before == is_called
+    assert (service.open_invocations() == []) == is_settled
+    service.sweep()
+    newest = list(service.invocations())[-1]
+    (record,) = service.records("invocation_id = %s", newest)
+    assert record["is_estimated"] is not is_settled
+
+
+def test_messages_that_come_again_change_nothing(service: ModelService) -> None:
+    calls, made = list(service.invocations()), len(service.upstream.served)
+    records = service.records()
+    with contextlib.closing(create_celery(service.stack.redis_url)) as app:
+        for call in calls:
+            send(app, Invoke(invocation_id=call, stream="quartermaster:replies:gone"))
+    with running_worker(service):
+        assert ask(service, SHORT).status_code == 200
+    assert len(service.upstream.served) == made + 1
+    assert service.records()[:-1] == records

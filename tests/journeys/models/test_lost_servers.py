@@ -1,0 +1,81 @@
+"""Valkey and Postgres die or forget in the middle of calls: errors where something was lost, and exact books."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.journeys.models.asking import (
+    ask,
+    assert_ended_with_an_error,
+    has_finished_well,
+    listening,
+    scripted,
+)
+from tests.support.model_service import ModelService
+from tests.support.stack import Servers, wait_until
+
+pytestmark = pytest.mark.usefixtures("worker")
+SHORT = scripted(chunks=5)
+
+
+@pytest.fixture(autouse=True)
+def _restored(servers: Servers) -> Iterator[None]:
+    """Leave servers that answer to whoever comes next."""
+    yield
+    if not servers.valkey.is_ready():
+        servers.valkey.kill()
+        servers.valkey.start()
+
+
+def wait_until_answering(service: ModelService) -> None:
+    wait_until(lambda: ask(service, SHORT).status_code == 200, "calls are answered again")
+    service.wait_until_settled()
+
+
+@pytest.mark.parametrize("loss", ["killed", "killed and emptied", "emptied"])
+def test_a_lost_valkey_ends_streams_with_an_error_and_everything_is_settled_once(
+    service: ModelService, servers: Servers, loss: str
+) -> None:
+    with listening(service, scripted(chunks=2000, delay_seconds=0.02)) as stream:
+        stream.read_until("abc")
+        if loss == "emptied":
+            with redis.Redis.from_url(servers.valkey.url) as client:
+                client.flushall()
+        else:
+            servers.valkey.kill()
+            servers.valkey.start(lose_memory=loss == "killed and emptied")
+        assert_ended_with_an_error(stream.read_to_end())
+    service.wait_until_settled()
+    wait_until_answering(service)
+
+
+def test_calls_are_refused_while_valkey_is_away_and_nothing_is_held(
+    service: ModelService, servers: Servers
+) -> None:
+    servers.valkey.kill()
+    refused = ask(service, SHORT)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert service.open_invocations() == []
+    servers.valkey.start()
+    wait_until_answering(service)
+
+
+def test_a_call_that_ends_while_postgres_restarts_is_settled_once_and_as_reported(
+    service: ModelService, servers: Servers
+) -> None:
+    before = len(service.upstream.served)
+    with listening(service, scripted(chunks=50, delay_seconds=0.02)) as stream:
+        stream.read_until("abc")
+        servers.postgres.kill()
+        wait_until(lambda: service.upstream.served[before].ended == "answered", "the upstream is done")
+        servers.postgres.start()
+        assert has_finished_well(stream.read_to_end())
+    service.database.dispose()
+    record = service.wait_for_record(str(service.upstream.served[before].call))
+    assert (record["status"], record["is_estimated"]) == ("completed", False)
+    assert record["completion_tokens"] == 50
+    wait_until_answering(service)

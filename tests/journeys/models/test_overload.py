@@ -1,0 +1,38 @@
+"""More calls than can be answered: refused before anything is charged, or given back after a while."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import redis
+
+from shared.jobs import KEY_PREFIX, MODELS
+from tests.journeys.models.asking import ask, scripted
+from tests.support.inventory import query
+from tests.support.model_service import ModelService
+from tests.support.stack import free_port, wait_until
+
+
+def held(service: ModelService) -> int:
+    return int(query(service.stack, "SELECT coalesce(sum(held), 0) FROM credit_balances")[0][0])
+
+
+def test_calls_beyond_the_queue_are_refused_and_those_in_it_given_back_when_no_worker_comes(
+    service: ModelService, valkey: redis.Redis
+) -> None:
+    valkey.delete(KEY_PREFIX + MODELS)
+    before = len(service.invocations())
+    front = service.stack.web(port=free_port(), QUEUED_MODEL_CALLS="2")
+    with service.stack.running(front), ThreadPoolExecutor(2) as pool:
+        queued = [pool.submit(ask, service, scripted(), front=front) for _ in range(2)]
+        wait_until(lambda: valkey.llen(KEY_PREFIX + MODELS) == 2, "two calls wait")
+        reserved = held(service)
+        refused = ask(service, scripted(), front=front)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert (held(service), len(service.invocations())) == (reserved, before + 2)
+        answers = [at.result() for at in queued]
+    assert [at.status_code for at in answers] == [503, 503]
+    assert all(int(at.headers["Retry-After"]) >= 1 for at in answers)
+    assert held(service) == 0
+    assert list(service.invocations().values())[-2:] == ["voided", "voided"]

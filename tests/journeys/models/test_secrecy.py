@@ -1,0 +1,117 @@
+"""What was asked and answered is found nowhere afterwards: table, log, metric or blob, nor in Valkey for long."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+import redis
+import requests
+
+from shared.credits.rollups import roll_up_usage
+from tests.journeys.models.asking import ask, listening, scripted, waiting
+from tests.journeys.models.conftest import running_worker
+from tests.support.inventory import query
+from tests.support.model_service import ModelService
+from tests.support.stack import free_port, wait_until
+
+KEPT_SECONDS = 300
+
+
+@pytest.fixture
+def canary() -> str:
+    return f"canary{uuid4().hex}"
+
+
+def test_no_prompt_and_no_reply_is_kept(service: ModelService, valkey: redis.Redis, canary: str) -> None:
+    front = service.stack.web(port=free_port())
+    with service.stack.running(front), running_worker(service) as worker:
+        call_in_every_way(service, canary)
+        service.wait_until_settled()
+        service.database.dispose()
+        roll_up_usage(service.database)
+        wait_until(lambda: not list(keys_holding(valkey, canary)), "Valkey has forgotten", seconds=15)
+        metrics = requests.get(f"{service.front.url}/metrics", timeout=10).text
+        with waiting(service, f"!wait 60000 {canary}", stream=True):
+            worker.kill()
+    assert canary not in metrics
+    assert [table for table in tables(service) if holds(service, table, canary)] == []
+    files = [path for path in service.stack.directory.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".log" for path in files)
+    assert [path for path in files if canary.encode() in path.read_bytes()] == []
+    service.sweep()
+
+
+def test_a_prompt_that_waits_for_a_worker_has_not_long_to_live(
+    service: ModelService, valkey: redis.Redis, canary: str
+) -> None:
+    with waiting(service, canary, stream=False):
+        wait_until(lambda: list(keys_holding(valkey, canary)), "the prompt waits")
+        keys = list(keys_holding(valkey, canary))
+        assert [key.startswith(b"quartermaster:request:") for key in keys] == [True]
+        assert 0 < int(str(valkey.ttl(keys[0]))) <= KEPT_SECONDS
+        service.wait_until_settled()
+    assert not list(keys_holding(valkey, canary))
+
+
+def call_in_every_way(service: ModelService, canary: str) -> None:
+    """Have the canary in prompts and replies of calls that go well, break, fail, are refused and are left."""
+    for model in ("scripted/echo", "scripted/echo-responses"):
+        for text in (
+            canary,
+            f"!break after 1\n!say a {canary} b",
+            f"!fail 500\n{canary}",
+            f"!fail 400\n{canary}",
+        ):
+            ask(service, text, model=model)
+        with listening(service, f"!say {canary} and so on", model=model) as stream:
+            assert canary in "".join(stream.read_to_end())
+    body = f'{{"error": {{"message": "what is {canary}?", "param": "{canary}", "code": "{canary}"}}}}'
+    assert canary in ask(service, scripted(status=400, body=body)).text
+    assert ask(service, scripted(status=500, body=body)).status_code == 502
+    assert canary not in ask(service, scripted(status=401, body=body)).text
+    assert (
+        ask(service, scripted(prompt_tokens=0, raw=f"HTTP/1.1 200 {canary}\r\n\r\n{canary}")).status_code
+        == 502
+    )
+    assert ask(service, canary, model=canary).status_code == 404
+    with listening(service, f"!tokens 1000\n!delay 20\n!think {canary}", model="scripted/echo") as stream:
+        stream.read_until("word3")
+
+
+def keys_holding(valkey: redis.Redis, canary: str) -> Iterator[bytes]:
+    """The keys whose value, whatever its type, holds the canary."""
+    for key in valkey.scan_iter():
+        with contextlib.suppress(redis.ResponseError):
+            if canary.encode() in repr(value_of(valkey, key)).encode():
+                yield key
+
+
+def value_of(valkey: redis.Redis, key: bytes) -> object:
+    """The whole value of a key."""
+    reads = {
+        b"string": lambda: valkey.get(key),
+        b"list": lambda: valkey.lrange(key, 0, -1),
+        b"hash": lambda: valkey.hgetall(key),
+        b"set": lambda: valkey.smembers(key),
+        b"zset": lambda: valkey.zrange(key, 0, -1),
+        b"stream": lambda: valkey.xrange(key),
+        b"none": lambda: None,
+    }
+    return reads[valkey.type(key)]()  # type: ignore[index,no-untyped-call]
+
+
+def tables(service: ModelService) -> list[str]:
+    statement = "SELECT tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+    found = [row[0] for row in query(service.stack, statement)]
+    assert "usage_records" in found
+    return found
+
+
+def holds(service: ModelService, table: str, canary: str) -> bool:
+    """Whether any row holds it, as text or, in bytes, as hexadecimal digits."""
+    statement = f"SELECT count(*) FROM {table} t WHERE t::text ILIKE %s OR t::text ILIKE %s"
+    patterns = (f"%{canary}%", f"%{canary.encode().hex()}%")
+    return bool(query(service.stack, statement, patterns)[0][0])
