@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, _state
 from celery.signals import worker_shutting_down
 
 from deploy.embedded.valkey import EmbeddedValkey
@@ -23,12 +23,16 @@ from workers.models import ModelDepot, bind_models
 
 @pytest.fixture(scope="module")
 def app(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
+    # Celery tells every application of a process of every other's tasks; this one must have its own handler.
+    shared_tasks: Any = _state
+    others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
     app = create_celery(valkey_server.url)
     depot = Depot(make_settings(database_url=database_url, redis_url=valkey_server.url))
     receivers: Any = list(worker_shutting_down.receivers)
     bind_models(app, depot)
     yield app
     worker_shutting_down.receivers = receivers
+    shared_tasks._on_app_finalizers = others
     depot.database.dispose()
     app.close()
 
@@ -47,7 +51,11 @@ def test_calls_under_way_are_cancelled_once_the_drain_is_over(
 ) -> None:
     cancelled: list[object] = []
     monkeypatch.setattr(models, "DRAIN_SECONDS", 0.0)
-    monkeypatch.setattr(Attendance, "cancel_all", lambda attendance: cancelled.append(attendance))
+
+    def cancel_all(attendance: Attendance) -> None:
+        cancelled.append(attendance)
+
+    monkeypatch.setattr(Attendance, "cancel_all", cancel_all)
     app.tasks[Invoke.kind].apply(
         kwargs=message(Invoke(invocation_id=str(new_id()), stream="quartermaster:replies:nobody"))
     )
