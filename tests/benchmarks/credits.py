@@ -48,7 +48,7 @@ def hot_organization(bench: Bench) -> Iterator[Line]:
     url = bench.migrated_database("hot")
     organization = _make_organization(url)
     _pgbench(url, ("--initialize", "--quiet", "--scale", "1"))
-    seconds = str(bench.scaled(8, 4))
+    seconds = str(bench.scaled(8, 2))
     scripts = {"row": HOT_ROW, "call": CALL.replace("{organization}", organization)}
     rates: dict[str, list[float]] = {name: [] for name in scripts}
 

@@ -53,7 +53,7 @@ def _whole_answers(bench: Bench, through: Gateways) -> Iterator[Line]:
     alone = _interleaved(bench, through, callers=1, counts=(bench.scaled(300, 80), bench.scaled(100, 30)))
     yield _added_latency(through, alone)
     for callers in (16, 64):
-        counts = (bench.scaled(1500, 300), bench.scaled(200, 64))
+        counts = (bench.scaled(1500, 200), bench.scaled(200, 64))
         taken = _interleaved(bench, through, callers=callers, counts=counts)
         if callers == 16:
             yield from _cpu(taken)

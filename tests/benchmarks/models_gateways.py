@@ -25,8 +25,6 @@ from tests.support.stack import ROOT, Service, Stack, free_port, wait_until
 PLAIN, LONG, PACED, SLOW = "fake/plain", "fake/long", "fake/paced", "fake/slow"
 PACE_SECONDS = 0.04
 PACED_CHUNKS = 50
-SLOW_CHUNKS = 20
-"""Chunks of the slow model, one in half a second."""
 
 _MODEL = """
 [[models]]
@@ -185,7 +183,7 @@ def _upstreams(bench: Bench, closing: contextlib.ExitStack) -> dict[str, tuple[i
         PLAIN: (plain, "upstream-model"),
         LONG: (long, "upstream-model"),
         PACED: (paced, f"paced-{pace}-{PACED_CHUNKS}"),
-        SLOW: (paced, f"paced-500-{SLOW_CHUNKS}"),
+        SLOW: (paced, f"paced-500-{bench.scaled(20, 6)}"),
     }
 
 
