@@ -124,6 +124,11 @@ class ReplyStream:
         self._inboxes: dict[bytes, Inbox] = {}
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
+        self._is_closing = threading.Event()
+
+    def close(self) -> None:
+        """Read no more; the stream expires by itself."""
+        self._is_closing.set()
 
     def open(self, invocation_id: UUID) -> Inbox:
         """Listen for the replies of an invocation; do so before its job is sent. Raises redis.RedisError."""
@@ -148,7 +153,7 @@ class ReplyStream:
     def _run(self) -> None:
         cursor = b"0-0"
         renewed_at = time.monotonic()
-        while True:
+        while not self._is_closing.is_set():
             try:
                 if time.monotonic() - renewed_at > RENEWAL_SECONDS:
                     cursor = self._renew(cursor)
@@ -156,11 +161,11 @@ class ReplyStream:
                 cursor = self._read(cursor)
             except redis.RedisError as error:
                 log.warning("replies.interrupted", error=str(error))
-                time.sleep(_RETRY_SECONDS)
+                self._is_closing.wait(_RETRY_SECONDS)
                 renewed_at = 0.0
             except Exception:  # without its reader this process would hear no reply ever again
                 log.exception("replies.misread")
-                time.sleep(_RETRY_SECONDS)
+                self._is_closing.wait(_RETRY_SECONDS)
 
     def _read(self, cursor: bytes) -> bytes:
         answer: Any = self._valkey.xread({self._name: cursor}, count=READ_COUNT, block=BLOCK_MILLISECONDS)

@@ -177,7 +177,7 @@ def route_messages(operator: Operator, inside: dict[str, str], principal_id: str
 def administrative_commands() -> set[tuple[str, ...]]:
     context = click.Context(main)
     found: set[tuple[str, ...]] = set()
-    for name in set(main.list_commands(context)) - PROCESSES:
+    for name in set(main.list_commands(context)) - PROCESSES - {"models"}:  # whose commands read files only
         command = main.get_command(context, name)
         inner = sorted(command.commands) if isinstance(command, click.Group) else []
         found |= {(name, verb) for verb in inner} or {(name,)}

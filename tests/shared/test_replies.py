@@ -22,8 +22,17 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
         yield client
 
 
-def test_replies_arrive_in_order_at_the_request_they_are_for(valkey: redis.Redis) -> None:
+@pytest.fixture
+def stream(valkey: redis.Redis) -> Iterator[ReplyStream]:
+    """A front's stream."""
     stream = ReplyStream(valkey)
+    yield stream
+    stream.close()
+
+
+def test_replies_arrive_in_order_at_the_request_they_are_for(
+    valkey: redis.Redis, stream: ReplyStream
+) -> None:
     with stream.open(new_id()) as first, stream.open(new_id()) as second:
         writers = [ReplyWriter(valkey, inbox.address) for inbox in (first, second)]
         for number in range(50):
@@ -34,8 +43,7 @@ def test_replies_arrive_in_order_at_the_request_they_are_for(valkey: redis.Redis
             assert received == [Reply(kind=ReplyKind.DATA, data=f"{number}".encode()) for number in range(50)]
 
 
-def test_a_writer_learns_that_the_request_was_cancelled(valkey: redis.Redis) -> None:
-    stream = ReplyStream(valkey)
+def test_a_writer_learns_that_the_request_was_cancelled(valkey: redis.Redis, stream: ReplyStream) -> None:
     with stream.open(new_id()) as inbox:
         writer = ReplyWriter(valkey, inbox.address)
         assert writer.send(ReplyKind.STARTED)
@@ -50,10 +58,9 @@ def test_a_writer_learns_that_the_front_is_gone(valkey: redis.Redis) -> None:
 
 
 def test_a_request_is_told_when_valkey_has_forgotten_its_replies(
-    valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    valkey: redis.Redis, stream: ReplyStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "RENEWAL_SECONDS", 0.05)
-    stream = ReplyStream(valkey)
     with stream.open(new_id()) as inbox:
         writer = ReplyWriter(valkey, inbox.address)
         writer.send(ReplyKind.STARTED)
@@ -65,8 +72,8 @@ def test_a_request_is_told_when_valkey_has_forgotten_its_replies(
         assert next_inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
-def test_a_gap_loses_the_rest(valkey: redis.Redis) -> None:
-    inbox = ReplyStream(valkey).open(new_id())
+def test_a_gap_loses_the_rest(stream: ReplyStream) -> None:
+    inbox = stream.open(new_id())
     inbox.deliver(0, Reply(kind=ReplyKind.DATA, data=b"first"))
     inbox.deliver(2, Reply(kind=ReplyKind.DATA, data=b"third"))
     inbox.deliver(3, Reply(kind=ReplyKind.END))
@@ -76,10 +83,10 @@ def test_a_gap_loses_the_rest(valkey: redis.Redis) -> None:
 
 
 def test_a_request_that_takes_nothing_is_dropped_instead_of_growing(
-    valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    stream: ReplyStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "INBOX_LIMIT_BYTES", 100)
-    inbox = ReplyStream(valkey).open(new_id())
+    inbox = stream.open(new_id())
     for number in range(10):
         inbox.deliver(number, Reply(kind=ReplyKind.DATA, data=b"x" * 60))
     kinds = []

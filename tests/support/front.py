@@ -82,6 +82,7 @@ def open_front(database_url: str, valkey_url: str, directory: Path, **settings: 
             identity=IdentityFactory(services.database, loaded),
         )
     finally:
+        services.models.invoker.replies.close()
         services.database.dispose()
         services.valkey.close()
 

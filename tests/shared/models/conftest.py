@@ -17,9 +17,11 @@ from tests.shared.models.model_calls import ModelCalls, model_calls
 
 
 @pytest.fixture(scope="package")
-def reply_stream(valkey_server: EmbeddedValkey) -> ReplyStream:
-    """The one of this process, whose reader runs for as long as the process does."""
-    return ReplyStream(connect_valkey(valkey_server.url))
+def reply_stream(valkey_server: EmbeddedValkey) -> Iterator[ReplyStream]:
+    """The one of these tests' process."""
+    stream = ReplyStream(connect_valkey(valkey_server.url))
+    yield stream
+    stream.close()
 
 
 @pytest.fixture(autouse=True)
