@@ -37,7 +37,7 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PORT = re.compile(r":\d*$")
 
-ROUTES = (model_routes, *FILE_ROUTES, *IDENTITY_ROUTES, *CREDIT_ROUTES, document_routes, health_routes)
+ROUTES = (*FILE_ROUTES, model_routes, *IDENTITY_ROUTES, *CREDIT_ROUTES, document_routes, health_routes)
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:

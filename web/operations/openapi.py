@@ -83,7 +83,7 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
         "info": {
             "title": "Quartermaster",
             "version": version,
-            "description": "Files with exact versions, read grants and precise retention, for agents.",
+            "description": "Stores, provisions and accounts for agents: exact files, models paid with credits.",
         },
         "servers": [{"url": base_url}],
         "paths": dict(paths),
