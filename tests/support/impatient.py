@@ -16,6 +16,7 @@ if os.environ.get("PATIENCE") != "whole":
     awaiting.SILENCE_SECONDS = 6.0
     answers.COMMENT_AFTER_SECONDS = 1.0
 
-from web.wsgi import application  # noqa: E402 (after the constants, which it does not copy but should not miss)
+# After the constants, so that nothing is served before they hold.
+from web.wsgi import application
 
 __all__ = ["application"]
