@@ -19,7 +19,7 @@ from tests.benchmarks.models_streams import memory, streams
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, at_least, cpu_per, milliseconds
 
-LITELLM = "LiteLLM (no database: its client's engine could not be had; one process)"
+LITELLM = "LiteLLM (without a database: no keys, budgets or spend; one process)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
