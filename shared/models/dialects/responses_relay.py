@@ -53,7 +53,12 @@ class ResponsesRelay:
                 self._relay(each["type"], each)
         else:
             kind = event.get("type")
-            if isinstance(kind, str) and kind.isprintable() and len(kind) <= _MAXIMUM_TYPE_CHARACTERS:
+            if (
+                isinstance(kind, str)
+                and kind.isascii()
+                and kind.isprintable()
+                and len(kind) <= _MAXIMUM_TYPE_CHARACTERS
+            ):
                 self._relay(kind, event)
         return self._log.take()
 

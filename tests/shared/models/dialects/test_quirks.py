@@ -17,7 +17,6 @@ from shared.models.dialects import (
     parse_chat,
     parse_responses,
 )
-from shared.models.dialects.frames import event_frame
 from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for
 from tests.shared.models.dialects.upstreams import (
     CHAT_USAGE,
@@ -497,8 +496,3 @@ def test_the_official_client_puts_choices_and_woven_calls_together() -> None:
     first, second = state.get_final_completion().choices
     assert [call.to_dict()["id"] for call in first.message.tool_calls or ()] == ["x", "y"]
     assert (second.message.content, second.message.role) == ("b", "assistant")
-
-
-@pytest.mark.parametrize("kind", ["response.na\u00efve", "x\ndata: {}", "two words", "", 7])
-def test_an_event_whose_type_is_no_plain_word_is_left_out(kind: object) -> None:
-    assert event_frame({"type": kind, "sequence_number": 1}) == b""
