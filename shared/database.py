@@ -9,12 +9,13 @@ neither fail nor delay a committed request.
 from __future__ import annotations
 
 import contextlib
+import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg2
 from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from shared import faults
@@ -153,6 +154,18 @@ def _create_engine(url: str, pool_size: int) -> Engine:
             r" -c default_transaction_isolation=read\ committed",
         },
     )
+
+    @event.listens_for(engine, "checkout")
+    def _replace_closed(connection: Any, *_: Any) -> None:
+        """Replace a pooled connection that Postgres has closed: between uses a live one has nothing to say.
+
+        A look at the socket, where a ping would be a round trip for every use.
+        """
+        # `poll`, because `select` knows no descriptor above 1023, and streams take many.
+        socket = select.poll()
+        socket.register(connection.fileno(), select.POLLIN)
+        if socket.poll(0):
+            raise DisconnectionError
 
     @event.listens_for(engine, "handle_error")
     def _drop_broken_pool(context: Any) -> None:

@@ -1,0 +1,29 @@
+"""The pool over a Postgres that goes away and comes back."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from deploy.embedded.postgres import EmbeddedPostgres
+from shared.database import Database
+
+
+def test_the_first_use_after_a_restart_of_postgres_meets_no_dead_connection(tmp_path: Path) -> None:
+    postgres = EmbeddedPostgres(tmp_path / "postgres", durable=False)
+    postgres.start()
+    try:
+        url = postgres.create_database("pooled").replace("postgresql://", "postgresql+psycopg2://", 1)
+        database = Database(url)
+        with ExitStack() as uses:
+            for _ in range(4):
+                uses.enter_context(database.autocommit())
+        postgres.kill()
+        postgres.start()
+        for _ in range(4):
+            database.check()
+        with database.transaction() as session:
+            assert session.connection.exec_driver_sql("SELECT 1").scalar() == 1
+        database.dispose()
+    finally:
+        postgres.stop()
