@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import redis
 
@@ -18,7 +19,7 @@ from shared.credits import holds
 from shared.database import Database
 from shared.errors import DomainError
 from shared.models.dialects import estimate_completion_tokens
-from shared.replies import ReplyKind, ReplyWriter
+from shared.replies import ReplyKind
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -28,16 +29,23 @@ ALIVE_SECONDS = 2.0
 NOTE_SECONDS = 20.0
 
 
+class Listener(Protocol):
+    """Whoever is told what a call says; a `ReplyWriter` is one."""
+
+    def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
+        """Take a reply; False when nobody listens any more. Raises redis.RedisError."""
+
+
 class Attended:
     """One call under way, as its own thread and the attendant share it."""
 
-    def __init__(self, dispatch: holds.Dispatch, writer: ReplyWriter) -> None:
+    def __init__(self, dispatch: holds.Dispatch, listener: Listener) -> None:
         """Made by `Attendance.attend`."""
         self.dispatch = dispatch
         self.cancelled = threading.Event()
         self.streamed_bytes = 0
         self.has_sent_data = False
-        self._writer = writer
+        self._listener = listener
         self.sent_at = self.noted_at = time.monotonic()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
@@ -45,7 +53,7 @@ class Attended:
         self.sent_at = time.monotonic()
         self.has_sent_data |= kind is ReplyKind.DATA
         try:
-            is_heard = self._writer.send(kind, data)
+            is_heard = self._listener.send(kind, data)
         except redis.RedisError as error:
             log.warning("reply.not_sent", invocation_id=self.dispatch.invocation_id, error=str(error))
             is_heard = False
@@ -65,9 +73,9 @@ class Attendance:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def attend(self, dispatch: holds.Dispatch, writer: ReplyWriter) -> Iterator[Attended]:
+    def attend(self, dispatch: holds.Dispatch, listener: Listener) -> Iterator[Attended]:
         """Look after a call within the block."""
-        attended = Attended(dispatch, writer)
+        attended = Attended(dispatch, listener)
         attended.send(ReplyKind.STARTED)
         with self._lock:
             self._calls.add(attended)

@@ -8,18 +8,17 @@ tells a sweep what may have been consumed.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import redis
 
 from shared import faults
-from shared.credits import holds, settlement
+from shared.credits import holds
 from shared.credits.settlement import Outcome, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
-from shared.models import accepted_requests
+from shared.models import accepted_requests, settling
 from shared.models.accepted_requests import AcceptedRequest
 from shared.models.attendance import Attendance, Attended
 from shared.models.awaiting import describe_failure
@@ -38,10 +37,7 @@ from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-DATABASE_ATTEMPTS = 10
-LONGEST_PAUSE_SECONDS = 5.0
 _REQUEST_LOST = "The call was lost before it began, and nothing was charged; try again."
-_NOTHING = settlement.TokenCounts(prompt_tokens=0, completion_tokens=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,30 +56,19 @@ def execute(executor: Executor, job: Invoke) -> None:
     """Carry out an invocation, unless another worker has, it has ended, or its request is gone."""
     invocation_id = UUID(job.invocation_id)
     writer = ReplyWriter(executor.valkey, ReplyAddress(stream=job.stream, invocation_id=invocation_id))
-    dispatch = _dispatch(executor, invocation_id)
+    dispatch = settling.take_dispatch(executor.database, invocation_id)
     if dispatch is None:
         return
     faults.reach("invocation.dispatched")
     with executor.attendance.attend(dispatch, writer) as attended:
         request = _take(executor, invocation_id)
         if request is None:
-            _settle(executor, dispatch, Outcome(status=Status.FAILED, counts=_NOTHING))
+            settling.settle(
+                executor.database, dispatch, Outcome(status=Status.FAILED, counts=settling.NOTHING)
+            )
             attended.send(ReplyKind.FAILED, describe_failure(Unavailable(_REQUEST_LOST)))
         else:
             _carry_out(executor, dispatch, request, attended)
-
-
-def _dispatch(executor: Executor, invocation_id: UUID) -> holds.Dispatch | None:
-    """Take the right to call, insisting while the database is away: nobody sends this call's message again."""
-    token = uuid4()
-    for attempt in range(DATABASE_ATTEMPTS):
-        try:
-            with executor.database.autocommit() as session:
-                return holds.dispatch(session, invocation_id, token=token)
-        except Unavailable:
-            _pause(attempt)
-    log.warning("invocation.not_dispatched", invocation_id=invocation_id)
-    return None
 
 
 def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
@@ -111,13 +96,13 @@ def _carry_out(
             frames = _relay(stream, translator, attended)
     except Exception as unforeseen:  # noqa: BLE001 (whatever it was, the call is settled and the client told)
         error = _foreseen(unforeseen)
-        outcome, frames = _failed(error, translator, provider)
-        _settle(executor, dispatch, outcome)
+        outcome, frames = settling.outcome_of_failure(error, translator, provider)
+        settling.settle(executor.database, dispatch, outcome)
         faults.reach("invocation.settled")
         _say_failed(error, attended, frames)
         return
     assert translator is not None  # noqa: S101 (set with the stream)
-    _settle(executor, dispatch, _outcome(translator, provider))
+    settling.settle(executor.database, dispatch, settling.measured(translator, provider))
     faults.reach("invocation.settled")
     _say_ended(translator, request, attended, frames)
 
@@ -183,55 +168,6 @@ def _failed_at_once(failure: Failure) -> DomainError:
     if failure.code == ContextLengthExceeded.code:
         return ContextLengthExceeded(failure.message)
     return ProviderError(failure.message, may_have_cost=False)
-
-
-def _outcome(translator: Translator, provider: str | None) -> Outcome:
-    counts, is_estimated = translator.settled_usage()
-    return Outcome(
-        status=Status(translator.status),
-        counts=settlement.TokenCounts(
-            prompt_tokens=counts.prompt_tokens,
-            completion_tokens=counts.completion_tokens,
-            cached_tokens=counts.cached_tokens,
-            reasoning_tokens=counts.reasoning_tokens,
-        ),
-        is_estimated=is_estimated,
-        provider=provider,
-    )
-
-
-def _failed(
-    error: DomainError, translator: Translator | None, provider: str | None
-) -> tuple[Outcome, list[bytes]]:
-    """Say what a failed or cancelled call is to be charged, and which frames end its stream."""
-    status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
-    if translator is None or not translator.has_started:
-        may_have_cost = isinstance(error, ProviderError) and error.may_have_cost
-        return Outcome(status=status, counts=None if may_have_cost else _NOTHING, provider=provider), []
-    frames = translator.fail(error.code, error.detail)
-    measured = _outcome(translator, provider)
-    return Outcome(
-        status=status, counts=measured.counts, is_estimated=measured.is_estimated, provider=provider
-    ), frames
-
-
-def _settle(executor: Executor, dispatch: holds.Dispatch, outcome: Outcome) -> None:
-    """Charge the call, insisting while the database is away; after that the sweep of open dispatches does."""
-    for attempt in range(DATABASE_ATTEMPTS):
-        try:
-            with executor.database.autocommit() as session:
-                settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
-        except Unavailable:
-            _pause(attempt)
-        else:
-            return
-    log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
-
-
-def _pause(attempt: int) -> None:
-    """Wait before the next attempt: not at all at first, when a connection of before has gone stale."""
-    if attempt:
-        time.sleep(min(LONGEST_PAUSE_SECONDS, 0.05 * 2**attempt))
 
 
 def _say_ended(

@@ -1,0 +1,88 @@
+"""Take the right to make a call, and charge the call for what became of it: the two ends of every execution.
+
+Whoever calls a provider, in answer to a client (`execution`) or for an agent, settles here, so that one rule holds: a
+call is charged by what its provider reported, else by an estimate that says so, and by nothing only where it surely
+cost nothing. Both steps insist while the database is away; after that the sweeps of `shared/credits` decide.
+"""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID, uuid4
+
+from shared.credits import holds, settlement
+from shared.credits.settlement import Outcome, Status
+from shared.database import Database
+from shared.errors import DomainError, Unavailable
+from shared.models.dialects import Translator
+from shared.models.providers.errors import CallCancelled, ProviderError
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+DATABASE_ATTEMPTS = 10
+LONGEST_PAUSE_SECONDS = 5.0
+NOTHING = settlement.TokenCounts(prompt_tokens=0, completion_tokens=0)
+
+
+def take_dispatch(database: Database, invocation_id: UUID) -> holds.Dispatch | None:
+    """Take the right to call, insisting while the database is away; None means never to make this call."""
+    token = uuid4()
+    for attempt in range(DATABASE_ATTEMPTS):
+        try:
+            with database.autocommit() as session:
+                return holds.dispatch(session, invocation_id, token=token)
+        except Unavailable:
+            _pause(attempt)
+    log.warning("invocation.not_dispatched", invocation_id=invocation_id)
+    return None
+
+
+def settle(database: Database, dispatch: holds.Dispatch, outcome: Outcome) -> None:
+    """Charge the call, insisting while the database is away; after that the sweep of open dispatches does."""
+    for attempt in range(DATABASE_ATTEMPTS):
+        try:
+            with database.autocommit() as session:
+                settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
+        except Unavailable:
+            _pause(attempt)
+        else:
+            return
+    log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
+
+
+def measured(translator: Translator, provider: str | None) -> Outcome:
+    """Say what a reply that ended is to be charged."""
+    counts, is_estimated = translator.settled_usage()
+    return Outcome(
+        status=Status(translator.status),
+        counts=settlement.TokenCounts(
+            prompt_tokens=counts.prompt_tokens,
+            completion_tokens=counts.completion_tokens,
+            cached_tokens=counts.cached_tokens,
+            reasoning_tokens=counts.reasoning_tokens,
+        ),
+        is_estimated=is_estimated,
+        provider=provider,
+    )
+
+
+def outcome_of_failure(
+    error: DomainError, translator: Translator | None, provider: str | None
+) -> tuple[Outcome, list[bytes]]:
+    """Say what a failed or cancelled call is to be charged, and which frames end its stream."""
+    status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
+    if translator is None or not translator.has_started:
+        may_have_cost = isinstance(error, ProviderError) and error.may_have_cost
+        return Outcome(status=status, counts=None if may_have_cost else NOTHING, provider=provider), []
+    frames = translator.fail(error.code, error.detail)
+    ended = measured(translator, provider)
+    return Outcome(
+        status=status, counts=ended.counts, is_estimated=ended.is_estimated, provider=provider
+    ), frames
+
+
+def _pause(attempt: int) -> None:
+    """Wait before the next attempt: not at all at first, when a connection of before has gone stale."""
+    if attempt:
+        time.sleep(min(LONGEST_PAUSE_SECONDS, 0.05 * 2**attempt))
