@@ -126,6 +126,15 @@ class Settings(BaseSettings):
         default=(), description="Host names requests may carry, comma-separated; empty accepts any."
     )
 
+    egress_allow_private: bool = Field(
+        default=False,
+        description="Let media and notifications reach private addresses and any port; for development.",
+    )
+    egress_allow_http: bool = Field(
+        default=False,
+        description="Let credentials and notifications go out over plain http; for development.",
+    )
+
     first_run_credits: str = Field(
         default="1000",
         pattern=r"^(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,6})?$",

@@ -58,6 +58,16 @@ PROVIDER_FIRST_BYTE_SECONDS = Histogram(
     ["provider"],
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
 )
+EGRESS_REQUESTS = Counter(
+    "quartermaster_egress_requests_total", "Requests to addresses that others chose.", ["purpose", "outcome"]
+)
+EGRESS_BYTES = Counter("quartermaster_egress_bytes_total", "Content received from such addresses.", ["purpose"])
+EGRESS_SECONDS = Histogram(
+    "quartermaster_egress_request_seconds",
+    "Time until such a request had ended.",
+    ["purpose"],
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+)
 BACKLOG = Gauge(
     "quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], multiprocess_mode="mostrecent"
 )

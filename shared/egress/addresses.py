@@ -1,0 +1,82 @@
+"""Which addresses may be connected to.
+
+An allowlist: IPv4 that the registries call global, and IPv6 global unicast, both without what tunnels into other
+networks, tests, or answers to clouds. `ipaddress` alone is not enough: it takes NAT64, 6to4's relays and Azure's wire
+server for the public network.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+_GLOBAL_UNICAST = ip_network("2000::/3")
+_REFUSED_IPV4 = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's wire server, a public address that is answered inside
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",
+    )
+)
+_REFUSED_IPV6 = tuple(
+    ip_network(network)
+    for network in (
+        "2001::/23",  # Teredo, ORCHID and others of the IETF's own
+        "2001:db8::/32",
+        "2002::/16",  # 6to4: holds an IPv4 address
+        "3fff::/20",
+    )
+)
+_NEVER = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "169.254.0.0/16",
+        "192.0.0.192/32",
+        "224.0.0.0/3",
+        "::/128",
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+        "2002::/16",
+        "fd00:ec2::/32",
+        "fe80::/10",
+        "ff00::/8",
+    )
+)
+"""The metadata servers of clouds and what can hide them: refused also where private addresses are allowed."""
+
+
+def is_public(address: str) -> bool:
+    """Tell whether an address, as the resolver gives it, is one of the public internet."""
+    parsed = _parse(address)
+    if isinstance(parsed, IPv4Address):
+        return parsed.is_global and not any(parsed in network for network in _REFUSED_IPV4)
+    return parsed in _GLOBAL_UNICAST and not any(parsed in network for network in _REFUSED_IPV6)
+
+
+def is_private(address: str) -> bool:
+    """Tell whether an address is of a network of one's own or of this host, and none that must never be asked."""
+    parsed = _parse(address)
+    return not is_public(address) and not any(
+        parsed in network for network in _NEVER if network.version == parsed.version
+    )
+
+
+def _parse(address: str) -> IPv4Address | IPv6Address:
+    parsed = ip_address(address.partition("%")[0])
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return mapped or parsed

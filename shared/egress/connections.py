@@ -1,0 +1,150 @@
+"""Connections that go only where the policy allows.
+
+A connection resolves its host once, requires every answer to be allowed, and connects to the very addresses that it
+looked at: a name that answers differently the next time (DNS rebinding), a redirect or an unusual spelling of an
+address gains nothing. Only the socket is ours; TLS still checks the host's name. Each connection serves one request
+and knows no proxy.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util.ssl_ import create_urllib3_context
+
+from shared.egress.deadlines import Deadline
+from shared.egress.errors import AddressRefused, ConnectionFailed, FetchTimedOut
+from shared.egress.policy import EgressPolicy
+
+CONNECT_SECONDS = 10.0
+"""The time one address has to accept; a host may have several."""
+MAX_ADDRESSES = 4
+
+
+class Guard:
+    """Opens the sockets of one request."""
+
+    def __init__(self, policy: EgressPolicy, deadline: Deadline) -> None:
+        """Take what may be connected to, and how long everything may last."""
+        self._policy = policy
+        self._deadline = deadline
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """Connect to a host. Raises AddressRefused, ConnectionFailed and FetchTimedOut."""
+        addresses = self._resolve(host, port)
+        if not addresses or not all(self._policy.is_allowed(address) for address in addresses):
+            raise AddressRefused if addresses else ConnectionFailed
+        for address in addresses[:MAX_ADDRESSES]:
+            self._deadline.check()
+            connection = self._try(address, port)
+            if connection is not None:
+                self._deadline.watch(connection)
+                return connection
+        raise ConnectionFailed
+
+    def _resolve(self, host: str, port: int) -> Sequence[str]:
+        """Resolve in a thread of its own: a name server may take minutes, and nothing interrupts the resolver."""
+        found: list[Sequence[str]] = []
+
+        def resolve() -> None:
+            try:
+                found.append(self._policy.resolve(host, port))
+            except (OSError, UnicodeError):
+                found.append(())
+
+        thread = threading.Thread(target=resolve, name="resolver", daemon=True)
+        thread.start()
+        thread.join(self._deadline.remaining_seconds)
+        if not found:
+            raise FetchTimedOut
+        return found[0]
+
+    def _try(self, address: str, port: int) -> socket.socket | None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(min(CONNECT_SECONDS, self._deadline.remaining_seconds))
+            connection.connect((address, port))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            connection.close()
+            return None
+        return connection
+
+
+class _GuardedConnection(HTTPConnection):
+    def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._guard = guard
+
+    def _new_conn(self) -> socket.socket:
+        return self._guard.connect(self.host.strip("[]"), self.port)
+
+
+class _GuardedSecureConnection(_GuardedConnection, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _GuardedConnection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _GuardedSecureConnection
+
+
+class GuardedAdapter(HTTPAdapter):
+    """The transport of one request."""
+
+    def __init__(self, policy: EgressPolicy, deadline: Deadline) -> None:
+        """Guard what this request connects to; repeat nothing."""
+        super().__init__(max_retries=0)
+        self._policy = policy
+        self._options: dict[str, Any] = {"guard": Guard(policy, deadline), "maxsize": 1, "block": False}
+        self._pool: HTTPConnectionPool | None = None
+
+    def get_connection_with_tls_context(
+        self,
+        request: requests.PreparedRequest,
+        verify: Any,  # noqa: ARG002 (always verified)
+        proxies: Mapping[str, str] | None = None,  # noqa: ARG002 (never a proxy)
+        cert: Any = None,  # noqa: ARG002 (never a certificate of ours)
+    ) -> HTTPConnectionPool:
+        """Make the pool of this request's one connection."""
+        where, _ = self.build_connection_pool_key_attributes(request, verify=True)
+        host, port = where["host"], where["port"]
+        if where["scheme"] == "https":
+            context = _tls_context(self._policy.ca_bundle or DEFAULT_CA_BUNDLE_PATH)
+            options = {"ssl_context": context, "cert_reqs": "CERT_REQUIRED", **self._options}
+            self._pool = _SecurePool(host, port, **options)
+        else:
+            self._pool = _Pool(host, port, **self._options)
+        return self._pool
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._pool is not None:
+            self._pool.close()
+        super().close()
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Leave the pool as it was made: always verified, by authorities that are read once."""
+
+
+@lru_cache(maxsize=8)
+def _tls_context(authorities: str) -> ssl.SSLContext:
+    """Read the certificate authorities, which costs more than a request."""
+    context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
+    context.check_hostname = True
+    context.load_verify_locations(authorities)
+    return context

@@ -1,0 +1,199 @@
+"""One request and the head of its answer; what went wrong is told in this package's own errors.
+
+`requests` carries it, but only its transport adapter: a session would add redirects, cookies, `.netrc` credentials
+and the environment's proxies. Each request has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+import requests
+import urllib3
+from requests.structures import CaseInsensitiveDict
+
+from shared.egress.connections import CONNECT_SECONDS, GuardedAdapter
+from shared.egress.deadlines import Deadline
+from shared.egress.errors import (
+    ConnectionFailed,
+    EncodingRefused,
+    FetchTimedOut,
+    HeaderRefused,
+    MediaTooLarge,
+    SourceTruncated,
+)
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import Target
+
+CHUNK_BYTES = 64 * 1024
+MAX_RETRY_AFTER_SECONDS = 24 * 3600
+USER_AGENT = "Quartermaster/1.0"
+_LENGTH = re.compile(r"\d{1,18}", re.ASCII)
+_FAILURES = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    OSError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to send."""
+
+    method: str
+    target: Target
+    headers: Mapping[str, str]
+    body: bytes | None = None
+
+
+class Reply:
+    """An answer whose head has been read; its body is read by `chunks` while the exchange is open."""
+
+    def __init__(self, response: requests.Response, deadline: Deadline) -> None:
+        """Wrap what arrived."""
+        self._response = response
+        self._deadline = deadline
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+
+    @property
+    def content_length(self) -> int | None:
+        """The length that the answer announces. Raises SourceTruncated for one that is no length."""
+        announced = self.headers.get("Content-Length")
+        if announced is None or "Transfer-Encoding" in self.headers:
+            return None
+        if not _LENGTH.fullmatch(announced):
+            raise SourceTruncated("The source announces a length that is none.")
+        return int(announced)
+
+    def require_length_within(self, maximum_bytes: int) -> int | None:
+        """Give the announced length. Raises MediaTooLarge before a byte of a body that is too long is read."""
+        length = self.content_length
+        if length is not None and length > maximum_bytes:
+            raise MediaTooLarge
+        return length
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """How long the answer asks to wait, at most a day."""
+        return _retry_after_seconds(self.headers.get("Retry-After"))
+
+    def check_encoding(self) -> None:
+        """Raise EncodingRefused for a body that would have to be decompressed."""
+        codings = f"{self.headers.get('Content-Encoding', '')},{self.headers.get('Transfer-Encoding', '')}"
+        if {coding.strip().lower() for coding in codings.split(",")} - {"", "identity", "chunked"}:
+            raise EncodingRefused
+
+    def chunks(self, maximum_bytes: int) -> Iterator[bytes]:
+        """Read the body. Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed."""
+        self.require_length_within(maximum_bytes)
+        received = 0
+        pieces = self._response.raw.stream(CHUNK_BYTES, decode_content=False)
+        while True:
+            with translated(self._deadline):
+                piece: bytes | None = next(pieces, None)
+            if piece is None:
+                return
+            received += len(piece)
+            if received > maximum_bytes:
+                raise MediaTooLarge
+            yield piece
+
+
+@contextmanager
+def exchange(
+    request: Request, *, policy: EgressPolicy, deadline: Deadline, idle_seconds: float
+) -> Iterator[Reply]:
+    """Send a request and give its answer. Raises the errors of `errors.py`."""
+    adapter = GuardedAdapter(policy, deadline)
+    try:
+        with translated(deadline):
+            response = adapter.send(
+                _prepare(request), stream=True, timeout=(CONNECT_SECONDS, idle_seconds), verify=True
+            )
+        try:
+            yield Reply(response, deadline)
+        finally:
+            # Of the connection, not only of the answer: what is left of a body is not read to its end.
+            response.raw.close()
+    finally:
+        adapter.close()
+
+
+@contextmanager
+def translated(deadline: Deadline) -> Iterator[None]:
+    """Turn what breaks within into this package's errors, and disbelieve what was read after the deadline."""
+    try:
+        yield
+    except _FAILURES as error:
+        deadline.check()
+        raise _translate(error) from None
+    deadline.check()
+
+
+def _prepare(request: Request) -> requests.PreparedRequest:
+    headers = CaseInsensitiveDict({"User-Agent": USER_AGENT, "Accept": "*/*"})
+    headers.update(request.headers)
+    headers["Accept-Encoding"] = "identity"
+    headers["Connection"] = "close"
+    prepared = requests.PreparedRequest()
+    try:
+        prepared.prepare(
+            method=request.method,
+            url=request.target.url,
+            headers=dict(headers),
+            data=request.body,
+        )
+    except requests.exceptions.InvalidHeader:
+        raise HeaderRefused from None
+    return prepared
+
+
+def _translate(error: Exception) -> Exception:
+    reasons = list(_reasons(error))
+    if any(isinstance(reason, _TIMEOUTS) for reason in reasons):
+        return FetchTimedOut()
+    if any(isinstance(reason, _TRUNCATIONS) for reason in reasons):
+        return SourceTruncated()
+    if any(isinstance(reason, ssl.SSLError) for reason in reasons):
+        return ConnectionFailed("The source's certificate is not valid for it, or it does not speak TLS.")
+    return ConnectionFailed()
+
+
+_TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)
+_TRUNCATIONS = (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)
+
+
+def _reasons(error: BaseException) -> Iterator[BaseException]:
+    """Give an error and those it was made of, however its library keeps them."""
+    seen: list[BaseException] = []
+    waiting: list[object] = [error]
+    while waiting and len(seen) < 16:  # noqa: PLR2004 (libraries nest three or four)
+        reason = waiting.pop()
+        if isinstance(reason, BaseException) and reason not in seen:
+            seen.append(reason)
+            yield reason
+            waiting += [reason.__cause__, reason.__context__, getattr(reason, "reason", None), *reason.args]
+
+
+def _retry_after_seconds(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if _LENGTH.fullmatch(value.strip()):
+        return min(int(value), MAX_RETRY_AFTER_SECONDS)
+    try:
+        at = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    seconds = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time.time())
+    return min(max(seconds, 0), MAX_RETRY_AFTER_SECONDS)

@@ -1,0 +1,171 @@
+"""Fetch what others point at, without being turned against what only we can reach.
+
+Protects: nothing private is connected to (`connections.py`), credentials go only to whom they are for, and no source
+decides how long a fetch lasts or how much of it is kept. Storing the bytes, repeating what may pass and judging their
+type are others' work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from shared.egress.deadlines import Deadline
+from shared.egress.errors import SourceAnswered, TooManyRedirects
+from shared.egress.exchanges import Reply, Request, exchange
+from shared.egress.observation import observed
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import Target, check_headers, follow, parse_url
+
+OK = 200
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+ASK_BYTES = 1 << 20
+Send = Callable[[Request], AbstractContextManager[Reply]]
+Follow = Callable[[Target, str], Target]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """What a source may cost us."""
+
+    maximum_bytes: int
+    deadline_seconds: float
+    """For everything together: names, connections, redirects and the last byte."""
+    idle_seconds: float
+    """Between two bytes."""
+    maximum_redirects: int = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Fetched:
+    """An answer with status 200 whose body has not been read yet."""
+
+    status: int
+    headers: Mapping[str, str]
+    """The answer's, found by name in any case."""
+    media_type: str | None
+    """As the source says, without parameters and in lower case."""
+    content_length: int | None
+    bytes_read: int = 0
+    _reply: Reply = field(repr=False)
+    _maximum_bytes: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """Read the body, once.
+
+        Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed: what was read before is worthless.
+        """
+        for chunk in self._reply.chunks(self._maximum_bytes):
+            self.bytes_read += len(chunk)
+            yield chunk
+
+
+@contextmanager
+def fetch(
+    source_url: str,
+    *,
+    policy: EgressPolicy,
+    limits: FetchLimits,
+    headers: Mapping[str, str] | None = None,
+    trusted_hosts: Collection[str] = frozenset(),
+) -> Iterator[Fetched]:
+    """Ask a URL by GET, following redirects; the body is read within the context. Raises the errors of `errors.py`.
+
+    `headers` are taken for credentials: they go out over https alone (unless the policy allows http), to the first
+    host and, after a redirect, to `trusted_hosts`; once a redirect has left these, to nobody any more.
+    """
+    secrets = dict(headers or {})
+    check_headers(secrets)
+    target = parse_url(source_url, policy, with_secrets=bool(secrets))
+    with observed("fetch", target.host) as observation, ExitStack() as stack:
+        deadline = stack.enter_context(Deadline(limits.deadline_seconds))
+        send = partial(exchange, policy=policy, deadline=deadline, idle_seconds=limits.idle_seconds)
+        request = Request(method="GET", target=target, headers=secrets)
+        reply = _follow_redirects(
+            stack,
+            send,
+            request,
+            trusted_hosts,
+            partial(follow, policy=policy, with_secrets=False),
+            limits.maximum_redirects,
+        )
+        fetched = _accept(reply, limits)
+        try:
+            yield fetched
+        finally:
+            observation.received_bytes = fetched.bytes_read
+
+
+def ask(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    policy: EgressPolicy,
+    method: str = "GET",
+    body: bytes | None = None,
+    maximum_bytes: int = ASK_BYTES,
+    deadline_seconds: float = 15.0,
+    idle_seconds: float = 10.0,
+) -> bytes:
+    """Ask an API over https and give its answer's body; redirects are not followed.
+
+    Raises SourceAnswered for any status but 200, and the other errors of `errors.py`.
+    """
+    check_headers(headers or {})
+    target = parse_url(url, policy, with_secrets=True)
+    request = Request(method=method, target=target, headers=headers or {}, body=body)
+    with (
+        observed("ask", target.host) as observation,
+        Deadline(deadline_seconds) as deadline,
+        exchange(request, policy=policy, deadline=deadline, idle_seconds=idle_seconds) as reply,
+    ):
+        _require_ok(reply)
+        answer = b"".join(reply.chunks(maximum_bytes))
+        observation.received_bytes = len(answer)
+    return answer
+
+
+def _follow_redirects(
+    stack: ExitStack, send: Send, request: Request, trusted_hosts: Collection[str], follow: Follow, limit: int
+) -> Reply:
+    """Give the first answer that leads nowhere else; its exchange stays open as long as the stack."""
+    first = request.target
+    for _ in range(limit + 1):
+        with ExitStack() as hop:
+            reply = hop.enter_context(send(request))
+            location = reply.headers.get("Location")
+            if reply.status not in REDIRECTS or location is None:
+                stack.enter_context(hop.pop_all())
+                return reply
+        target = follow(request.target, location)
+        is_trusted = _may_see_secrets(target, first, trusted_hosts)
+        request = replace(request, target=target, headers=request.headers if is_trusted else {})
+    raise TooManyRedirects
+
+
+def _may_see_secrets(target: Target, first: Target, trusted_hosts: Collection[str]) -> bool:
+    return target.shares_origin(first) or (target.scheme == first.scheme and target.is_trusted(trusted_hosts))
+
+
+def _accept(reply: Reply, limits: FetchLimits) -> Fetched:
+    _require_ok(reply)
+    return Fetched(
+        status=reply.status,
+        headers=reply.headers,
+        media_type=_media_type(reply.headers.get("Content-Type")),
+        content_length=reply.require_length_within(limits.maximum_bytes),
+        _reply=reply,
+        _maximum_bytes=limits.maximum_bytes,
+    )
+
+
+def _require_ok(reply: Reply) -> None:
+    if reply.status != OK:
+        raise SourceAnswered(reply.status, retry_after_seconds=reply.retry_after_seconds)
+    reply.check_encoding()
+
+
+def _media_type(value: str | None) -> str | None:
+    return (value or "").partition(";")[0].strip().lower() or None

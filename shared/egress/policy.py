@@ -1,0 +1,45 @@
+"""What may be asked: the rules that operators set, in one value that every request to the outside takes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shared.egress.addresses import is_private, is_public
+from shared.settings import Settings
+
+Resolve = Callable[[str, int], Sequence[str]]
+WEB_PORTS = frozenset({80, 443})
+
+
+def resolve(host: str, port: int) -> Sequence[str]:
+    """Give every address of a host by the system's resolver. Raises OSError."""
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in answers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EgressPolicy:
+    """Which addresses, schemes and ports may be asked; the strict rules unless told otherwise."""
+
+    allow_private: bool = False
+    """Also this host's and private networks' addresses, at any port; never those of metadata servers."""
+    allow_http: bool = False
+    """Also credentials and notifications without TLS. Content that needs none may always come over http."""
+    resolve: Resolve = resolve
+    ca_bundle: str | None = None
+    """A file of certificate authorities to trust in place of the web's."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> EgressPolicy:
+        """Read the rules from the settings."""
+        return cls(allow_private=settings.egress_allow_private, allow_http=settings.egress_allow_http)
+
+    def is_allowed(self, address: str) -> bool:
+        """Tell whether an address may be connected to."""
+        return is_public(address) or (self.allow_private and is_private(address))
+
+    def is_port_allowed(self, port: int) -> bool:
+        """Tell whether a port may be connected to."""
+        return self.allow_private or port in WEB_PORTS

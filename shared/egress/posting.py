@@ -1,0 +1,44 @@
+"""Post a small body to an address that somebody else chose, under the same guard as a fetch.
+
+The answer's body is not read: whoever receives a notification has nothing to tell us but a status. A redirect is an
+answer like any other, not an address to post to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shared.egress.deadlines import Deadline
+from shared.egress.exchanges import Request, exchange
+from shared.egress.observation import observed
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import check_headers, parse_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """What the other side said."""
+
+    status: int
+    retry_after_seconds: int | None
+
+
+def post(
+    url: str,
+    *,
+    body: bytes,
+    headers: Mapping[str, str],
+    policy: EgressPolicy,
+    deadline_seconds: float,
+) -> Posted:
+    """Post over https and give the answer's status, whatever it is. Raises the errors of `errors.py`."""
+    check_headers(headers)
+    target = parse_url(url, policy, with_secrets=True)
+    request = Request(method="POST", target=target, headers=headers, body=body)
+    with (
+        observed("post", target.host),
+        Deadline(deadline_seconds) as deadline,
+        exchange(request, policy=policy, deadline=deadline, idle_seconds=deadline_seconds) as reply,
+    ):
+        return Posted(status=reply.status, retry_after_seconds=reply.retry_after_seconds)

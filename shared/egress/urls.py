@@ -1,0 +1,128 @@
+"""Which URLs and headers may be asked with; looks at the text alone, never at the network.
+
+What is accepted here is normalized as `requests` will send it, so that the host which is compared with the trusted
+ones is the host that will be asked. Addresses are judged elsewhere, when one is connected to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit
+
+import requests
+
+from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
+from shared.egress.policy import EgressPolicy
+
+MAX_URL_CHARACTERS = 8192
+MAX_HEADERS = 32
+MAX_HEADER_CHARACTERS = 8192
+DEFAULT_PORTS = {"http": 80, "https": 443}
+RESERVED_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "range",
+    }
+)
+"""What the connection itself says; `proxy-…` and `sec-…` likewise."""
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A URL that may be asked, and whom that means."""
+
+    url: str = field(repr=False)
+    scheme: str
+    host: str
+    port: int
+
+    def shares_origin(self, other: Target) -> bool:
+        """Tell whether both are the same server, asked in the same way."""
+        return (self.scheme, self.host, self.port) == (other.scheme, other.host, other.port)
+
+    def is_trusted(self, trusted_hosts: Collection[str]) -> bool:
+        """Tell whether the host is among these; one with a leading dot stands for a domain and all below it."""
+        return any(_is_or_is_below(self.host, trusted.lower()) for trusted in trusted_hosts)
+
+
+def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
+    """Read a URL that is to be asked, with credentials or without.
+
+    Raises UrlRefused, SchemeRefused (not http(s), or http with secrets) and AddressRefused (its port).
+    """
+    if len(url) > MAX_URL_CHARACTERS or _FORBIDDEN.search(url):
+        raise UrlRefused
+    scheme = url.partition(":")[0].lower()
+    if scheme not in DEFAULT_PORTS or (scheme == "http" and with_secrets and not policy.allow_http):
+        raise SchemeRefused
+    return _target(_normalize(url), policy)
+
+
+def follow(target: Target, location: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
+    """Read where an answer redirects to. Raises as `parse_url` does, also for a way back from https to http."""
+    try:
+        url = urljoin(target.url, location.encode("latin-1").decode("utf-8").strip(" "))
+    except (ValueError, UnicodeError):
+        raise UrlRefused from None
+    downgrades = target.scheme == "https" and not url.lower().startswith("https:")
+    return parse_url(url, policy, with_secrets=with_secrets or downgrades)
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raise HeaderRefused unless others may choose these headers for a request of ours."""
+    if len(headers) > MAX_HEADERS:
+        raise HeaderRefused(f"At most {MAX_HEADERS} headers can be sent.")
+    for name, value in headers.items():
+        lower = name.lower()
+        if (
+            not _HEADER_NAME.fullmatch(name)
+            or lower in RESERVED_HEADERS
+            or lower.startswith(("proxy-", "sec-"))
+        ):
+            raise HeaderRefused
+        if len(value) > MAX_HEADER_CHARACTERS or not _HEADER_VALUE.fullmatch(value):
+            raise HeaderRefused
+
+
+def _normalize(url: str) -> str:
+    prepared = requests.PreparedRequest()
+    try:
+        prepared.prepare_url(url, None)
+    except (requests.RequestException, ValueError):
+        raise UrlRefused from None
+    return (prepared.url or "").partition("#")[0]
+
+
+def _target(url: str, policy: EgressPolicy) -> Target:
+    try:
+        parts = urlsplit(url)
+        port = parts.port if parts.port is not None else DEFAULT_PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        raise UrlRefused from None
+    if not parts.hostname or "@" in parts.netloc:
+        raise UrlRefused
+    if not policy.is_port_allowed(port):
+        raise AddressRefused
+    return Target(url=url, scheme=parts.scheme, host=parts.hostname.rstrip("."), port=port)
+
+
+def _is_or_is_below(host: str, trusted: str) -> bool:
+    if trusted.startswith("."):
+        return host == trusted[1:] or host.endswith(trusted)
+    return host == trusted
