@@ -80,6 +80,12 @@ class Settings(BaseSettings):
         default=30, ge=30, description="How long the result of an operationId is kept for retries, in days."
     )
 
+    queued_imports: int = Field(
+        default=1000,
+        gt=0,
+        description="Imports of media that may wait for one distribution; more are answered 429.",
+    )
+
     models_config: Path | None = Field(
         default=None,
         description="TOML file of providers and models; empty for the scripted model alone.",

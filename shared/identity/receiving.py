@@ -1,0 +1,95 @@
+"""Read, in one statement, everything that decides whether a distribution may receive media now.
+
+An import runs with the permissions of the distribution's target deployment: its current daemon is the executor. The
+receiving identity owns what is stored, and must hold the permission itself too (specification 5.1, 7). Rows decide,
+when media is pushed and again when it is stored; what follows from them is the media domain's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import and_, bindparam, select
+
+from shared.database import Session
+from shared.identity.held_permissions import bindings_of, identity_permissions
+from shared.identity.permissions import Permission
+from shared.identity.tables import deployments, distributions, identities, organizations, role_bindings
+
+_NOTHING: frozenset[Permission] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveReceiver:
+    """A distribution, who receives through it, and what executor and receiver may do to the receiver's files."""
+
+    distribution_id: UUID
+    organization_id: UUID
+    principal_id: UUID
+    daemon_id: UUID
+    networks: tuple[str, ...]
+    media_retention_days: int
+    is_disabled: bool
+    is_target_enabled: bool
+    is_suspended: bool
+    executor_permissions: frozenset[Permission]
+    receiver_permissions: frozenset[Permission]
+
+
+def find_live_receiver(session: Session, distribution_id: UUID) -> LiveReceiver | None:
+    """Read a distribution as it is now; None when there is no such one."""
+    row = session.execute(_RECEIVER, {"distribution": distribution_id}).one_or_none()
+    if row is None:
+        return None
+    scopes = (row.organization_id, row.principal_id)
+    return LiveReceiver(
+        distribution_id=row.id,
+        organization_id=row.organization_id,
+        principal_id=row.principal_id,
+        daemon_id=row.daemon_id,
+        networks=tuple(row.networks),
+        media_retention_days=row.media_retention_days,
+        is_disabled=row.is_disabled,
+        is_target_enabled=row.is_target_enabled,
+        is_suspended=row.is_suspended,
+        executor_permissions=_permissions(row.executor_bindings, scopes),
+        receiver_permissions=_permissions(row.receiver_bindings, scopes),
+    )
+
+
+def _permissions(bindings: Any, scopes: tuple[UUID, UUID]) -> frozenset[Permission]:
+    held = identity_permissions(bindings)
+    return _NOTHING.union(*(held.get(scope, _NOTHING) for scope in scopes))
+
+
+def _bindings_of(identity_id: Any, label: str) -> Any:
+    return bindings_of(role_bindings.c.subject_identity_id == identity_id).element.label(label)
+
+
+_daemons = identities.alias("daemons")
+_RECEIVER = (
+    select(
+        distributions.c.id,
+        distributions.c.organization_id,
+        distributions.c.principal_identity_id.label("principal_id"),
+        deployments.c.daemon_identity_id.label("daemon_id"),
+        distributions.c.networks,
+        distributions.c.media_retention_days,
+        distributions.c.disabled_at.is_not(None).label("is_disabled"),
+        and_(
+            deployments.c.disabled_at.is_(None),
+            _daemons.c.disabled_at.is_(None),
+            identities.c.disabled_at.is_(None),
+        ).label("is_target_enabled"),
+        organizations.c.suspended_at.is_not(None).label("is_suspended"),
+        _bindings_of(deployments.c.daemon_identity_id, "executor_bindings"),
+        _bindings_of(identities.c.id, "receiver_bindings"),
+    )
+    .join(organizations, organizations.c.id == distributions.c.organization_id)
+    .join(identities, identities.c.id == distributions.c.principal_identity_id)
+    .join(deployments, deployments.c.id == distributions.c.deployment_id)
+    .join(_daemons, _daemons.c.id == deployments.c.daemon_identity_id)
+    .where(distributions.c.id == bindparam("distribution"))
+)

@@ -1,0 +1,42 @@
+"""Who may import media: the one check in front of every push, and again in front of every storing.
+
+Both the executing identity (the daemon of the distribution's target deployment) and the receiving identity need
+FileCreate over the receiver's files (specification 5.1, 7), and nothing on the way may be disabled or suspended.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.database import Session
+from shared.errors import PermissionDenied
+from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
+from shared.identity.permissions import Permission
+from shared.identity.receiving import LiveReceiver, find_live_receiver
+from shared.media.errors import DistributionDisabled
+
+
+def authorize_import(session: Session, distribution_id: UUID) -> LiveReceiver:
+    """Give who receives through a distribution.
+
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, TargetDisabled, PermissionDenied.
+    """
+    receiver = find_live_receiver(session, distribution_id)
+    if receiver is None:
+        raise ResourceNotFound
+    if receiver.is_disabled:
+        raise DistributionDisabled
+    if receiver.is_suspended:
+        raise OrganizationSuspended
+    if not receiver.is_target_enabled:
+        raise TargetDisabled
+    if Permission.FILE_CREATE not in receiver.executor_permissions:
+        raise PermissionDenied(
+            "The deployment's daemon lacks FileCreate over the receiving identity.",
+            permission=Permission.FILE_CREATE,
+        )
+    if Permission.FILE_CREATE not in receiver.receiver_permissions:
+        raise PermissionDenied(
+            "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
+        )
+    return receiver

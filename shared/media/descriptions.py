@@ -1,0 +1,90 @@
+"""Make what others say of an attachment fit to keep, and know it again when they say it twice.
+
+Ids name the attachment, so one that cannot be kept is refused. All else only describes: what is malformed there is
+left out, for a network's odd file name must not cost its user the file.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import replace
+
+from shared.errors import FieldError, ValidationFailed
+from shared.files.file_names import clean_file_name
+from shared.files.operations import hash_request
+from shared.media.attachments import Attachment
+
+MAX_ID_CHARACTERS = 255
+"""Two of them and their network still fit into one entry of the unique key's index."""
+MAX_LOCATION_CHARACTERS = 8192
+SHA256_BYTES = 32
+
+_MAXIMUM_BYTES = (1 << 63) - 1
+_WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_MEDIA_TYPE = re.compile(rf'({_WORD}/{_WORD})((?:[ \t]*;[ \t]*{_WORD}=(?:"[^"\\]*"|{_WORD}))*)[ \t]*;?')
+_MAXIMUM_MEDIA_TYPE_LENGTH = 255
+
+
+def normalize(attachment: Attachment) -> Attachment:
+    """Give the attachment as it may be kept. Raises ValidationFailed for ids or a location that may not."""
+    conversation_id = attachment.conversation_id
+    return replace(
+        attachment,
+        message_id=_require_id("messageId", attachment.message_id),
+        attachment_id=_require_id("attachmentId", attachment.attachment_id),
+        location=_require_location(attachment.location),
+        file_name=attachment.file_name and clean_file_name(attachment.file_name),
+        media_type=read_media_type(attachment.media_type),
+        size_bytes=_size(attachment.size_bytes),
+        sha256=attachment.sha256 if len(attachment.sha256 or b"") == SHA256_BYTES else None,
+        conversation_id=conversation_id if _is_id(conversation_id or "") else None,
+    )
+
+
+def read_media_type(text: str | None) -> str | None:
+    """Read a media type, its essence in lower case; None when there is none or it is malformed."""
+    if text is None or len(text) > _MAXIMUM_MEDIA_TYPE_LENGTH or not text.isascii():
+        return None
+    match = _MEDIA_TYPE.fullmatch(text.strip(" \t"))
+    return None if match is None else match[1].lower() + match[2]
+
+
+def hash_description(attachment: Attachment) -> bytes:
+    """Hash what a push says of an attachment."""
+    return hash_request(
+        location=dict(attachment.location),
+        file_name=attachment.file_name,
+        media_type=attachment.media_type,
+        byte_size=attachment.size_bytes,
+        sha256=attachment.sha256 and attachment.sha256.hex(),
+        conversation_id=attachment.conversation_id,
+    )
+
+
+def _require_id(name: str, value: str) -> str:
+    if not _is_id(value):
+        message = f"must have 1 to {MAX_ID_CHARACTERS} characters, none of them a control character"
+        raise ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])
+    return value
+
+
+def _require_location(location: Mapping[str, str]) -> dict[str, str]:
+    if any(len(value) > MAX_LOCATION_CHARACTERS or not _is_plain(value) for value in location.values()):
+        message = f"must have at most {MAX_LOCATION_CHARACTERS} characters, none of them a control character"
+        raise ValidationFailed(errors=[FieldError(location="body", name="url", message=message)])
+    return dict(location)
+
+
+def _is_id(value: str) -> bool:
+    return 1 <= len(value) <= MAX_ID_CHARACTERS and _is_plain(value)
+
+
+def _is_plain(value: str) -> bool:
+    """Tell whether Postgres keeps a text, and a log line shows it, as it is."""
+    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in value)
+
+
+def _size(size_bytes: int | None) -> int | None:
+    return size_bytes if size_bytes is not None and 0 <= size_bytes <= _MAXIMUM_BYTES else None

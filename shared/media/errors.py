@@ -1,0 +1,93 @@
+"""What the media domain refuses or fails with, and how it says so.
+
+An import that fails keeps the code of one of these, of `shared/egress/errors.py` or of `shared/files/body_errors.py`.
+`is_transient` says whether trying again may help; an import is tried again until its attempts are used up.
+"""
+
+from __future__ import annotations
+
+from shared.errors import DomainError, Kind
+
+
+class MediaError(DomainError):
+    """The attachment could not be imported."""
+
+    code = "import_failed"
+    kind = Kind.UPSTREAM_FAILED
+    is_transient = False
+
+
+class ImportNotFound(DomainError):
+    """There is no such import of this distribution."""
+
+    code = "import_not_found"
+    kind = Kind.NOT_FOUND
+
+
+class ImportConflict(DomainError):
+    """An attachment with these ids was pushed before and is described differently now."""
+
+    code = "import_conflict"
+    kind = Kind.CONFLICT
+
+
+class TooManyImports(DomainError):
+    """As many of this distribution's imports are waiting as may; push again when some have ended."""
+
+    code = "too_many_imports"
+    kind = Kind.LIMITED
+
+    def __init__(self) -> None:
+        """Ask for a retry after a few seconds."""
+        super().__init__(retry_after_seconds=5)
+
+
+class MediaTypeMismatch(MediaError):
+    """The content is a page, a script or a program, and not the media it was said to be."""
+
+    code = "media_type_mismatch"
+    kind = Kind.INVALID
+
+
+class DistributionDisabled(MediaError):
+    """The distribution is disabled."""
+
+    code = "distribution_disabled"
+    kind = Kind.DENIED
+
+
+class NetworkNotConfigured(MediaError):
+    """The distribution has no settings for this network, or the network is unknown."""
+
+    code = "network_not_configured"
+
+
+class SourceRefused(MediaError):
+    """The network refuses the distribution's credentials."""
+
+    code = "network_credentials_refused"
+
+
+class SourceGone(MediaError):
+    """The network no longer has this media: it was deleted, or its link has expired."""
+
+    code = "media_gone"
+
+
+class SourceUnreadable(MediaError):
+    """The network's answer about this media could not be understood."""
+
+    code = "source_unreadable"
+
+
+class SourceBusy(MediaError):
+    """The network does not answer at the moment, or asks to come back later."""
+
+    code = "source_busy"
+    is_transient = True
+
+
+class ImportAbandoned(MediaError):
+    """Every attempt ended without a result: its worker died, or took too long."""
+
+    code = "import_abandoned"

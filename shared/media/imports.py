@@ -1,0 +1,270 @@
+"""Take imports down, and read what became of them.
+
+An attachment is named by its distribution, its network and the ids that the network gave message and attachment; the
+unique key over the four makes every push, however often and however many at once, one import. Whoever comes later
+gets the first one. What is secret about a source is kept encrypted, apart from the import that is handed around.
+
+Left to others: who may import (`authority`), fetching and storing (`claims`, `fetching`, `pushing`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.database import Session
+from shared.errors import Unavailable
+from shared.identity.encryption import Encryption
+from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
+from shared.ids import new_id
+from shared.media.attachments import Attachment
+from shared.media.authority import authorize_import
+from shared.media.descriptions import hash_description, normalize
+from shared.media.errors import ImportConflict, ImportNotFound, TooManyImports
+from shared.media.jobs import FetchMedia
+from shared.media.tables import media_imports
+from shared.settings import Settings
+
+STANDARD = "standard"
+"""The network of generic pushes, whose location is `{"url": …}`."""
+
+_table = media_imports.c
+
+
+class ImportState(StrEnum):
+    """Where an import is."""
+
+    QUEUED = "Queued"
+    FETCHING = "Fetching"
+    STORED = "Stored"
+    FAILED = "Failed"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self in (ImportState.STORED, ImportState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """An import as it is at one moment.
+
+    `code` says why it failed, or why its last attempt did; `due_at` is when it is looked at next, while it waits.
+    """
+
+    id: UUID
+    distribution_id: UUID
+    organization_id: UUID
+    network: str
+    message_id: str
+    attachment_id: str
+    conversation_id: str | None
+    location: Mapping[str, str] = field(repr=False)
+    file_name: str | None
+    media_type: str | None
+    byte_size: int | None
+    content_sha256: bytes | None = field(repr=False)
+    state: ImportState
+    code: str | None
+    attempts: int
+    due_at: datetime
+    file_id: UUID | None
+    version_id: UUID | None
+    ended_at: datetime | None
+    created_at: datetime
+    is_new: bool = False
+    """Whether this very push made it."""
+
+    @property
+    def attachment(self) -> Attachment:
+        """The attachment as it was described."""
+        return Attachment(
+            message_id=self.message_id,
+            attachment_id=self.attachment_id,
+            location=self.location,
+            file_name=self.file_name,
+            media_type=self.media_type,
+            size_bytes=self.byte_size,
+            sha256=self.content_sha256,
+            conversation_id=self.conversation_id,
+        )
+
+
+def queue_imports(
+    session: Session,
+    settings: Settings,
+    *,
+    distribution_id: UUID,
+    network: str,
+    attachments: Sequence[Attachment],
+    secret_headers: Mapping[str, Mapping[str, str]] | None = None,
+) -> tuple[Import, ...]:
+    """Queue the fetching of a message's attachments, or give the imports that a push before made, in the same order.
+
+    `secret_headers` are what a push asks to be sent with the request for an attachment, by its id. A native network
+    vouches for its ids; a generic push must describe an attachment as it did before.
+
+    Raises what `authorize_import` raises, ImportConflict, TooManyImports, ValidationFailed for ids that cannot be kept.
+    """
+    receiver = authorize_import(session, distribution_id)
+    attachments = [normalize(attachment) for attachment in attachments]
+    encryption = Encryption(settings)
+    owner = {
+        "distribution_id": distribution_id,
+        "organization_id": receiver.organization_id,
+        "network": network,
+    }
+    found: dict[int, Import] = {}
+    # In the order of their keys, so that two pushes of the same message never wait for each other in a circle.
+    for index in sorted(range(len(attachments)), key=lambda index: _key(attachments[index])):
+        attachment = attachments[index]
+        headers = (secret_headers or {}).get(attachment.attachment_id)
+        secret = encryption.encrypt(json.dumps(dict(headers))) if headers else None
+        found[index] = _queue(session, owner, attachment, secret)
+    if any(queued.is_new for queued in found.values()):
+        _refuse_excess(session, distribution_id, settings.queued_imports)
+    return tuple(found[index] for index in range(len(attachments)))
+
+
+def insert_import(session: Session, values: Mapping[str, Any], attachment: Attachment) -> Import | None:
+    """Write an import's row for a normalized attachment; None when there is one already."""
+    row = session.execute(
+        insert(media_imports)
+        .values(
+            id=new_id(),
+            message_id=attachment.message_id,
+            attachment_id=attachment.attachment_id,
+            conversation_id=attachment.conversation_id,
+            file_name=attachment.file_name,
+            media_type=attachment.media_type,
+            byte_size=attachment.size_bytes,
+            content_sha256=attachment.sha256,
+            **values,
+        )
+        .on_conflict_do_nothing(constraint="uq_media_imports_attachment")
+        .returning(*_columns)
+    ).one_or_none()
+    return None if row is None else _import(row, is_new=True)
+
+
+def get_repeated(
+    session: Session, *, distribution_id: UUID, network: str, attachment: Attachment, request_hash: bytes
+) -> Import:
+    """Get the import that an earlier push of this attachment made. Raises ImportConflict if it described another."""
+    row = session.execute(
+        select(*_columns, _table.request_hash).where(
+            _table.distribution_id == distribution_id,
+            _table.network == network,
+            _table.message_id == attachment.message_id,
+            _table.attachment_id == attachment.attachment_id,
+        )
+    ).one_or_none()
+    if row is None:
+        raise Unavailable("The record of an earlier push has just been removed; try again.")
+    if network == STANDARD and bytes(row.request_hash) != request_hash:
+        raise ImportConflict(importId=row.id)
+    return _import(row)
+
+
+def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> Import:
+    """Get one import of a distribution. Raises ImportNotFound."""
+    statement = select(*_columns).where(_table.id == import_id, _table.distribution_id == distribution_id)
+    row = session.execute(statement).one_or_none()
+    if row is None:
+        raise ImportNotFound
+    return _import(row)
+
+
+def list_imports(
+    session: Session,
+    *,
+    distribution_id: UUID,
+    state: ImportState | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[Import]:
+    """List the imports of a distribution, newest first."""
+    statement = select(*_columns).where(_table.distribution_id == distribution_id)
+    if state is not None:
+        statement = statement.where(_table.state == state.value)
+    return newest_first(session, statement, _table.id, _import, cursor=cursor, limit=limit)
+
+
+def _queue(
+    session: Session, owner: Mapping[str, Any], attachment: Attachment, secret: bytes | None
+) -> Import:
+    request_hash = hash_description(attachment)
+    values = {
+        **owner,
+        "location": dict(attachment.location),
+        "headers_encrypted": secret,
+        "request_hash": request_hash,
+        "state": ImportState.QUEUED.value,
+    }
+    queued = insert_import(session, values, attachment)
+    if queued is None:
+        return get_repeated(
+            session,
+            distribution_id=owner["distribution_id"],
+            network=owner["network"],
+            attachment=attachment,
+            request_hash=request_hash,
+        )
+    session.enqueue(FetchMedia(import_id=queued.id))
+    return queued
+
+
+def _refuse_excess(session: Session, distribution_id: UUID, limit: int) -> None:
+    """Raise TooManyImports when more wait than may; each push looks only as far as the limit."""
+    waiting = (
+        select(_table.id)
+        .where(_table.distribution_id == distribution_id, _table.state.in_(("Queued", "Fetching")))
+        .limit(limit + 1)
+    )
+    if session.execute(select(func.count()).select_from(waiting.subquery())).scalar_one() > limit:
+        raise TooManyImports
+
+
+def _key(attachment: Attachment) -> tuple[str, str]:
+    return attachment.message_id, attachment.attachment_id
+
+
+def _import(row: Row[Any], *, is_new: bool = False) -> Import:
+    values = {column.key: getattr(row, column.key) for column in _columns}
+    digest = values["content_sha256"]
+    return Import(
+        **{**values, "content_sha256": digest and bytes(digest), "state": ImportState(row.state)},
+        is_new=is_new,
+    )
+
+
+_columns = (
+    _table.id,
+    _table.distribution_id,
+    _table.organization_id,
+    _table.network,
+    _table.message_id,
+    _table.attachment_id,
+    _table.conversation_id,
+    _table.location,
+    _table.file_name,
+    _table.media_type,
+    _table.byte_size,
+    _table.content_sha256,
+    _table.state,
+    _table.code,
+    _table.attempts,
+    _table.due_at,
+    _table.file_id,
+    _table.version_id,
+    _table.ended_at,
+    _table.created_at,
+)

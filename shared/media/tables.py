@@ -1,0 +1,69 @@
+"""The rows of imports, mirrored by migration 0004.
+
+An import's row outlives its work for a while, so that a push that is repeated finds the first one. What was secret or
+perishable about its source goes when it ends: the headers, and the location.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from shared.schema import created_at, id_column, instant, metadata
+
+_WAITING = text("state IN ('Queued', 'Fetching')")
+
+media_imports = Table(
+    "media_imports",
+    metadata,
+    id_column(),
+    Column("distribution_id", Uuid, nullable=False),
+    Column("organization_id", Uuid, nullable=False),
+    Column("network", Text, nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("attachment_id", Text, nullable=False),
+    Column("conversation_id", Text),
+    Column("location", JSONB, nullable=False),
+    Column("headers_encrypted", LargeBinary),
+    Column("file_name", Text),
+    Column("media_type", Text),
+    Column("byte_size", BigInteger),
+    Column("content_sha256", LargeBinary(32)),
+    Column("request_hash", LargeBinary(32), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("code", Text),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    instant("due_at", nullable=False, server_default=func.now()),
+    Column("file_id", Uuid),
+    Column("version_id", Uuid),
+    instant("ended_at"),
+    instant("forget_at"),
+    created_at(),
+    CheckConstraint("state IN ('Queued', 'Fetching', 'Stored', 'Failed')", name="state"),
+    CheckConstraint("(state IN ('Stored', 'Failed')) = (ended_at IS NOT NULL)", name="ended"),
+    CheckConstraint("(ended_at IS NULL) = (forget_at IS NULL)", name="forgotten"),
+    CheckConstraint("(state = 'Stored') = (file_id IS NOT NULL AND version_id IS NOT NULL)", name="stored"),
+    CheckConstraint("state <> 'Failed' OR code IS NOT NULL", name="failed"),
+    CheckConstraint("ended_at IS NULL OR headers_encrypted IS NULL", name="headers"),
+    UniqueConstraint(
+        "distribution_id", "network", "message_id", "attachment_id", name="uq_media_imports_attachment"
+    ),
+    Index("ix_media_imports_distribution_id_id", "distribution_id", "id"),
+    Index("ix_media_imports_due", "due_at", postgresql_where=_WAITING),
+    Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
+    Index("ix_media_imports_forget_at", "forget_at", postgresql_where=text("forget_at IS NOT NULL")),
+    Index("ix_media_imports_file_id", "file_id", postgresql_where=text("file_id IS NOT NULL")),
+)
