@@ -12,6 +12,7 @@ the database; after the commit the row waits for a worker, with or without the m
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from sqlalchemy import Row, TextClause, func, insert, literal, text
 from shared import faults
 from shared.database import Database, Session
 from shared.errors import Unavailable
-from shared.files.blobs.base import Blob, BlobStore, Receiver
+from shared.files.blobs.base import Blob, BlobStore, Receiver, Size, largest
 from shared.files.jobs import CollectDoomed, PlaceStaged
 from shared.files.operations import (
     Operation,
@@ -44,7 +45,9 @@ Receive = Callable[["OpenReceiver | None"], ReceivedPart]
 Raises the errors of `body_errors.py`."""
 
 Commit = Callable[[Session, ReceivedPart, Blob], "Committed | None"]
-"""Writes the effect in one statement; None says that nothing was written."""
+"""Writes the effect; None says that nothing was written."""
+
+Begin = Callable[[], AbstractContextManager[Session]]
 
 RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
 
@@ -59,15 +62,17 @@ def stage_and_commit(
     store: BlobStore,
     *,
     version_id: UUID,
-    byte_size: int,
+    byte_size: Size,
     time_limit_seconds: float,
     receive: Receive,
     commit: Commit[Committed],
+    begin: Begin | None = None,
 ) -> tuple[ReceivedPart, Committed | None]:
     """Receive the content, make it durable, commit its rows; return what was received and what was committed.
 
-    `time_limit_seconds` bounds the reception, so that a sweep can tell a dead one. On any failure nothing stays
-    behind that a sweep does not find.
+    `time_limit_seconds` bounds the reception, so that a sweep can tell a dead one. An effect of more than one
+    statement says by `begin` which transaction it needs. On any failure nothing stays behind that a sweep does not
+    find.
     """
     reception = _Reception(database, store, version_id, byte_size, time_limit_seconds)
     try:
@@ -79,9 +84,9 @@ def stage_and_commit(
         reception.discard()
         raise
     try:
-        # The effect is one statement. Only where it may have to be undone, because a sweep gave the upload up, does it
-        # need a transaction around it; without one it is its own commit and costs a third of the round trips.
-        begin = database.transaction if store.records_before_receiving else database.autocommit
+        # The effect of an upload is one statement. Only where it may have to be undone, because a sweep gave the upload
+        # up, does it need a transaction around it; without one it is its own commit and costs a third of the round trips.
+        begin = begin or (database.transaction if store.records_before_receiving else database.autocommit)
         with begin() as session:
             faults.reach("upload.before_commit")
             committed = commit(session, part, blob)
@@ -111,7 +116,8 @@ def commit_statement(statement: str, *, is_recorded: bool) -> TextClause:
 
 
 _RECORDED = (
-    "UPDATE blobs SET state = 'staged', lease_until = NULL, checksum = :checksum, created_at = now()"
+    "UPDATE blobs SET state = 'staged', byte_size = :byte_size, lease_until = NULL, checksum = :checksum,"
+    " created_at = now()"
     " FROM version WHERE version_id = :version_id AND state = 'receiving' AND lease_until > now()"
     " RETURNING version_id"
 )
@@ -179,7 +185,7 @@ class _Reception:
         database: Database,
         store: BlobStore,
         version_id: UUID,
-        byte_size: int,
+        byte_size: Size,
         time_limit_seconds: float,
     ) -> None:
         self._database = database
@@ -222,7 +228,7 @@ class _Reception:
         row = insert(blob_rows).values(
             version_id=self._version_id,
             state="receiving",
-            byte_size=self._byte_size,
+            byte_size=largest(self._byte_size),
             upload_id=upload_id,
             lease_until=func.now() + literal(lease),
         )

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from shared.files.blobs import S3Access, open_blob_store
-from shared.files.blobs.base import Blob, BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
+from shared.files.blobs.base import AtMost, Blob, BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
 from shared.ids import new_id
 from tests.contracts.blob_stores import (
     Bench,
@@ -266,6 +266,22 @@ def test_the_size_announced_is_the_size_received(bench: Bench) -> None:
 
     receiver.discard()
     assert bench.leftovers() == set()
+
+
+@pytest.mark.parametrize("size_bytes", [0, 5, 10])
+def test_content_of_unknown_size_is_as_long_as_it_was_within_its_bound(bench: Bench, size_bytes: int) -> None:
+    version_id, content = new_id(), b"x" * size_bytes
+    upload_id = bench.store.begin(version_id)
+    receiver = bench.store.receive(version_id, size_bytes=AtMost(10), upload_id=upload_id)
+    receiver.write(content)
+    with pytest.raises(ValueError, match="more"):
+        receiver.write(b"x" * 11)
+    blob = receiver.seal()
+    receiver.release()
+
+    assert blob.size_bytes == size_bytes
+    assert bench.store.place([blob]) == {}
+    assert read(bench.store, blob) == content
 
 
 def test_a_sweep_finds_staged_bytes_but_never_those_being_received(store: BlobStore) -> None:

@@ -72,20 +72,36 @@ class Blob:
     checksum: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """The size of content whose sender does not say how long it will be."""
+
+    size_bytes: int
+
+
+Size = int | AtMost
+"""How much content to receive: exactly so many bytes, or at most."""
+
+
+def largest(size: Size) -> int:
+    """Give the most bytes that content of this size can have."""
+    return size.size_bytes if isinstance(size, AtMost) else size
+
+
 class Receiver(Protocol):
     """One upload on its way into the store, in constant memory; used by one thread."""
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Append a chunk; the bytes may be reused afterwards. Raises BlobStoreUnavailable, StorageFull.
 
-        The caller counts: more than the announced size is a ValueError.
+        The caller counts: more than the announced size or bound is a ValueError.
         """
 
     def seal(self) -> Blob:
         """Make every byte survive a crash and say what to record. Raises BlobStoreUnavailable, StorageFull.
 
         A seal that failed is final (the kernel reports a lost write once, then forgets it): discard and answer with
-        the error. Fewer bytes than announced are a ValueError.
+        the error. Fewer bytes than announced are a ValueError, where a size was announced and not its bound.
         """
 
     def release(self) -> None:
@@ -143,11 +159,15 @@ class BlobStore(Protocol):
     def records_before_receiving(self) -> bool:
         """Whether the upload id from `begin` must be committed before the first byte is received."""
 
+    @property
+    def verifies_itself(self) -> bool:
+        """Whether the store itself finds content that has rotted, so that nobody need read it again."""
+
     def begin(self, version_id: UUID) -> str | None:
         """Announce an upload; return the upload id to record, or None. Raises BlobStoreUnavailable."""
 
-    def receive(self, version_id: UUID, *, size_bytes: int, upload_id: str | None = None) -> Receiver:
-        """Start to receive exactly `size_bytes` bytes. Raises BlobStoreUnavailable, StorageFull."""
+    def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> Receiver:
+        """Start to receive so many bytes. Raises BlobStoreUnavailable, StorageFull."""
 
     def place(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
         """Bring sealed blobs to their final place, durably; return the failures by version id.

@@ -30,7 +30,15 @@ from typing import Self
 from uuid import UUID
 
 from shared.errors import DomainError
-from shared.files.blobs.base import Blob, BlobDamaged, BlobMissing, BlobStoreUnavailable, Item, attempt_each
+from shared.files.blobs.base import (
+    Blob,
+    BlobDamaged,
+    BlobMissing,
+    BlobStoreUnavailable,
+    Item,
+    Size,
+    attempt_each,
+)
 from shared.files.blobs.staging import (
     LocalReceiver,
     LocalUnattended,
@@ -49,6 +57,7 @@ class LocalBlobStore:
     """Keeps blobs as files, one each."""
 
     staged_is_readable = True
+    verifies_itself = False
     records_before_receiving = False
 
     def __init__(self, root: Path) -> None:
@@ -70,7 +79,7 @@ class LocalBlobStore:
         self,
         version_id: UUID,
         *,
-        size_bytes: int,
+        size_bytes: Size,
         upload_id: str | None = None,  # noqa: ARG002 - the port's parameter
     ) -> LocalReceiver:
         """Create and lock the staging file."""

@@ -37,7 +37,16 @@ from typing import Self
 from uuid import UUID
 
 from shared.errors import DomainError
-from shared.files.blobs.base import Blob, BlobDamaged, BlobStoreUnavailable, Unattended, attempt_each
+from shared.files.blobs.base import (
+    AtMost,
+    Blob,
+    BlobDamaged,
+    BlobStoreUnavailable,
+    Size,
+    Unattended,
+    attempt_each,
+    largest,
+)
 from shared.files.blobs.s3 import Part, S3Bucket, Stream, encode_crc32, reading_errors
 
 SMALLEST_PART_BYTES = 8 << 20
@@ -52,6 +61,7 @@ class S3BlobStore:
     """Keeps blobs as objects, one each, in a bucket that exists."""
 
     staged_is_readable = False
+    verifies_itself = True
     records_before_receiving = True
 
     def __init__(self, bucket: S3Bucket) -> None:
@@ -62,7 +72,7 @@ class S3BlobStore:
         """Create the multipart upload, whose id must be recorded before anything is sent."""
         return self._bucket.create_upload(version_id)
 
-    def receive(self, version_id: UUID, *, size_bytes: int, upload_id: str | None = None) -> S3Receiver:
+    def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> S3Receiver:
         """Prepare the buffer for one part."""
         return S3Receiver(self._bucket, version_id, size_bytes=size_bytes, upload_id=_require(upload_id))
 
@@ -138,13 +148,13 @@ class S3BlobStore:
 class S3Receiver:
     """Sends one upload part by part."""
 
-    def __init__(self, bucket: S3Bucket, version_id: UUID, *, size_bytes: int, upload_id: str) -> None:
+    def __init__(self, bucket: S3Bucket, version_id: UUID, *, size_bytes: Size, upload_id: str) -> None:
         """Make room for one part."""
         self._bucket = bucket
         self._version_id = version_id
-        self._size_bytes = size_bytes
+        self._size = size_bytes
         self._upload_id = upload_id
-        self._part = bytearray(max(1, min(part_size(size_bytes), size_bytes)))
+        self._part = bytearray(max(1, min(part_size(largest(size_bytes)), largest(size_bytes))))
         self._filled = 0
         self._sent_parts = 0
         self._written = 0
@@ -156,7 +166,7 @@ class S3Receiver:
         """Fill the part's buffer, and send it whenever it is full."""
         self._require_open()
         with memoryview(chunk).cast("B") as view:
-            if self._written + len(view) > self._size_bytes:
+            if self._written + len(view) > largest(self._size):
                 raise ValueError("more bytes than announced")
             self._crc32 = zlib.crc32(view, self._crc32)
             self._written += len(view)
@@ -167,7 +177,7 @@ class S3Receiver:
     def seal(self) -> Blob:
         """Send the last part (an empty one for an empty blob: an upload without parts cannot be completed)."""
         self._require_open()
-        if self._written != self._size_bytes:
+        if not isinstance(self._size, AtMost) and self._written != self._size:
             raise ValueError("fewer bytes than announced")
         if self._filled or not self._sent_parts:
             del self._part[self._filled :]
@@ -175,7 +185,7 @@ class S3Receiver:
         self._over = True
         return Blob(
             version_id=self._version_id,
-            size_bytes=self._size_bytes,
+            size_bytes=self._written,
             upload_id=self._upload_id,
             checksum=encode_crc32(self._crc32) if self._bucket.checksums else None,
         )

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from uuid import UUID
 
-from shared.files.blobs.base import Blob, BlobStoreUnavailable, StorageFull
+from shared.files.blobs.base import AtMost, Blob, BlobStoreUnavailable, Size, StorageFull, largest
 
 FILE_MODE = 0o600
 WRITEBACK_BYTES = 8 << 20
@@ -55,23 +55,25 @@ def sync_directory(path: str) -> None:
 class LocalReceiver:
     """Writes one upload to its locked staging file."""
 
-    def __init__(self, directory: str, version_id: UUID, *, size_bytes: int) -> None:
+    def __init__(self, directory: str, version_id: UUID, *, size_bytes: Size) -> None:
         """Create and lock the file. Raises StorageFull if the announced size cannot fit, BlobStoreUnavailable."""
         self._directory = directory
         self._path = f"{directory}/{version_id}"
-        self._blob = Blob(version_id=version_id, size_bytes=size_bytes)
+        self._version_id = version_id
+        self._size = size_bytes
         self._written = 0
         self._sent_to_disk = 0
         self._sealed = False
         with translated_errors():
-            _require_room(directory, size_bytes)
+            if not isinstance(size_bytes, AtMost):
+                _require_room(directory, size_bytes)
             self._descriptor: int | None = _create_locked(self._path)
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
         """Append a chunk, and have the disk start on every 8 MiB, so that the final flush is short."""
         descriptor = self._open_descriptor()
         with memoryview(chunk).cast("B") as view:
-            if self._written + len(view) > self._blob.size_bytes:
+            if self._written + len(view) > largest(self._size):
                 raise ValueError("more bytes than announced")
             with translated_errors():
                 done = 0
@@ -85,7 +87,7 @@ class LocalReceiver:
     def seal(self) -> Blob:
         """Flush the bytes, then the name; on an error the file is given up, for a second flush would lie."""
         descriptor = self._open_descriptor()
-        if self._written != self._blob.size_bytes:
+        if not isinstance(self._size, AtMost) and self._written != self._size:
             raise ValueError("fewer bytes than announced")
         try:
             with translated_errors():
@@ -95,7 +97,7 @@ class LocalReceiver:
             self.discard()
             raise
         self._sealed = True
-        return self._blob
+        return Blob(version_id=self._version_id, size_bytes=self._written)
 
     def release(self) -> None:
         """Close the file, which drops the lock."""
