@@ -84,8 +84,8 @@ def stage_and_commit(
         reception.discard()
         raise
     try:
-        # The effect of an upload is one statement. Only where it may have to be undone, because a sweep gave the upload
-        # up, does it need a transaction around it; without one it is its own commit and costs a third of the round trips.
+        # An upload's effect is one statement. Only where it may have to be undone, because a sweep gave the upload up,
+        # does it need a transaction around it; without one it is its own commit and costs a third of the round trips.
         begin = begin or (database.transaction if store.records_before_receiving else database.autocommit)
         with begin() as session:
             faults.reach("upload.before_commit")
