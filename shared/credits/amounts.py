@@ -1,8 +1,9 @@
-"""Exact amounts: whole micro-credits, their decimal spelling, and the one rounding rule of the price of a call.
+"""Exact amounts: whole micro-credits, their decimal spelling, and the rounding rules of calls and of storage.
 
-A credit is a million micro-credits (µcr); a price is µcr for a million tokens. Nothing here or in the database is ever
-a fraction: `price` rounds once per call, up, and `credits_price` of migration 0003 is the same rule in SQL. The bounds
-keep every sum within the database's 64 bits, so that no calculation can overflow.
+A credit is a million micro-credits (µcr); a price is µcr for a million tokens, or for a GiB stored for 30 days. Nothing
+here or in the database is ever a fraction: `price` rounds once per call, up, and `credits_price` of migration 0003 is
+the same rule in SQL; `price_storage` rounds down and carries what is left, as `credits_charge_storage` of migration
+0006 does. The bounds keep every sum within the database's 64 bits, so that no calculation can overflow.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ MAX_COST = 2 * MAX_TOKENS * MAX_PRICE // PRICED_TOKENS
 """µcr of one call: two kinds of tokens at the highest price."""
 MAX_AMOUNT = 1_000_000_000 * MICRO
 """µcr of one top-up, overdraft or spending limit."""
+STORAGE_UNIT = (1 << 30) * 30 * 24 * 3600 * 1_000_000
+"""Byte-microseconds that a price of storage is for: a GiB for 30 days."""
+MAX_STORAGE_PRICE = 10_000 * MICRO
+"""µcr for a GiB for 30 days; below it no day of 2^63 bytes costs more than a balance can be."""
 MAX_BALANCE = 4_000_000_000_000 * MICRO
 """µcr of a balance, of either sign; 2^63 leaves as much again for what is held."""
 
@@ -51,3 +56,11 @@ def price(prompt_tokens: int, completion_tokens: int, *, prompt_price: int, comp
     """Give what so many tokens cost, in µcr: the exact sum, rounded up once."""
     exact = prompt_tokens * prompt_price + completion_tokens * completion_price
     return -(-exact // PRICED_TOKENS)
+
+
+def price_storage(byte_microseconds: int, storage_price: int, remainder: int) -> tuple[int, int]:
+    """Give what storage costs, in µcr, and the remainder that the next day carries.
+
+    The remainder is in byte-microseconds times µcr, so that it stays exact when the price changes.
+    """
+    return divmod(byte_microseconds * storage_price + remainder, STORAGE_UNIT)

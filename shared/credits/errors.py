@@ -2,6 +2,7 @@
 
 DomainError
 ├── InsufficientCredits, CreditPolicySuspended, BillingOrganizationRequired    a call that cannot be paid
+├── StorageUnpaid                                                              content that cannot be paid
 ├── InvocationConflict, SettlementRefused                                      an invocation used wrongly
 └── ReferenceConflict, BalanceOutOfRange                                       a top-up that cannot be entered
 """
@@ -30,6 +31,13 @@ class InsufficientCredits(DomainError):
             held=format_credits(held),
             required=format_credits(required),
         )
+
+
+class StorageUnpaid(DomainError):
+    """The organization owes credits for storage and its grace is over; nothing more is stored until they are paid."""
+
+    code = "insufficient_credits"
+    kind = Kind.UNPAID
 
 
 class CreditPolicySuspended(DomainError):

@@ -1,4 +1,4 @@
-"""The tables of credits, mirrored by migration 0003; the rows of money are written by its functions alone.
+"""The tables of credits, mirrored by migrations 0003 and 0006; the rows of money are written by their functions alone.
 
 No row references the balance, and none but the balance references the organization: a foreign key to a row that every
 call touches halves what one organization can do. `ledger_entries` refuses updates and deletes by a trigger. All amounts
@@ -16,6 +16,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     LargeBinary,
+    Numeric,
     PrimaryKeyConstraint,
     SmallInteger,
     Table,
@@ -41,12 +42,15 @@ credit_balances = Table(
     Column("spent", BigInteger, nullable=False, server_default=_ZERO),
     Column("spent_month", Date, nullable=False, server_default=text("'1970-01-01'")),
     Column("version", BigInteger, nullable=False, server_default=_ZERO),
+    instant("storage_overdue_since"),
+    instant("storage_refused_from"),
     CheckConstraint("posted BETWEEN -4000000000000000000 AND 4000000000000000000", name="posted"),
     CheckConstraint("held >= 0", name="held"),
     CheckConstraint("policy IN ('active', 'limit', 'suspended')", name="policy"),
     CheckConstraint("overdraft BETWEEN 0 AND 1000000000000000", name="overdraft"),
     CheckConstraint("spending_limit BETWEEN 0 AND 1000000000000000", name="spending_limit"),
     CheckConstraint("policy <> 'limit' OR spending_limit IS NOT NULL", name="limited"),
+    CheckConstraint("(storage_overdue_since IS NULL) = (storage_refused_from IS NULL)", name="overdue"),
 )
 
 invocations = Table(
@@ -122,7 +126,7 @@ ledger_entries = Table(
     instant("occurred_at", nullable=False),
     PrimaryKeyConstraint("organization_id", "version"),
     UniqueConstraint("organization_id", "kind", "reference"),
-    CheckConstraint("kind IN ('top_up', 'charge', 'correction', 'adjustment')", name="kind"),
+    CheckConstraint("kind IN ('top_up', 'charge', 'correction', 'adjustment', 'storage')", name="kind"),
     CheckConstraint("amount <> 0", name="amount"),
 )
 
@@ -161,5 +165,34 @@ usage_rollup = Table(
     metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     instant("rolled_up_to", nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+storage_days = Table(
+    "storage_days",
+    metadata,
+    Column("organization_id", Uuid, nullable=False),
+    Column("day", Date, nullable=False),
+    Column("stored_bytes", BigInteger, nullable=False),
+    Column("byte_microseconds", Numeric(40, 0), nullable=False),
+    Column("price", BigInteger),
+    Column("cost", BigInteger),
+    Column("remainder", Numeric(40, 0)),
+    instant("charged_at"),
+    PrimaryKeyConstraint("organization_id", "day"),
+    CheckConstraint("price BETWEEN 0 AND 10000000000", name="price"),
+    CheckConstraint("cost >= 0", name="cost"),
+    CheckConstraint(
+        "(cost IS NULL) = (charged_at IS NULL) AND (remainder IS NULL) = (charged_at IS NULL)", name="charged"
+    ),
+    CheckConstraint("charged_at IS NULL OR price IS NOT NULL", name="priced"),
+    Index("ix_storage_days_uncharged", "organization_id", "day", postgresql_where=text("charged_at IS NULL")),
+)
+
+storage_mark = Table(
+    "storage_mark",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    instant("measured_to", nullable=False),
     CheckConstraint("id = 1", name="one_row"),
 )

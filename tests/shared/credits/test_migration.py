@@ -9,6 +9,8 @@ from shared.credits.tables import (
     credit_balances,
     invocations,
     ledger_entries,
+    storage_days,
+    storage_mark,
     usage_hours,
     usage_records,
     usage_rollup,
@@ -16,6 +18,7 @@ from shared.credits.tables import (
 from shared.migrations.runner import downgrade, migrate
 
 TABLES = (credit_balances, invocations, ledger_entries, usage_hours, usage_records, usage_rollup)
+STORAGE_TABLES = (storage_days, storage_mark)
 
 
 @pytest.fixture
@@ -26,10 +29,10 @@ def engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
     engine.dispose()
 
 
-def test_the_migration_makes_the_tables_that_the_code_knows(engine: Engine) -> None:
-    migrate(engine, "0003")
+def test_the_migrations_make_the_tables_that_the_code_knows(engine: Engine) -> None:
+    migrate(engine)
     inspector = inspect(engine)
-    for table in TABLES:
+    for table in (*TABLES, *STORAGE_TABLES):
         made = {
             column["name"]: (str(column["type"]), column["nullable"])
             for column in inspector.get_columns(table.name)
@@ -55,6 +58,23 @@ def test_the_migration_goes_back_and_forth_and_leaves_nothing_behind(engine: Eng
     assert _functions(engine) == before
     assert not {table.name for table in TABLES} & set(inspect(engine).get_table_names())
     migrate(engine, "0003")
+
+
+def test_the_migration_of_storage_puts_back_what_it_changed(engine: Engine) -> None:
+    migrate(engine, "0005")
+    before = _definition(engine, "credits_post"), _functions(engine)
+    migrate(engine, "0006")
+    assert _definition(engine, "credits_post") != before[0]
+    downgrade(engine, "0005")
+    assert (_definition(engine, "credits_post"), _functions(engine)) == before
+
+
+def _definition(engine: Engine, function: str) -> str:
+    with engine.connect() as connection:
+        found = connection.execute(
+            text("SELECT pg_get_functiondef(CAST(:name AS regproc))"), {"name": function}
+        )
+        return str(found.scalar())
 
 
 def _functions(engine: Engine) -> set[str]:

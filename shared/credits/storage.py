@@ -1,0 +1,74 @@
+"""Charge organizations for what they stored, and say who may store no more.
+
+What was stored in a day is measured elsewhere (`shared/files/storage_charges.py`) and lies in `storage_days`; here each
+day of each organization becomes one entry, once. Storage is charged whatever the balance: nobody loses content for
+want of credits. An organization that cannot pay owes, and after a grace it may store nothing more until it has credits
+again; what it has stays readable, renewable and deletable. The rule is a comparison in `credits_storage_is_refused`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared import faults
+from shared.credits.errors import StorageUnpaid
+from shared.credits.functions import call
+from shared.database import Database, Session
+from shared.telemetry import SWEPT
+
+BATCH_SIZE = 50
+"""Organizations charged in one transaction, which holds their balances for a few tens of milliseconds."""
+MAX_DAYS = 40
+"""Charged to one organization in one transaction."""
+
+_DUE = text(
+    """
+SELECT DISTINCT organization_id FROM storage_days
+WHERE charged_at IS NULL AND price IS NOT NULL AND (organization_id > :after OR :after IS NULL)
+ORDER BY organization_id LIMIT :limit
+"""
+)
+# In the order of their ids, as every transaction that takes several balances.
+_CHARGE = text(
+    """
+SELECT coalesce(sum(credits_charge_storage(id, :grace, :limit)), 0) FROM unnest(CAST(:ids AS uuid[])) AS id
+"""
+)
+
+
+def require_paid_storage(session: Session, organization_id: UUID) -> None:
+    """Raise StorageUnpaid if this payer may store nothing more at the moment; one round trip."""
+    row = call(session, "credits_storage_is_refused", organization_id=organization_id)
+    refuse_unpaid_storage(is_refused=row is not None and bool(row[0]))
+
+
+def refuse_unpaid_storage(*, is_refused: bool) -> None:
+    """Raise StorageUnpaid for what a statement of the caller's has found to be refused."""
+    if is_refused:
+        raise StorageUnpaid
+
+
+def charge_storage(database: Database, *, grace: timedelta) -> int:
+    """Enter every measured day that is not charged yet; return how many.
+
+    Two at once share the work: an organization's days follow each other under the lock of its balance.
+    """
+    charged = 0
+    after: str | None = None
+    while ids := _due(database, after):
+        with database.autocommit() as session:
+            parameters = {"ids": ids, "grace": grace, "limit": MAX_DAYS}
+            charged += int(session.execute(_CHARGE, parameters).scalar_one())
+        faults.reach("storage.charged")
+        after = ids[-1]
+    SWEPT.labels("storage_days").inc(charged)
+    return charged
+
+
+def _due(database: Database, after: str | None) -> list[str]:
+    with database.autocommit() as session:
+        found = session.execute(_DUE, {"after": after, "limit": BATCH_SIZE}).scalars()
+        return [str(at) for at in found]
