@@ -80,6 +80,15 @@ class Settings(BaseSettings):
         default=30, ge=30, description="How long the result of an operationId is kept for retries, in days."
     )
 
+    scrub_interval_days: int = Field(
+        default=30,
+        ge=0,
+        description="Local content is read again and compared with its digest this often, in days; 0 for never.",
+    )
+    scrub_bytes_per_minute: int = Field(
+        default=GIBIBYTE, gt=0, description="Content that is read again in a minute, in bytes, at the most."
+    )
+
     queued_imports: int = Field(
         default=1000,
         gt=0,

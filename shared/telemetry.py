@@ -41,6 +41,9 @@ JOB_SECONDS = Histogram("quartermaster_job_seconds", "Time to handle a job.", ["
 PUBLISH_FAILURES = Counter(
     "quartermaster_publish_failures_total", "Job messages the broker did not take; sweeps find their rows."
 )
+SCRUBBED = Counter(
+    "quartermaster_scrubbed_total", "Stored contents read again and compared with their digest.", ["outcome"]
+)
 SWEPT = Counter("quartermaster_swept_total", "Rows or bytes a sweep dealt with.", ["sweep"])
 LEDGER_DISCREPANCIES = Gauge(
     "quartermaster_ledger_discrepancies",

@@ -10,6 +10,7 @@ from shared.files import jobs
 from shared.files.collection import collect_doomed
 from shared.files.expiry import expire_due
 from shared.files.placement import place_staged
+from shared.files.scrubbing import scrub
 from shared.files.sweeps import purge_grants, purge_operations, sweep_staging
 from workers.handling import Depot, bind
 
@@ -21,8 +22,16 @@ def bind_files(app: Celery, depot: Depot) -> None:
         retention = timedelta(days=depot.settings.operation_retention_days)
         return purge_operations(depot.database, retention) + purge_grants(depot.database)
 
+    def scrub_content() -> int:
+        settings = depot.settings
+        if settings.scrub_interval_days == 0 or depot.store.verifies_itself:
+            return 0
+        interval = timedelta(days=settings.scrub_interval_days)
+        return scrub(depot.database, depot.store, interval, budget_bytes=settings.scrub_bytes_per_minute)
+
     bind(app, jobs.PlaceStaged, lambda: place_staged(depot.database, depot.store))
     bind(app, jobs.CollectDoomed, lambda: collect_doomed(depot.database, depot.store))
     bind(app, jobs.ExpireDue, lambda: expire_due(depot.database, depot.store))
     bind(app, jobs.SweepStaging, lambda: sweep_staging(depot.database, depot.store))
+    bind(app, jobs.ScrubContent, scrub_content)
     bind(app, jobs.PurgeRecords, purge_records)

@@ -14,7 +14,7 @@ from shared.credits.jobs import (
     RollUpUsage,
     SettleUnresolved,
 )
-from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, SweepStaging
+from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, ScrubContent, SweepStaging
 from shared.identity.jobs import RotateDueKeys, SweepRevokedTokens
 from shared.jobs import Job
 
@@ -23,6 +23,7 @@ _INTERVALS: dict[type[Job], float] = {
     ExpireDue: 5,
     CollectDoomed: 10,
     SweepStaging: 30,
+    ScrubContent: 60,
     PurgeRecords: 3600,
     RotateDueKeys: 600,
     SweepRevokedTokens: 600,

@@ -50,6 +50,7 @@ _columns = (
     versions.c.byte_size,
     versions.c.content_sha256,
     versions.c.created_at,
+    blobs.c.damaged_at,
 )
 _joined = files.join(versions, versions.c.id == files.c.current_version_id).outerjoin(
     blobs, blobs.c.version_id == versions.c.id
@@ -218,6 +219,7 @@ def _file(row: Row[Any], pending: Availability) -> File:
             content_sha256=row.content_sha256,
             created_at=row.created_at,
         ),
+        is_damaged=row.damaged_at is not None,
     )
 
 

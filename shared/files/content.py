@@ -8,14 +8,14 @@ from sqlalchemy import bindparam, select
 
 from shared.database import Session
 from shared.files.access import get_file, get_version, refuse_ended
-from shared.files.blobs.base import BlobStore
+from shared.files.blobs.base import BlobDamaged, BlobStore
 from shared.files.errors import FilePending
 from shared.files.resources import Availability, Content
 from shared.files.tables import blobs
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 
-_BLOB_STATE = select(blobs.c.state).where(blobs.c.version_id == bindparam("version_id"))
+_BLOB = select(blobs.c.state, blobs.c.damaged_at).where(blobs.c.version_id == bindparam("version_id"))
 
 
 def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUID | None) -> Content:
@@ -26,13 +26,20 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
     file = get_file(session, caller, file_id, Permission.FILE_READ, pending=Availability.PENDING)
     refuse_ended(file)
     if version_id is None or version_id == file.version.id:
-        return Content(version=file.version, is_placed=file.availability is Availability.AVAILABLE)
+        is_placed = file.availability is Availability.AVAILABLE
+        return Content(version=file.version, is_placed=is_placed, is_damaged=file.is_damaged)
     version = get_version(session, file_id, version_id)
-    state = session.execute(_BLOB_STATE, {"version_id": version_id}).scalar_one_or_none()
-    return Content(version=version, is_placed=state == "live")
+    blob = session.execute(_BLOB, {"version_id": version_id}).one_or_none()
+    return Content(
+        version=version,
+        is_placed=blob is not None and blob.state == "live",
+        is_damaged=blob is not None and blob.damaged_at is not None,
+    )
 
 
-def refuse_pending(content: Content, store: BlobStore) -> None:
-    """Raise FilePending for content that readers of this store cannot find yet."""
+def refuse_unreadable(content: Content, store: BlobStore) -> None:
+    """Raise FilePending for content that readers of this store cannot find yet, BlobDamaged for what has rotted."""
+    if content.is_damaged:
+        raise BlobDamaged
     if not content.is_placed and not store.staged_is_readable:
         raise FilePending

@@ -28,7 +28,7 @@ _is_valid = and_(
     or_(files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()),
 )
 _GRANTED = (
-    select(versions, _is_valid.label("is_valid"), blobs.c.state.label("blob_state"))
+    select(versions, _is_valid.label("is_valid"), blobs.c.state.label("blob_state"), blobs.c.damaged_at)
     .select_from(read_grants.join(versions, versions.c.id == read_grants.c.version_id))
     .join(files, files.c.id == versions.c.file_id)
     .outerjoin(blobs, blobs.c.version_id == versions.c.id)
@@ -109,4 +109,5 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
             created_at=row.created_at,
         ),
         is_placed=row.blob_state == "live",
+        is_damaged=row.damaged_at is not None,
     )

@@ -40,6 +40,14 @@ class SweepStaging(Job):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubContent(Job):
+    """Stored content may have rotted since it was last read."""
+
+    kind = "files.scrub_content"
+    queue = RETENTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRecords(Job):
     """Operation records and grants may have outlived their use."""
 

@@ -66,6 +66,8 @@ class File:
     retention_expires_at: datetime | None
     ended_at: datetime | None
     version: Version
+    is_damaged: bool
+    """Whether the current version's bytes were last found to be others than its digest says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,8 @@ class Content:
 
     version: Version
     is_placed: bool
+    is_damaged: bool
+    """Whether its bytes were last found to be others than its digest says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

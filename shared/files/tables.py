@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     Uuid,
+    func,
     text,
 )
 
@@ -83,8 +84,12 @@ blobs = Table(
     Column("upload_id", String),
     Column("checksum", String),
     instant("lease_until"),
+    instant("verified_at", nullable=False, server_default=func.now()),
+    instant("damaged_at"),
     created_at(),
     CheckConstraint("state IN ('receiving', 'staged', 'live', 'doomed')", name="state"),
+    Index("ix_blobs_unread", "verified_at", postgresql_where=text("state = 'live'")),
+    Index("ix_blobs_damaged", "damaged_at", postgresql_where=text("damaged_at IS NOT NULL")),
     Index("ix_blobs_staged", "created_at", postgresql_where=text("state = 'staged'")),
     Index("ix_blobs_doomed", "created_at", postgresql_where=text("state = 'doomed'")),
     Index("ix_blobs_receiving", "created_at", postgresql_where=text("state = 'receiving'")),

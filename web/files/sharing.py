@@ -13,7 +13,7 @@ from shared.files import (
     grants,
 )
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
-from shared.files.content import get_content, refuse_pending
+from shared.files.content import get_content, refuse_unreadable
 from shared.files.resources import Content
 from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
@@ -76,7 +76,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
     """
     services = call.services
     content = _get_content(call, file_id)
-    refuse_pending(content, services.blobs)
+    refuse_unreadable(content, services.blobs)
     try:
         return content_response(
             call.http.environ,

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from shared.files.blobs.base import BlobReader
 from shared.files.collection import collect_doomed
@@ -95,10 +96,23 @@ def test_a_version_is_named_exactly(cast: Cast, file: Any) -> None:
 def test_lost_bytes_are_an_alarm_and_damaged_ones_are_not_sent(cast: Cast, front: Front) -> None:
     file = succeed(cast.agent.upload(b"precious"), 201)
     (path,) = Path(urlsplit(front.settings.blob_store).path).rglob(file["versionId"])
-    path.write_bytes(b"prec")
-    refuse(cast.agent.content(file), 503, "blob_damaged")
+    for damaged in (b"prec", b"precioux"):
+        path.write_bytes(damaged)
+        refuse(cast.agent.content(file), 503, "blob_damaged")
     path.unlink()
     refuse(cast.agent.content(file), 503, "blob_missing")
+
+
+def test_content_that_was_found_rotten_is_refused_whoever_asks(cast: Cast, front: Front) -> None:
+    file = succeed(cast.agent.upload(b"precious"), 201)
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    newer = succeed(cast.agent.replace(file, b"newer"))
+    with front.services.database.autocommit() as session:
+        mark = text("UPDATE blobs SET damaged_at = now() WHERE version_id = :id")
+        session.execute(mark, {"id": file["versionId"]})
+    refuse(cast.agent.content(file, versionId=file["versionId"]), 503, "blob_damaged")
+    refuse(cast.nobody.follow(link), 503, "blob_damaged")
+    assert cast.agent.content(newer).data == b"newer"
 
 
 @pytest.mark.parametrize("is_shared", [False, True])

@@ -183,7 +183,7 @@ def version(media_type: str = "text/plain", byte_size: int = 1000) -> Version:
         file_name="naïve.txt",
         media_type=media_type,
         byte_size=byte_size,
-        content_sha256=SHA256.digest(),
+        content_sha256=hashlib.sha256(CONTENT[:byte_size]).digest(),
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
 
@@ -255,7 +255,7 @@ def test_the_front_proxy_is_told_where_the_file_lies(blob: OpenFile, condition: 
     assert blob.is_closed
 
 
-@pytest.mark.parametrize("condition", [{"method": "HEAD"}, {"If_None_Match": TAG}])
+@pytest.mark.parametrize("condition", [{"method": "HEAD"}, {"If_None_Match": "*"}])
 def test_an_answer_without_content_closes_the_file_at_once(blob: OpenFile, condition: dict[str, str]) -> None:
     content_response(environ(**condition), version(), blob, cache_control="private, no-store")
     assert blob.is_closed

@@ -1,0 +1,112 @@
+"""Read stored content again from time to time, so that rotten bytes are found by us and not by a reader.
+
+Every live blob is compared with its version's digest once per interval, the longest unread first. One that differs is
+marked damaged and refused to readers, who would otherwise get wrong bytes under the right digest; nothing else about
+it changes, so that an operator can put the bytes back, and an hour later it is looked at again.
+
+A run claims by moving the date on, so that two never read the same. A run that dies leaves what it had claimed until
+the next interval. Left to others: content small enough to be checked at every read (`web/files`), and stores that
+check themselves, as S3 does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Interval, Row, bindparam, func, text, update
+
+from shared import faults
+from shared.database import Database
+from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
+from shared.files.tables import blobs
+from shared.telemetry import SCRUBBED, get_logger
+
+log = get_logger(__name__)
+
+BATCH_SIZE = 20
+CHUNK_BYTES = 1 << 20
+DAMAGED_AGAIN = timedelta(hours=1)
+
+_CLAIM = text(
+    """
+WITH unread AS (
+    SELECT version_id FROM blobs WHERE state = 'live' AND verified_at < now() - :interval
+    ORDER BY verified_at LIMIT :batch_size FOR UPDATE SKIP LOCKED
+),
+damaged AS (
+    SELECT version_id FROM blobs WHERE damaged_at IS NOT NULL AND state = 'live' AND verified_at < now() - :again
+    LIMIT :batch_size FOR UPDATE SKIP LOCKED
+),
+due AS (SELECT version_id FROM unread UNION SELECT version_id FROM damaged)
+UPDATE blobs SET verified_at = now() FROM due, file_versions AS version
+WHERE blobs.version_id = due.version_id AND version.id = due.version_id
+RETURNING blobs.version_id, blobs.byte_size, blobs.damaged_at, version.content_sha256
+"""
+).bindparams(bindparam("interval", type_=Interval), bindparam("again", type_=Interval))
+
+
+def scrub(database: Database, store: BlobStore, interval: timedelta, *, budget_bytes: int) -> int:
+    """Compare the longest unread content with its digests until the budget is used; return how many blobs were read."""
+    read = spent_bytes = 0
+    while spent_bytes < budget_bytes:
+        claimed = _claim(database, interval)
+        for row in claimed:
+            if not _verify(database, store, row):
+                _put_back(database, [row.version_id for row in claimed], interval)
+                return read
+            read += 1
+            spent_bytes += row.byte_size
+        if len(claimed) < BATCH_SIZE:
+            break
+    return read
+
+
+def _claim(database: Database, interval: timedelta) -> list[Row[Any]]:
+    with database.autocommit() as session:
+        values = {"interval": interval, "again": DAMAGED_AGAIN, "batch_size": BATCH_SIZE}
+        claimed = list(session.execute(_CLAIM, values).all())
+    faults.reach("scrub.claimed")
+    return claimed
+
+
+def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
+    """Read one blob and record what became of it; return False when the store could not be asked."""
+    try:
+        is_sound = _digest(store, row.version_id, row.byte_size) == bytes(row.content_sha256)
+    except BlobStoreUnavailable:
+        return False
+    except (BlobMissing, BlobDamaged):
+        is_sound = False
+    SCRUBBED.labels("sound" if is_sound else "damaged").inc()
+    if not is_sound or row.damaged_at is not None:
+        _record(database, row.version_id, is_sound=is_sound)
+    return True
+
+
+def _digest(store: BlobStore, version_id: UUID, size_bytes: int) -> bytes:
+    digest = hashlib.sha256()
+    with store.open(version_id, placed=True) as reader:
+        for chunk in reader.chunks(0, size_bytes):
+            digest.update(chunk)
+    return digest.digest()
+
+
+def _record(database: Database, version_id: UUID, *, is_sound: bool) -> None:
+    """Mark a blob damaged or sound again; one that was removed while it was read is neither."""
+    marked = (
+        update(blobs)
+        .where(blobs.c.version_id == version_id, blobs.c.state == "live")
+        .values(damaged_at=None if is_sound else func.coalesce(blobs.c.damaged_at, func.now()))
+    )
+    with database.autocommit() as session:
+        if session.execute(marked).rowcount:
+            log.warning("blob.mended" if is_sound else "blob.damaged", version_id=version_id)
+
+
+def _put_back(database: Database, version_ids: list[UUID], interval: timedelta) -> None:
+    due = update(blobs).where(blobs.c.version_id.in_(version_ids))
+    with database.autocommit() as session:
+        session.execute(due.values(verified_at=func.now() - interval))
