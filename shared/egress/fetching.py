@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from shared.egress.deadlines import Deadline
-from shared.egress.errors import SourceAnswered, TooManyRedirects
+from shared.egress.errors import EgressError, SourceAnswered, TooManyRedirects
 from shared.egress.exchanges import Reply, Request, exchange
 from shared.egress.observation import observed
 from shared.egress.policy import EgressPolicy
@@ -22,6 +22,7 @@ from shared.egress.urls import Target, check_headers, follow, parse_url
 OK = 200
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 ASK_BYTES = 1 << 20
+REFUSAL_BYTES = 16 << 10
 Send = Callable[[Request], AbstractContextManager[Reply]]
 Follow = Callable[[Target, str], Target]
 
@@ -111,7 +112,7 @@ def ask(
 ) -> bytes:
     """Ask an API over https and give its answer's body; redirects are not followed.
 
-    Raises SourceAnswered for any status but 200, and the other errors of `errors.py`.
+    Raises SourceAnswered for any status but 200, with what the API says to it, and the other errors of `errors.py`.
     """
     check_headers(headers or {})
     target = parse_url(url, policy, with_secrets=True)
@@ -121,10 +122,22 @@ def ask(
         Deadline(deadline_seconds) as deadline,
         exchange(request, policy=policy, deadline=deadline, idle_seconds=idle_seconds) as reply,
     ):
-        _require_ok(reply)
+        if reply.status != OK:
+            raise SourceAnswered(
+                reply.status, retry_after_seconds=reply.retry_after_seconds, answer=_read_refusal(reply)
+            )
+        reply.check_encoding()
         answer = b"".join(reply.chunks(maximum_bytes))
         observation.received_bytes = len(answer)
     return answer
+
+
+def _read_refusal(reply: Reply) -> bytes:
+    """Read why an API refuses; an explanation that is too long or breaks off is none."""
+    try:
+        return b"".join(reply.chunks(REFUSAL_BYTES))
+    except EgressError:
+        return b""
 
 
 def _follow_redirects(

@@ -74,6 +74,12 @@ class SourceGone(MediaError):
     code = "media_gone"
 
 
+class SourceElsewhere(MediaError):
+    """The network does not keep this media itself, but points at another server."""
+
+    code = "source_elsewhere"
+
+
 class SourceUnreadable(MediaError):
     """The network's answer about this media could not be understood."""
 

@@ -1,20 +1,25 @@
 """What a messaging network is to us: how it signs, how its webhooks read, and where its media is.
 
-One module beside this one per network. `verify`, `handshake` and `attachments` run in the front and touch nothing
+One module beside this one per network. `verify`, `answer` and `attachments` run in the front and touch nothing
 outside; `locate` runs in a worker and may ask the network.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from shared.errors import DomainError, Kind
 from shared.media.attachments import Attachment, Source
 
 Credentials = Mapping[str, str]
-"""A network's settings for one distribution by name, such as `signingSecret` and `botToken`, decrypted."""
+"""A network's settings for one distribution by name, such as `signingSecret` and `botToken`, decrypted.
+
+A setting that signs and was replaced a while ago is there too, under `previous(name)`.
+"""
 
 
 class SignatureInvalid(DomainError):
@@ -22,6 +27,29 @@ class SignatureInvalid(DomainError):
 
     code = "signature_invalid"
     kind = Kind.UNAUTHENTICATED
+
+
+class SettingKind(StrEnum):
+    """What sort of value a setting takes."""
+
+    SECRET = "secret"  # noqa: S105 (a kind, not a secret)
+    IDENTIFIER = "identifier"
+    ADDRESS = "address"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSetting:
+    """One setting of a network, as operators give it for a distribution."""
+
+    name: str
+    description: str
+    kind: SettingKind = SettingKind.SECRET
+    pattern: re.Pattern[str] = re.compile(r"[\x21-\x7e]{16,512}")
+    """What a value looks like in full; an address is checked besides."""
+    default: str | None = None
+    is_required: bool = True
+    signs: bool = False
+    """Whether webhooks are verified with it: the value it replaces stays good for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +78,16 @@ class WebhookAnswer:
 class Network(Protocol):
     """One messaging network."""
 
-    name: str
-    """The path segment and the word in a distribution's `networks`, such as `slack`."""
-    settings: Sequence[str]
-    """Names of the settings it needs."""
+    @property
+    def name(self) -> str:
+        """The path segment and the word in a distribution's `networks`, such as `slack`."""
+
+    @property
+    def settings(self) -> Sequence[NetworkSetting]:
+        """The settings it needs, and those that it may have."""
 
     def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
-        """Raise SignatureInvalid unless the network signed this request, and lately."""
+        """Raise SignatureInvalid unless the network signed this request, and lately; and nothing else ever."""
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:
         """Give the answer that a handshake, a ping or an interaction asks for; None for an empty 200."""
@@ -65,8 +96,13 @@ class Network(Protocol):
         """Read the attachments of a verified request; none where it tells of something else."""
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Find where the bytes are now. Raises the errors of `shared/media/errors.py`."""
+        """Find where the bytes are now. Raises the errors of `shared/media/errors.py` and `shared/egress/errors.py`."""
 
 
 Ask = Callable[..., bytes]
 """Ask the network's API through the guarded fetcher: `ask(url, headers) -> body`, at most 1 MiB."""
+
+
+def previous(name: str) -> str:
+    """Name the credential that a setting replaced and that is still good."""
+    return f"{name}.previous"

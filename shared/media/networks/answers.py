@@ -1,0 +1,56 @@
+"""Understand what a network's API says instead of an answer, and see that credentials go to the network alone.
+
+Protects: a token leaves only over the scheme and towards the hosts that belong to the network (or to the server that
+an operator named in its place), whatever an answer or a webhook says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
+
+from shared.egress.errors import SourceAnswered
+from shared.errors import DomainError
+from shared.media.errors import SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
+from shared.media.networks.base import Ask
+from shared.media.networks.payloads import Payload, read_object
+
+_REFUSED = frozenset({401, 403})
+_GONE = frozenset({404, 410})
+
+
+def ask_api(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
+    """Ask an API for a JSON object. Raises what `ask` raises, SourceRefused and SourceGone by the answer's status."""
+    try:
+        return read_object(ask(url, headers))
+    except SourceAnswered as error:
+        raise explain(error) from None
+
+
+def explain(error: SourceAnswered) -> DomainError:
+    """Say what a network's status means for an attachment of which it has told us itself."""
+    if error.status in _REFUSED:
+        return SourceRefused()
+    return SourceGone() if error.status in _GONE else error
+
+
+def require_url(value: str | None) -> str:
+    """Give the address that an answer names. Raises SourceUnreadable where it names none."""
+    if value is None:
+        raise SourceUnreadable
+    return value
+
+
+def trust(hosts: Collection[str], base_url: str) -> frozenset[str]:
+    """Add the server that stands at a network's API address, and all below it, to the network's own hosts."""
+    return frozenset({*hosts, f".{urlsplit(base_url).hostname}"})
+
+
+def require_hosted(url: str, trusted_hosts: Collection[str]) -> None:
+    """Raise SourceElsewhere unless a URL is of these hosts; one with a leading dot stands for its whole domain."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        raise SourceElsewhere from None
+    if not any(host == trusted[1:] or host.endswith(trusted) for trusted in trusted_hosts):
+        raise SourceElsewhere

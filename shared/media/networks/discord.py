@@ -1,0 +1,180 @@
+"""Discord's interactions and webhook events.
+
+Discord pushes over HTTP what a command, a menu or a form was given; ordinary messages come over its gateway only. Its
+links carry their own permission, which ends after about a day (`ex`); a bot's token renews them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import parse_qs, urlsplit
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from shared.egress.errors import SourceAnswered
+from shared.media.attachments import Attachment, Source
+from shared.media.errors import SourceGone
+from shared.media.networks.answers import explain
+from shared.media.networks.base import (
+    Ask,
+    Credentials,
+    NetworkSetting,
+    SettingKind,
+    SignatureInvalid,
+    WebhookAnswer,
+    WebhookRequest,
+)
+from shared.media.networks.payloads import (
+    Payload,
+    as_count,
+    as_id,
+    as_object,
+    as_objects,
+    as_text,
+    as_url,
+    read_object,
+)
+from shared.media.networks.signatures import accepted, require_recent
+
+PING, COMPONENT, AUTOCOMPLETE = 1, 3, 4
+PONG = {"type": 1}
+RECEIVED = {"type": 4, "data": {"content": "Received.", "flags": 64}}
+"""A message that only who sent the interaction sees."""
+UNCHANGED = {"type": 6}
+NO_CHOICES = {"type": 8, "data": {"choices": []}}
+_SIGNATURE = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
+_EXPIRY = re.compile(r"[0-9a-f]{1,12}", re.ASCII)
+
+
+class Discord:
+    """Discord."""
+
+    name = "discord"
+    settings: Sequence[NetworkSetting] = (
+        NetworkSetting(
+            name="publicKey",
+            description="General Information → Public Key.",
+            pattern=re.compile(r"[0-9a-fA-F]{64}", re.ASCII),
+            signs=True,
+        ),
+        NetworkSetting(
+            name="botToken",
+            description="The bot's token, to renew links that have expired; without it they are gone.",
+            is_required=False,
+        ),
+        NetworkSetting(
+            name="apiBaseUrl",
+            description="Where Discord's API is, with its version.",
+            kind=SettingKind.ADDRESS,
+            default="https://discord.com/api/v10",
+        ),
+    )
+
+    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
+        """Check the Ed25519 signature over timestamp and body."""
+        timestamp = request.headers.get("x-signature-timestamp", "")
+        signature = request.headers.get("x-signature-ed25519", "")
+        require_recent(timestamp, request.received_at)
+        if not _SIGNATURE.fullmatch(signature):
+            raise SignatureInvalid
+        signed = timestamp.encode() + request.body
+        if not any(_is_signed(key, signature, signed) for key in accepted(credentials, "publicKey")):
+            raise SignatureInvalid
+
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+        """Answer a ping and an interaction as they want it, and acknowledge an event without words."""
+        payload = read_object(request.body)
+        kind = payload.get("type")
+        if kind == 0 or "event" in payload:
+            return WebhookAnswer(body=b"", media_type="application/json", status=204)
+        answers = {PING: PONG, COMPONENT: UNCHANGED, AUTOCOMPLETE: NO_CHOICES}
+        answer = answers.get(kind, RECEIVED) if isinstance(kind, int) else RECEIVED
+        return WebhookAnswer(body=json.dumps(answer).encode(), media_type="application/json")
+
+    def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
+        """Read what an interaction was given, the files of a message that it was used on, and those of an event."""
+        payload = read_object(request.body)
+        if "event" in payload:
+            return list(_message_files(as_object(as_object(payload.get("event")).get("data"))))
+        return list(_interaction_files(payload))
+
+    def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
+        """Open the link, renewed where it has expired."""
+        url = attachment.location["url"]
+        if not _has_expired(url):
+            return Source(url=url)
+        if "botToken" not in credentials:
+            raise SourceGone
+        return Source(url=_renew(url, credentials, ask))
+
+
+def _is_signed(public_key: str, signature: str, signed: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), signed)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _interaction_files(interaction: Payload) -> Iterator[Attachment]:
+    resolved = as_object(as_object(interaction.get("data")).get("resolved"))
+    channel_id = as_id(interaction.get("channel_id"))
+    for file in as_object(resolved.get("attachments")).values():
+        yield from _attachment(
+            as_object(file), message_id=as_id(interaction.get("id")), channel_id=channel_id
+        )
+    for message in as_object(resolved.get("messages")).values():
+        yield from _message_files(as_object(message))
+
+
+def _message_files(message: Payload) -> Iterator[Attachment]:
+    channel_id = as_id(message.get("channel_id")) or as_id(message.get("lobby_id"))
+    for file in as_objects(message.get("attachments")):
+        yield from _attachment(file, message_id=as_id(message.get("id")), channel_id=channel_id)
+
+
+def _attachment(file: Payload, *, message_id: str | None, channel_id: str | None) -> Iterator[Attachment]:
+    attachment_id, url = as_id(file.get("id")), as_url(file.get("url"))
+    if attachment_id is not None and message_id is not None and url is not None:
+        yield Attachment(
+            message_id=message_id,
+            attachment_id=attachment_id,
+            location={"url": url},
+            file_name=as_text(file.get("filename")),
+            media_type=as_text(file.get("content_type")),
+            size_bytes=as_count(file.get("size")),
+            conversation_id=channel_id,
+        )
+
+
+def _has_expired(url: str) -> bool:
+    expiry = _parameters(url).get("ex", [""])[0]
+    return _EXPIRY.fullmatch(expiry) is not None and int(expiry, 16) < time.time()
+
+
+def _parameters(url: str) -> Mapping[str, Sequence[str]]:
+    try:
+        return parse_qs(urlsplit(url).query)
+    except ValueError:
+        return {}
+
+
+def _renew(url: str, credentials: Credentials, ask: Ask) -> str:
+    try:
+        answer = ask(
+            f"{credentials['apiBaseUrl']}/attachments/refresh-urls",
+            {"Authorization": f"Bot {credentials['botToken']}", "Content-Type": "application/json"},
+            method="POST",
+            body=json.dumps({"attachment_urls": [url]}).encode(),
+        )
+    except SourceAnswered as error:
+        raise explain(error) from None
+    for renewed in as_objects(read_object(answer).get("refreshed_urls")):
+        link = as_url(renewed.get("refreshed"))
+        if link is not None:
+            return link
+    raise SourceGone

@@ -1,0 +1,190 @@
+"""Slack's Events API.
+
+Messages tell of their files, sometimes by id alone (Slack Connect, `check_file_info`) and sometimes of one that is
+gone (`tombstone`); so every file is asked for with `files.info` when it is fetched, which also gives the one definite
+answer to whether it still exists. A token that lacks `files:read` is answered with Slack's login page and 200.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+from shared.errors import DomainError
+from shared.media.attachments import Attachment, Source
+from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
+from shared.media.networks.answers import ask_api, require_hosted, require_url, trust
+from shared.media.networks.base import (
+    Ask,
+    Credentials,
+    NetworkSetting,
+    SettingKind,
+    WebhookAnswer,
+    WebhookRequest,
+)
+from shared.media.networks.payloads import (
+    Payload,
+    as_count,
+    as_id,
+    as_object,
+    as_objects,
+    as_text,
+    as_url,
+    read_object,
+)
+from shared.media.networks.signatures import accepted, hmac_sha256, require_match, require_recent
+
+HOSTS = frozenset({".slack.com", ".slack-edge.com"})
+PAGE = "text/html"
+_GONE_MODES = frozenset({"tombstone", "hidden_by_limit"})
+_GONE = frozenset({"file_deleted", "file_not_found"})
+_BUSY = frozenset({"ratelimited", "fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+_REFUSED = frozenset(
+    {
+        "access_denied",
+        "account_inactive",
+        "ekm_access_denied",
+        "enterprise_is_restricted",
+        "invalid_auth",
+        "missing_scope",
+        "no_permission",
+        "not_allowed_token_type",
+        "not_authed",
+        "org_login_required",
+        "team_access_not_granted",
+        "token_expired",
+        "token_revoked",
+        "two_factor_setup_required",
+    }
+)
+
+
+class Slack:
+    """Slack."""
+
+    name = "slack"
+    settings: Sequence[NetworkSetting] = (
+        NetworkSetting(
+            name="signingSecret",
+            description="Basic Information → App Credentials → Signing Secret.",
+            signs=True,
+        ),
+        NetworkSetting(
+            name="botToken",
+            description="OAuth & Permissions → Bot User OAuth Token, with the scope files:read.",
+        ),
+        NetworkSetting(
+            name="apiBaseUrl",
+            description="Where Slack's Web API is.",
+            kind=SettingKind.ADDRESS,
+            default="https://slack.com/api",
+        ),
+    )
+
+    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
+        """Check `X-Slack-Signature` over version, timestamp and body."""
+        timestamp = request.headers.get("x-slack-request-timestamp", "")
+        require_recent(timestamp, request.received_at)
+        signed = b"v0:" + timestamp.encode() + b":" + request.body
+        secrets = accepted(credentials, "signingSecret")
+        require_match(
+            request.headers.get("x-slack-signature", ""),
+            [f"v0={hmac_sha256(secret, signed)}" for secret in secrets],
+        )
+
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+        """Repeat the challenge of `url_verification`."""
+        payload = read_object(request.body)
+        challenge = as_text(payload.get("challenge"))
+        if payload.get("type") != "url_verification" or challenge is None:
+            return None
+        return WebhookAnswer(
+            body=json.dumps({"challenge": challenge}).encode(), media_type="application/json"
+        )
+
+    def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
+        """Read the files of a message, or the one that was shared."""
+        payload = read_object(request.body)
+        event = as_object(payload.get("event"))
+        if event.get("type") == "file_shared":
+            return list(_shared_file(event))
+        message = as_object(event.get("message")) if event.get("subtype") == "message_changed" else event
+        if event.get("type") not in ("message", "app_mention") or _is_own(message, payload):
+            return []
+        return list(_files(message, channel=as_id(event.get("channel"))))
+
+    def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
+        """Ask `files.info` for the address that the bot token opens."""
+        authorization = {"Authorization": f"Bearer {credentials['botToken']}"}
+        base_url = credentials["apiBaseUrl"]
+        query = quote(attachment.location["fileId"], safe="")
+        answer = ask_api(ask, f"{base_url}/files.info?file={query}", authorization)
+        if answer.get("ok") is not True:
+            raise _refusal(answer.get("error"))
+        file = as_object(answer.get("file"))
+        _require_present(file)
+        url = require_url(as_url(file.get("url_private_download")) or as_url(file.get("url_private")))
+        hosts = trust(HOSTS, base_url)
+        require_hosted(url, hosts)
+        return Source(
+            url=url,
+            headers=authorization,
+            trusted_hosts=hosts,
+            size_bytes=as_count(file.get("size")) if file.get("mode") == "hosted" else None,
+            refused_media_types=frozenset() if file.get("mimetype") == PAGE else frozenset({PAGE}),
+        )
+
+
+def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
+    timestamp = as_id(message.get("ts"))
+    for file in as_objects(message.get("files")):
+        file_id = as_id(file.get("id"))
+        is_kept = file.get("mode") not in _GONE_MODES and file.get("is_external") is not True
+        if file_id is not None and channel is not None and timestamp is not None and is_kept:
+            yield Attachment(
+                message_id=f"{channel}:{timestamp}",
+                attachment_id=file_id,
+                location={"fileId": file_id},
+                file_name=as_text(file.get("name")) or as_text(file.get("title")),
+                media_type=as_text(file.get("mimetype")),
+                size_bytes=as_count(file.get("size")) if file.get("mode") == "hosted" else None,
+                conversation_id=channel,
+            )
+
+
+def _shared_file(event: Payload) -> Iterator[Attachment]:
+    """Read `file_shared`, which does not say with which message."""
+    channel = as_id(event.get("channel_id"))
+    file_id = as_id(event.get("file_id")) or as_id(as_object(event.get("file")).get("id"))
+    if channel is not None and file_id is not None:
+        yield Attachment(
+            message_id=f"{channel}:{file_id}",
+            attachment_id=file_id,
+            location={"fileId": file_id},
+            conversation_id=channel,
+        )
+
+
+def _is_own(message: Payload, payload: Payload) -> bool:
+    """Tell whether the app itself posted this: what an agent sends must not come back as received."""
+    app_id = payload.get("api_app_id")
+    own = (message.get("app_id"), as_object(message.get("bot_profile")).get("app_id"))
+    return isinstance(app_id, str) and app_id in own
+
+
+def _require_present(file: Payload) -> None:
+    if file.get("mode") in _GONE_MODES or file.get("file_access") == "file_not_found":
+        raise SourceGone
+    if file.get("file_access") == "access_denied":
+        raise SourceRefused
+    if file.get("is_external") is True:
+        raise SourceElsewhere
+
+
+def _refusal(error: object) -> DomainError:
+    if error in _GONE:
+        return SourceGone()
+    if error in _REFUSED:
+        return SourceRefused()
+    return SourceBusy() if error in _BUSY else SourceUnreadable()

@@ -1,0 +1,178 @@
+"""Telegram's bots.
+
+Updates are not signed: a secret that was given to `setWebhook` comes back in a header. A file's address is asked for
+when it is fetched; it holds the bot's token and is never logged, and the public server gives no file above 20 MB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+from shared.egress.errors import MediaTooLarge, SourceAnswered
+from shared.errors import DomainError
+from shared.media.attachments import Attachment, Source
+from shared.media.errors import SourceBusy, SourceGone, SourceRefused, SourceUnreadable
+from shared.media.networks.base import (
+    Ask,
+    Credentials,
+    NetworkSetting,
+    SettingKind,
+    WebhookAnswer,
+    WebhookRequest,
+)
+from shared.media.networks.payloads import (
+    Payload,
+    as_count,
+    as_id,
+    as_object,
+    as_objects,
+    as_text,
+    read_object,
+)
+from shared.media.networks.signatures import accepted, require_match
+
+MESSAGES = (
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+    "business_message",
+    "edited_business_message",
+)
+MEDIA_TYPES = {
+    "animation": "video/mp4",
+    "document": None,
+    "audio": None,
+    "voice": "audio/ogg",
+    "video": "video/mp4",
+    "video_note": "video/mp4",
+}
+"""The members of a message that hold one file, and the type of those that Telegram makes itself."""
+
+
+class Telegram:
+    """Telegram."""
+
+    name = "telegram"
+    settings: Sequence[NetworkSetting] = (
+        NetworkSetting(
+            name="secretToken",
+            description="The secret_token given to setWebhook; 16 characters at least.",
+            pattern=re.compile(r"[A-Za-z0-9_-]{16,256}", re.ASCII),
+            signs=True,
+        ),
+        NetworkSetting(
+            name="botToken",
+            description="The bot's token, from BotFather.",
+            pattern=re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{16,128}", re.ASCII),
+        ),
+        NetworkSetting(
+            name="apiBaseUrl",
+            description="Where the Bot API server is; one's own gives files above 20 MB too.",
+            kind=SettingKind.ADDRESS,
+            default="https://api.telegram.org",
+        ),
+    )
+
+    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
+        """Check the secret in `X-Telegram-Bot-Api-Secret-Token`."""
+        sent = request.headers.get("x-telegram-bot-api-secret-token", "")
+        require_match(sent, accepted(credentials, "secretToken"))
+
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+        """Say nothing: an answer would be taken for a call of the API."""
+        return None
+
+    def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
+        """Read the files of a message, also of an edited one and of a channel's post."""
+        update = read_object(request.body)
+        return [
+            attachment
+            for name in MESSAGES
+            for message in (as_object(update.get(name)),)
+            for file, media_type in _files(message)
+            for attachment in _attachment(message, file, media_type)
+        ]
+
+    def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
+        """Ask `getFile` for the path."""
+        base_url, token = credentials["apiBaseUrl"], credentials["botToken"]
+        query = quote(attachment.location["fileId"], safe="")
+        try:
+            answer = read_object(ask(f"{base_url}/bot{token}/getFile?file_id={query}", {}))
+        except SourceAnswered as error:
+            raise _refusal(error) from None
+        result = as_object(answer.get("result"))
+        path = as_text(result.get("file_path"))
+        if path is None:
+            raise SourceUnreadable
+        # One's own server names the path on its disk, with the token for a directory.
+        relative = path.partition(f"/{token}/")[2] or path.lstrip("/")
+        return Source(
+            url=f"{base_url}/file/bot{token}/{quote(relative)}", size_bytes=as_count(result.get("file_size"))
+        )
+
+
+def _files(message: Payload) -> Iterator[tuple[Payload, str | None]]:
+    """Give each file of a message and the type that it has if it says none."""
+    yield from _photo(message.get("photo"))
+    for name, media_type in MEDIA_TYPES.items():
+        # An animation stands there a second time, as a document for those who do not know animations.
+        if name != "document" or "animation" not in message:
+            yield as_object(message.get(name)), media_type
+    yield from _sticker(as_object(message.get("sticker")))
+    for paid in as_objects(as_object(message.get("paid_media")).get("paid_media")):
+        yield from _photo(paid.get("photo"))
+        yield as_object(paid.get("video")), MEDIA_TYPES["video"]
+
+
+def _photo(sizes: object) -> Iterator[tuple[Payload, str]]:
+    """Give the largest of a photo's sizes; all are JPEG."""
+    largest = max(as_objects(sizes), key=_area, default=None)
+    if largest is not None:
+        yield largest, "image/jpeg"
+
+
+def _area(size: Payload) -> tuple[int, int]:
+    area = (as_count(size.get("width")) or 0) * (as_count(size.get("height")) or 0)
+    return area, as_count(size.get("file_size")) or 0
+
+
+def _sticker(sticker: Payload) -> Iterator[tuple[Payload, str]]:
+    if sticker.get("is_animated") is True:
+        yield sticker, "application/x-tgsticker"
+    else:
+        yield sticker, "video/webm" if sticker.get("is_video") is True else "image/webp"
+
+
+def _attachment(message: Payload, file: Payload, media_type: str | None) -> Iterator[Attachment]:
+    chat_id = as_id(as_object(message.get("chat")).get("id"))
+    message_id, file_id = as_id(message.get("message_id")), as_id(file.get("file_id"))
+    if chat_id is not None and message_id is not None and file_id is not None:
+        yield Attachment(
+            message_id=f"{chat_id}:{message_id}",
+            attachment_id=as_id(file.get("file_unique_id")) or file_id,
+            location={"fileId": file_id},
+            file_name=as_text(file.get("file_name")),
+            media_type=as_text(file.get("mime_type")) or media_type,
+            size_bytes=as_count(file.get("file_size")),
+            conversation_id=chat_id,
+        )
+
+
+def _refusal(error: SourceAnswered) -> DomainError:
+    answer = read_object(error.answer)
+    description = str(answer.get("description")).lower()
+    if "too big" in description:
+        return MediaTooLarge()
+    if "temporarily" in description:
+        return SourceBusy()
+    if error.status in (401, 403, 404):
+        # A file that is not there is answered 400; a token that is not good, 401 or, where it is malformed, 404.
+        return SourceRefused()
+    wait_seconds = as_count(as_object(answer.get("parameters")).get("retry_after"))
+    if wait_seconds is not None:
+        return SourceBusy(retry_after_seconds=wait_seconds)
+    return error if error.is_transient else SourceGone()

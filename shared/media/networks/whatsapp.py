@@ -1,0 +1,150 @@
+"""WhatsApp's Cloud API.
+
+One webhook may tell of many messages, of several accounts. A media id is asked for its address when it is fetched: the
+address is good for five minutes, needs the token too, and comes with the digest and size of what will be there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote
+
+from shared.egress.errors import SourceAnswered
+from shared.errors import DomainError
+from shared.media.attachments import Attachment, Source
+from shared.media.errors import SourceBusy, SourceGone, SourceRefused
+from shared.media.networks.answers import explain, require_hosted, require_url, trust
+from shared.media.networks.base import (
+    Ask,
+    Credentials,
+    NetworkSetting,
+    SettingKind,
+    WebhookAnswer,
+    WebhookRequest,
+)
+from shared.media.networks.payloads import (
+    Payload,
+    as_count,
+    as_id,
+    as_object,
+    as_objects,
+    as_sha256,
+    as_text,
+    as_url,
+    read_object,
+)
+from shared.media.networks.signatures import accepted, hmac_sha256, require_match
+
+HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
+MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
+USER_AGENT = "Quartermaster/1.0"
+"""Some of these servers refuse a request that names no client."""
+_REFUSED = frozenset({0, 3, 10, 102, 190, *range(200, 300)})
+_BUSY = frozenset({1, 2, 4, 17, 32, 613, 80007, 130429, 131000, 131016})
+_GONE = frozenset({100, 131052})
+
+
+class WhatsApp:
+    """WhatsApp."""
+
+    name = "whatsapp"
+    settings: Sequence[NetworkSetting] = (
+        NetworkSetting(name="appSecret", description="App settings → Basic → App secret.", signs=True),
+        NetworkSetting(
+            name="verifyToken",
+            description="The verify token given with the callback URL; 16 characters at least.",
+            signs=True,
+        ),
+        NetworkSetting(
+            name="accessToken",
+            description="A system user's token with whatsapp_business_messaging.",
+            pattern=re.compile(r"[\x21-\x7e]{16,2048}"),
+        ),
+        NetworkSetting(
+            name="apiBaseUrl",
+            description="Where the Graph API is, with its version.",
+            kind=SettingKind.ADDRESS,
+            default="https://graph.facebook.com/v24.0",
+        ),
+    )
+
+    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
+        """Check `X-Hub-Signature-256` over the body, or the token of the handshake."""
+        if request.method == "GET":
+            tokens = accepted(credentials, "verifyToken")
+            require_match(request.query.get("hub.verify_token", ""), tokens)
+            return
+        require_match(
+            request.headers.get("x-hub-signature-256", ""),
+            [f"sha256={hmac_sha256(secret, request.body)}" for secret in accepted(credentials, "appSecret")],
+        )
+
+    def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
+        """Repeat the challenge of the handshake."""
+        if request.method != "GET" or request.query.get("hub.mode") != "subscribe":
+            return None
+        challenge = as_text(request.query.get("hub.challenge")) or ""
+        return WebhookAnswer(body=challenge.encode(), media_type="text/plain; charset=utf-8")
+
+    def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
+        """Read the media of all messages of all changes."""
+        payload = read_object(request.body)
+        return [
+            attachment
+            for entry in as_objects(payload.get("entry"))
+            for change in as_objects(entry.get("changes"))
+            if change.get("field") == "messages"
+            for message in as_objects(as_object(change.get("value")).get("messages"))
+            for attachment in _media(message)
+        ]
+
+    def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
+        """Ask for the address behind a media id."""
+        base_url = credentials["apiBaseUrl"]
+        headers = {"Authorization": f"Bearer {credentials['accessToken']}", "User-Agent": USER_AGENT}
+        answer = _ask(ask, f"{base_url}/{quote(attachment.location['mediaId'], safe='')}", headers)
+        url = require_url(as_url(answer.get("url")))
+        hosts = trust(HOSTS, base_url)
+        require_hosted(url, hosts)
+        return Source(
+            url=url,
+            headers=headers,
+            trusted_hosts=hosts,
+            size_bytes=as_count(answer.get("file_size")),
+            sha256=as_sha256(answer.get("sha256")),
+        )
+
+
+def _media(message: Payload) -> Iterator[Attachment]:
+    message_id = as_id(message.get("id"))
+    for kind in MEDIA_KINDS:
+        media = as_object(message.get(kind))
+        media_id = as_id(media.get("id"))
+        if message_id is not None and media_id is not None:
+            yield Attachment(
+                message_id=message_id,
+                attachment_id=media_id,
+                location={"mediaId": media_id},
+                file_name=as_text(media.get("filename")),
+                media_type=as_text(media.get("mime_type")),
+                sha256=as_sha256(media.get("sha256")),
+                conversation_id=as_id(message.get("from")),
+            )
+
+
+def _ask(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
+    try:
+        return read_object(ask(url, headers))
+    except SourceAnswered as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: SourceAnswered) -> DomainError:
+    """Go by the Graph API's code: its statuses are 400 for most things."""
+    code = as_object(read_object(error.answer).get("error")).get("code")
+    if code in _REFUSED:
+        return SourceRefused()
+    if code in _BUSY:
+        return SourceBusy(retry_after_seconds=error.retry_after_seconds)
+    return SourceGone() if code in _GONE else explain(error)
