@@ -20,7 +20,7 @@ from shared.migrations.runner import downgrade, migrate
 from shared.schema import metadata
 
 for _module in walk_packages(shared.__path__, "shared."):
-    if _module.name.endswith(".tables"):
+    if _module.name.endswith("tables"):
         import_module(_module.name)
 
 _SHAPES = {

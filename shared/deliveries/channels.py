@@ -1,0 +1,64 @@
+"""What a kind of delivery knows of its destinations, asked at every attempt.
+
+So a destination that was moved, a secret that was rotated and an endpoint that was removed count from the next attempt
+on, and no copy of a secret waits in the outbox. A kind without a channel of its own keeps its address sealed beside
+its message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from shared.database import Session
+from shared.identity.encryption import Encryption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message that is about to be posted."""
+
+    id: UUID
+    destination_id: UUID
+    content_type: str
+    body: bytes = field(repr=False)
+    sealed_address: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a message is posted, and with which headers besides its type."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Channel(Protocol):
+    """One kind of delivery."""
+
+    def find_address(self, session: Session, message: Message) -> Address | None:
+        """Say where and how this message is posted now; None when its destination is no more."""
+
+    def disable(self, session: Session, destination_id: UUID) -> None:
+        """Note that a destination wants nothing any more (410)."""
+
+
+class SealedAddresses:
+    """The channel of messages that brought their address along."""
+
+    def __init__(self, encryption: Encryption) -> None:
+        """Take the keys that sealed the addresses."""
+        self._encryption = encryption
+
+    def find_address(self, session: Session, message: Message) -> Address | None:  # noqa: ARG002 (no row to ask)
+        """Open the address."""
+        if message.sealed_address is None:
+            return None
+        opened = json.loads(self._encryption.decrypt(message.sealed_address))
+        return Address(url=opened["url"], headers=opened["headers"])
+
+    def disable(self, session: Session, destination_id: UUID) -> None:
+        """Leave it at that: what waits for the destination is given up for every channel."""

@@ -1,0 +1,164 @@
+"""Claim messages that are due, and record what became of an attempt.
+
+A claim moves `due_at` to the end of its lease, so that a message whose worker died is simply due again. One claimer at
+a time looks for work, which makes the bound on attempts per destination exact; finding it costs by the number of
+destinations that have messages open, not by how many these are. `claims` counts the times a message was claimed: only
+the newest claim records a failure, but an arrival counts whoever saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.database import Session
+from shared.deliveries.channels import Message
+
+LEASE = timedelta(seconds=60)
+"""Longer than any attempt lasts."""
+_CLAIMING = 7_140_331_005
+
+_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:key)")
+_CLAIM = text(
+    """
+WITH RECURSIVE destinations AS (
+    (SELECT destination_id FROM deliveries WHERE state IN ('waiting', 'sending') ORDER BY destination_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT next.destination_id FROM deliveries next
+        WHERE next.state IN ('waiting', 'sending') AND next.destination_id > destinations.destination_id
+        ORDER BY next.destination_id LIMIT 1
+    )
+    FROM destinations WHERE destinations.destination_id IS NOT NULL
+), due AS (
+    SELECT head.id FROM destinations
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS under_way FROM deliveries busy
+        WHERE busy.destination_id = destinations.destination_id AND busy.state = 'sending' AND busy.due_at > now()
+    ) busy
+    CROSS JOIN LATERAL (
+        SELECT open.id, open.due_at, open.in_flight_limit, row_number() OVER (ORDER BY open.due_at, open.id) AS place
+        FROM deliveries open
+        WHERE open.destination_id = destinations.destination_id AND open.state IN ('waiting', 'sending')
+            AND open.due_at <= now()
+        ORDER BY open.due_at, open.id LIMIT 16
+    ) head
+    WHERE busy.under_way + head.place <= head.in_flight_limit
+    ORDER BY head.due_at LIMIT :limit
+)
+UPDATE deliveries SET state = 'sending', claims = deliveries.claims + 1, due_at = now() + :lease
+FROM due
+WHERE deliveries.id = due.id AND deliveries.state IN ('waiting', 'sending') AND deliveries.due_at <= now()
+RETURNING deliveries.id, deliveries.claims
+"""
+)
+_LOAD = text(
+    """
+SELECT id, kind, destination_id, content_type, body, address_encrypted, attempts, claims, attempt_limit
+FROM deliveries WHERE id = :id AND claims = :claim AND state = 'sending'
+"""
+)
+_DELIVERED = text(
+    """
+UPDATE deliveries
+SET state = 'delivered', attempts = attempts + 1, last_status = :status, last_code = NULL, last_attempt_at = now(),
+    ended_at = now(), body = NULL, address_encrypted = NULL
+WHERE id = :id AND state <> 'delivered'
+"""
+)
+_FAILED = text(
+    """
+UPDATE deliveries
+SET state = 'waiting', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
+    due_at = now() + :wait * (1 + :spread * random())
+WHERE id = :id AND claims = :claim AND state = 'sending'
+"""
+)
+_DEAD = text(
+    """
+UPDATE deliveries
+SET state = 'dead', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
+    ended_at = now()
+WHERE id = :id AND claims = :claim AND state = 'sending'
+"""
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to attempt one message until the lease ends."""
+
+    id: UUID
+    claim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A claimed message, and where it stands."""
+
+    kind: str
+    message: Message
+    attempts: int
+    attempt_limit: int
+    lapsed: int
+    """Claims before this one that ended without a record: their workers died."""
+
+
+def claim_due(session: Session, *, limit: int) -> Sequence[Claim]:
+    """Claim so many due messages at most, those that wait longest first; none while somebody else is claiming."""
+    if not session.execute(_TRY_LOCK, {"key": _CLAIMING}).scalar():
+        return ()
+    rows = session.execute(_CLAIM, {"limit": limit, "lease": LEASE})
+    return [Claim(id=row.id, claim=row.claims) for row in rows]
+
+
+def find_claimed(session: Session, claim: Claim) -> Claimed | None:
+    """Read a claimed message; None when the claim has passed to somebody else."""
+    row = session.execute(_LOAD, {"id": claim.id, "claim": claim.claim}).one_or_none()
+    if row is None:
+        return None
+    message = Message(
+        id=row.id,
+        destination_id=row.destination_id,
+        content_type=row.content_type,
+        body=bytes(row.body),
+        sealed_address=None if row.address_encrypted is None else bytes(row.address_encrypted),
+    )
+    return Claimed(
+        kind=row.kind,
+        message=message,
+        attempts=row.attempts,
+        attempt_limit=row.attempt_limit,
+        lapsed=row.claims - row.attempts - 1,
+    )
+
+
+def record_delivered(session: Session, claim: Claim, *, status: int) -> None:
+    """Note that the message has arrived, and forget its body."""
+    session.execute(_DELIVERED, {"id": claim.id, "status": status})
+
+
+def record_failed(
+    session: Session, claim: Claim, *, status: int | None, code: str | None, wait_seconds: int, spread: float
+) -> None:
+    """Note that an attempt failed, and when the next is due."""
+    session.execute(
+        _FAILED,
+        {
+            "id": claim.id,
+            "claim": claim.claim,
+            "status": status,
+            "code": code,
+            "wait": timedelta(seconds=wait_seconds),
+            "spread": spread,
+        },
+    )
+
+
+def record_dead(session: Session, claim: Claim, *, status: int | None, code: str | None) -> None:
+    """Note that the message was given up."""
+    session.execute(_DEAD, {"id": claim.id, "claim": claim.claim, "status": status, "code": code})

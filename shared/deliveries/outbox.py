@@ -1,0 +1,189 @@
+"""Messages to other services, as rows: written in the transaction of what they tell about, kept until they arrived.
+
+A message reaches its destination at least once and always under the same id, which is the delivery's own. Its body
+may hold personal data: it goes when it has arrived, and with the row some weeks after it was given up.
+
+Left to others: when and in how many attempts (`schedule`), claiming and recording (`claims`), sending (`courier`), and
+what a kind of delivery knows of its destinations (`channels`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, insert, select, update
+
+from shared.database import Session
+from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
+from shared.deliveries.jobs import SendDeliveries
+from shared.deliveries.schedule import MAX_ATTEMPTS
+from shared.deliveries.tables import deliveries
+from shared.identity.encryption import Encryption
+from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
+from shared.ids import new_id
+
+MAX_BODY_BYTES = 8 << 20
+DEFAULT_IN_FLIGHT = 4
+
+_table = deliveries.c
+
+
+class DeliveryState(StrEnum):
+    """Where a delivery is."""
+
+    WAITING = "waiting"
+    SENDING = "sending"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A delivery, as it may be listed."""
+
+    id: UUID
+    kind: str
+    event: str
+    destination_id: UUID
+    organization_id: UUID
+    state: DeliveryState
+    attempts: int
+    due_at: datetime
+    """When the next attempt is due, while it waits."""
+    last_status: int | None
+    last_code: str | None
+    """What the last attempt failed with, when there was no answer."""
+    last_attempt_at: datetime | None
+    ended_at: datetime | None
+    created_at: datetime
+
+
+def enqueue_delivery(
+    session: Session,
+    *,
+    kind: str,
+    event: str,
+    destination_id: UUID,
+    organization_id: UUID,
+    body: bytes,
+    content_type: str = "application/json",
+    sealed_address: bytes | None = None,
+    in_flight_limit: int = DEFAULT_IN_FLIGHT,
+    attempt_limit: int = MAX_ATTEMPTS,
+) -> UUID:
+    """Write down a message to be posted after the commit; give the id it is sent under.
+
+    `kind` names the channel that is asked for address and signature at each attempt; without a channel of its own it
+    is posted to `sealed_address` (from `seal_address`). Of one destination so many are under way at once as
+    `in_flight_limit` says; with 1 they go out in their order while none of them fails. Raises DeliveryTooLarge.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise DeliveryTooLarge
+    delivery_id = new_id()
+    session.execute(
+        insert(deliveries).values(
+            id=delivery_id,
+            kind=kind,
+            event=event,
+            destination_id=destination_id,
+            organization_id=organization_id,
+            address_encrypted=sealed_address,
+            content_type=content_type,
+            body=body,
+            in_flight_limit=in_flight_limit,
+            attempt_limit=attempt_limit,
+        )
+    )
+    session.enqueue(SendDeliveries())
+    return delivery_id
+
+
+def seal_address(encryption: Encryption, *, url: str, headers: Mapping[str, str]) -> bytes:
+    """Encrypt where to post and with which headers, either of which may be secret."""
+    return encryption.encrypt(json.dumps({"url": url, "headers": dict(headers)}))
+
+
+def get_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
+    """Get one delivery to a destination. Raises DeliveryNotFound."""
+    row = session.execute(
+        select(*_columns).where(_table.id == delivery_id, _table.destination_id == destination_id)
+    ).one_or_none()
+    if row is None:
+        raise DeliveryNotFound
+    return _delivery(row)
+
+
+def list_deliveries(
+    session: Session,
+    *,
+    destination_id: UUID,
+    state: DeliveryState | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[Delivery]:
+    """List the deliveries to a destination, newest first."""
+    statement = select(*_columns).where(_table.destination_id == destination_id)
+    if state is not None:
+        statement = statement.where(_table.state == state.value)
+    return newest_first(session, statement, _table.id, _delivery, cursor=cursor, limit=limit)
+
+
+def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
+    """Begin anew with a delivery that was given up, under the id it had. Raises DeliveryNotFound, DeliveryNotDead."""
+    if _revive(session, _table.id == delivery_id, _table.destination_id == destination_id) == 0:
+        get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
+        raise DeliveryNotDead
+    return get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
+
+
+def resend_dead(session: Session, *, destination_id: UUID) -> int:
+    """Begin anew with every delivery to a destination that was given up; give how many."""
+    return _revive(session, _table.destination_id == destination_id)
+
+
+def give_up(session: Session, *, destination_id: UUID, code: str) -> int:
+    """Give up what waits for a destination, which is no more; what is under way ends by itself. Give how many."""
+    result = session.execute(
+        update(deliveries)
+        .where(_table.destination_id == destination_id, _table.state == "waiting")
+        .values(state="dead", last_code=code, ended_at=func.now())
+    )
+    return result.rowcount
+
+
+def _revive(session: Session, *conditions: Any) -> int:
+    result = session.execute(
+        update(deliveries)
+        .where(*conditions, _table.state == "dead")
+        .values(state="waiting", attempts=0, claims=0, due_at=func.now(), ended_at=None)
+    )
+    if result.rowcount:
+        session.enqueue(SendDeliveries())
+    return result.rowcount
+
+
+def _delivery(row: Row[Any]) -> Delivery:
+    return Delivery(**{**row._asdict(), "state": DeliveryState(row.state)})
+
+
+_columns = (
+    _table.id,
+    _table.kind,
+    _table.event,
+    _table.destination_id,
+    _table.organization_id,
+    _table.state,
+    _table.attempts,
+    _table.due_at,
+    _table.last_status,
+    _table.last_code,
+    _table.last_attempt_at,
+    _table.ended_at,
+    _table.created_at,
+)

@@ -1,0 +1,62 @@
+"""The rows of the outbox, mirrored by migration 0005.
+
+A delivery that waits or is being sent is found by `due_at`: when its next attempt is due, or when the lease of the one
+under way ends. Its body and address go as soon as it has arrived.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    func,
+    text,
+)
+
+from shared.schema import created_at, id_column, instant, metadata
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    id_column(),
+    Column("kind", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("destination_id", Uuid, nullable=False),
+    Column("organization_id", Uuid, nullable=False),
+    Column("state", Text, nullable=False, server_default=text("'waiting'")),
+    Column("address_encrypted", LargeBinary),
+    Column("content_type", Text, nullable=False),
+    Column("body", LargeBinary),
+    Column("in_flight_limit", SmallInteger, nullable=False),
+    Column("attempt_limit", SmallInteger, nullable=False),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("claims", Integer, nullable=False, server_default=text("0")),
+    instant("due_at", nullable=False, server_default=func.now()),
+    Column("last_status", Integer),
+    Column("last_code", Text),
+    instant("last_attempt_at"),
+    instant("ended_at"),
+    created_at(),
+    CheckConstraint("state IN ('waiting', 'sending', 'delivered', 'dead')", name="state"),
+    CheckConstraint("(state IN ('delivered', 'dead')) = (ended_at IS NOT NULL)", name="ended"),
+    CheckConstraint("(state = 'delivered') = (body IS NULL)", name="body"),
+    CheckConstraint("in_flight_limit BETWEEN 1 AND 16", name="in_flight_limit"),
+    CheckConstraint("attempt_limit BETWEEN 1 AND 10", name="attempt_limit"),
+    Index("ix_deliveries_destination_id_id", "destination_id", "id"),
+    Index(
+        "ix_deliveries_open",
+        "destination_id",
+        "due_at",
+        postgresql_where=text("state IN ('waiting', 'sending')"),
+    ),
+    Index("ix_deliveries_sending", "destination_id", postgresql_where=text("state = 'sending'")),
+    Index("ix_deliveries_delivered", "ended_at", postgresql_where=text("state = 'delivered'")),
+    Index("ix_deliveries_dead", "ended_at", postgresql_where=text("state = 'dead'")),
+)

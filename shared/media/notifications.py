@@ -1,0 +1,151 @@
+"""Tell a distribution what became of its media: an import that ended, a file that expired.
+
+Protects: an event is written down in the transaction that makes it true, so it is told at least once and never about
+what did not happen. That a file has expired is noticed exactly once, however late the sweep comes: a row waits for the
+file's deadline from the moment it is stored, and goes in the transaction that writes the event.
+
+Left to others: who may name an endpoint (`notification_endpoints`), signing (`notification_channel`), and arriving
+(`shared/deliveries`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import bindparam, func, select, text
+
+from shared import faults
+from shared.database import Database, Session
+from shared.deliveries.outbox import enqueue_delivery
+from shared.identity.tables import distributions
+from shared.media.imports import Import, ImportState
+from shared.media.notification_tables import notification_endpoints
+from shared.telemetry import SWEPT
+
+KIND = "distribution"
+"""The kind of these deliveries; their destination is the distribution."""
+BATCH_SIZE = 200
+
+
+class EventType(StrEnum):
+    """What a distribution is told about."""
+
+    IMPORT_STORED = "media.import.stored"
+    IMPORT_FAILED = "media.import.failed"
+    FILE_EXPIRED = "file.expired"
+
+
+def notify_import(session: Session, ended: Import) -> None:
+    """Tell that an import has ended, and watch the file that it stored until that expires.
+
+    Belongs in the transaction that ends the import, after its file's row.
+    """
+    details = {
+        "importId": str(ended.id),
+        "network": ended.network,
+        "messageId": ended.message_id,
+        "attachmentId": ended.attachment_id,
+        "conversationId": ended.conversation_id,
+    }
+    if ended.state is ImportState.STORED:
+        stored = {**details, "fileId": str(ended.file_id), "versionId": str(ended.version_id)}
+        session.execute(
+            _WATCH,
+            {
+                "file_id": ended.file_id,
+                "distribution_id": ended.distribution_id,
+                "details": json.dumps(stored),
+            },
+        )
+        notify(session, distribution_id=ended.distribution_id, type=EventType.IMPORT_STORED, data=stored)
+    else:
+        failed = {**details, "code": ended.code}
+        notify(session, distribution_id=ended.distribution_id, type=EventType.IMPORT_FAILED, data=failed)
+
+
+def notify(
+    session: Session,
+    *,
+    distribution_id: UUID,
+    type: EventType,  # noqa: A002 (the field's word)
+    data: Mapping[str, Any],
+) -> UUID | None:
+    """Tell a distribution of an event, after the commit; None when it has named no endpoint, or a disabled one."""
+    endpoint = session.execute(_ENDPOINT, {"distribution_id": distribution_id}).one_or_none()
+    if endpoint is None:
+        return None
+    timestamp = endpoint.at.isoformat().replace("+00:00", "Z")
+    body = json.dumps({"type": type.value, "timestamp": timestamp, "data": data}, separators=(",", ":"))
+    return enqueue_delivery(
+        session,
+        kind=KIND,
+        event=type.value,
+        destination_id=distribution_id,
+        organization_id=endpoint.organization_id,
+        body=body.encode(),
+    )
+
+
+def notice_expired_media(database: Database) -> int:
+    """Tell of every file whose deadline has passed since the last look; return how many rows were dealt with."""
+    noticed = 0
+    while True:
+        with database.transaction() as session:
+            batch = _notice(session)
+            faults.reach("notifications.before_commit")
+        SWEPT.labels("expired_media").inc(batch)
+        noticed += batch
+        if batch < BATCH_SIZE:
+            return noticed
+
+
+def _notice(session: Session) -> int:
+    due = session.execute(_DUE, {"batch_size": BATCH_SIZE}).all()
+    for row in due:
+        if row.renewed_until is not None:
+            session.execute(_POSTPONE, {"file_id": row.file_id, "expires_at": row.renewed_until})
+            continue
+        session.execute(_FORGET, {"file_id": row.file_id})
+        if row.has_expired:
+            data = {**row.details, "expiredAt": row.expires_at.isoformat().replace("+00:00", "Z")}
+            notify(session, distribution_id=row.distribution_id, type=EventType.FILE_EXPIRED, data=data)
+    return len(due)
+
+
+_ENDPOINT = (
+    select(notification_endpoints.c.organization_id, func.now().label("at"))
+    .join(distributions, distributions.c.id == notification_endpoints.c.distribution_id)
+    .where(
+        notification_endpoints.c.distribution_id == bindparam("distribution_id"),
+        notification_endpoints.c.disabled_at.is_(None),
+        distributions.c.disabled_at.is_(None),
+    )
+)
+_WATCH = text(
+    """
+INSERT INTO expiring_media (file_id, distribution_id, details, expires_at)
+SELECT id, :distribution_id, CAST(:details AS jsonb), retention_expires_at FROM files
+WHERE id = :file_id AND retention_expires_at IS NOT NULL
+ON CONFLICT (file_id) DO NOTHING
+"""
+)
+# Content is gone from the very moment of its deadline, whether or not its own sweep has come by; a file that somebody
+# deleted has not expired.
+_DUE = text(
+    """
+SELECT watched.file_id, watched.distribution_id, watched.details, watched.expires_at,
+    COALESCE(files.state = 'Expired' OR (files.state = 'Available' AND files.retention_expires_at <= now()), false)
+        AS has_expired,
+    CASE WHEN files.state = 'Available' AND files.retention_expires_at > now() THEN files.retention_expires_at END
+        AS renewed_until
+FROM expiring_media watched LEFT JOIN files ON files.id = watched.file_id
+WHERE watched.expires_at <= now()
+ORDER BY watched.expires_at LIMIT :batch_size FOR UPDATE OF watched SKIP LOCKED
+"""
+)
+_POSTPONE = text("UPDATE expiring_media SET expires_at = :expires_at WHERE file_id = :file_id")
+_FORGET = text("DELETE FROM expiring_media WHERE file_id = :file_id")
