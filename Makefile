@@ -12,6 +12,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SECONDS_OF_CHAOS ?= 1800
+# Each has a Postgres and a Valkey of its own; most tests wait more than they compute.
+TEST_PROCESSES ?= 2
 DIST ?= dist
 
 help: ## Say what can be made
@@ -20,8 +22,8 @@ help: ## Say what can be made
 up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey under ./var
 	@exec $(BIN)/python -m deploy.up
 
-test: $(TEST_READY) ## Run the tests
-	$(BIN)/python -m pytest
+test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=2, ARGUMENTS=… for pytest)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
 
 test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a genuine server (installs torch, a minute or two)
 	UPSTREAMS_VENV=$(UPSTREAMS) $(BIN)/python -m pytest tests/upstreams

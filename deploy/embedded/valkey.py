@@ -10,7 +10,6 @@ import contextlib
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy.embedded.leftovers import end_leftover
+from deploy.embedded.ports import find_free_port, is_free
 from deploy.embedded.wheels import StartFailed, find_program
 from deploy.processes import Program, kill, spawn, stop
 
@@ -50,7 +50,7 @@ class EmbeddedValkey:
         self._process: subprocess.Popen[bytes] | None = None
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._password = _kept(self.directory / "password", secrets.token_urlsafe(24))
-        self._port = int(_kept(self.directory / "port", str(_free_port())))
+        self._port = int(_kept(self.directory / "port", str(find_free_port())))
 
     @property
     def url(self) -> str:
@@ -65,9 +65,9 @@ class EmbeddedValkey:
             stop_signal=signal.SIGTERM,
             stop_seconds=10,
         )
-        if not _is_free(self._port):
+        if not is_free(self._port):
             (self.directory / "port").unlink()
-            self._port = int(_kept(self.directory / "port", str(_free_port())))
+            self._port = int(_kept(self.directory / "port", str(find_free_port())))
 
     def program(self) -> Program:
         """Describe the server for a supervisor; its configuration is written before every start."""
@@ -136,19 +136,3 @@ def _kept(path: Path, otherwise: str) -> str:
         draft.write_text(otherwise)
         draft.rename(path)
     return path.read_text().strip()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.embedded.ports import find_free_port
 from shared.files.blobs import S3Access
 
 START_SECONDS = 30.0
@@ -19,7 +20,7 @@ START_SECONDS = 30.0
 @contextmanager
 def running_moto(directory: Path) -> Iterator[S3Access]:
     """Run moto's server: knows little of checksums, answers 500 where it should say NoSuchUpload."""
-    port = _free_port()
+    port = find_free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with _running(command, {}, port, directory / "moto.log") as access:
         yield access
@@ -28,7 +29,7 @@ def running_moto(directory: Path) -> Iterator[S3Access]:
 @contextmanager
 def running_ministack(directory: Path) -> Iterator[S3Access]:
     """Run ministack's server: strict about checksums, conditions and aborted uploads."""
-    port = _free_port()
+    port = find_free_port()
     environment = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "SERVICES": "s3", "SFTP_ENABLED": "0"}
     with _running(
         [sys.executable, "-m", "ministack"], environment, port, directory / "ministack.log"
@@ -56,13 +57,6 @@ def _running(
             )
         finally:
             server.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _wait_until_open(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.embedded.ports import find_free_port
 from deploy.roles import GUNICORN_SETTINGS
 
 _APPLICATION = """
@@ -27,9 +28,7 @@ _REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: %s\r\n\r\n"
 def port(tmp_path: Path) -> Iterator[int]:
     """Run gunicorn with our settings and a trivial application."""
     (tmp_path / "trivial.py").write_text(_APPLICATION)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = find_free_port()
     environment = {**os.environ, "PORT": str(port), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
     command = [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "trivial:application"]
     root = str(Path(__file__).parents[2])

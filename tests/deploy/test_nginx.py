@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.embedded.ports import find_free_port
+
 CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "nginx" / "quartermaster.conf"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 CONTENT = b"exactly these bytes"
@@ -49,18 +51,12 @@ class Service(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[int]:
     """The port of a running proxy; its files are below `tmp_path`."""
     service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=service.serve_forever, daemon=True).start()
-    port = free_port()
+    port = find_free_port()
     blob = tmp_path / "blobs" / "objects" / "ab" / "blob"
     blob.parent.mkdir(parents=True)
     blob.write_bytes(CONTENT)

@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from deploy.embedded.ports import find_free_port
+
 PATIENCE_SECONDS = 60
 
 RELEASE = """
@@ -113,10 +115,7 @@ def copies() -> Iterator[list[Copy]]:
 
 
 def start(copies: list[Copy], root: Path, name: str) -> Copy:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    copies.append(Copy(root, root / name, port))
+    copies.append(Copy(root, root / name, find_free_port()))
     return copies[-1]
 
 
@@ -205,9 +204,7 @@ def test_a_process_that_cannot_start_ends_everything(root: Path, copies: list[Co
 def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
     tmp_path: Path, copies: list[Copy]
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     copies.append(Copy(None, tmp_path / "home", port))
     copies[-1].read_until_ready()
     assert '"status":"ok"' in copies[-1].get("/readyz")

@@ -11,7 +11,6 @@ import contextlib
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 from cryptography.fernet import Fernet
 
+from deploy.embedded.ports import find_free_port
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.processes import Program, kill, spawn, stop
@@ -46,12 +46,7 @@ def wait_until(condition: Callable[[], object], what: str, *, seconds: float = P
         time.sleep(0.02)
 
 
-def free_port() -> int:
-    """Find a port that nobody has at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+free_port = find_free_port
 
 
 class Servers:
