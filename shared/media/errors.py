@@ -62,6 +62,13 @@ class NetworkNotConfigured(MediaError):
     code = "network_not_configured"
 
 
+class NetworkNotRouted(DomainError):
+    """The network is not among those that the distribution routes from; add it to its networks first."""
+
+    code = "network_not_routed"
+    kind = Kind.CONFLICT
+
+
 class SourceRefused(MediaError):
     """The network refuses the distribution's credentials."""
 

@@ -1,0 +1,262 @@
+"""Give, replace and forget what a distribution's messaging networks need of it.
+
+Protects: values are kept encrypted and shown to nobody again, and replacing a secret that webhooks are signed with
+fails none of them, because the replaced one stays good for a while. Each act writes its audit row.
+
+Left to others: reading the values back (`network_settings.py`), and how a network uses them (`networks/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from sqlalchemy import bindparam, case, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.distributions import (
+    DEFAULT_OVERLAP_SECONDS,
+    MAX_OVERLAP_SECONDS,
+    Distribution,
+    get_distribution,
+)
+from shared.identity.encryption import Encryption
+from shared.identity.errors import ResourceNotFound
+from shared.identity.permissions import Permission
+from shared.identity.tables import distributions
+from shared.media.errors import NetworkNotRouted
+from shared.media.network_tables import network_settings
+from shared.media.networks.base import Network, NetworkSetting, SettingKind
+from shared.settings import Settings
+
+MAX_ADDRESS_CHARACTERS = 512
+_table = network_settings.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetValue:
+    """A setting that has a value, as it may be shown."""
+
+    name: str
+    last4: str
+    previous_expires_at: datetime | None
+    """Until when the value that this one replaced is accepted too."""
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """A network that a distribution is set up for."""
+
+    distribution_id: UUID
+    network: str
+    settings: tuple[SetValue, ...]
+
+
+def put_network_settings(
+    session: Session,
+    settings: Settings,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    network: Network,
+    values: Mapping[str, str],
+    overlap_seconds: int = DEFAULT_OVERLAP_SECONDS,
+) -> NetworkSettings:
+    """Give a distribution all its settings for a network; what is not among them goes back to its default.
+
+    A signing secret that is replaced stays good for the overlap, the one before that no longer. Raises
+    NetworkNotRouted, ValidationFailed, ResourceNotFound and PermissionDenied.
+    """
+    distribution = _authorized(session, by, distribution_id)
+    if network.name not in distribution.networks:
+        raise NetworkNotRouted
+    checked = _check(settings, network, values)
+    overlap = _require_overlap(overlap_seconds)
+    _hold(session, distribution_id)
+    encryption = Encryption(settings)
+    kept = _decrypted(session, encryption, distribution_id, network.name)
+    for setting in network.settings:
+        if setting.name in checked and kept.get(setting.name) != checked[setting.name]:
+            key = (distribution_id, network.name, setting)
+            _replace(session, encryption, key, checked[setting.name], overlap)
+    _remove(session, distribution_id, network.name, _table.name.not_in(checked))
+    _record(
+        session, by, "distribution.network_set", distribution, network, settings=", ".join(sorted(checked))
+    )
+    return _shown(session, distribution_id, network.name)
+
+
+def get_network_settings(
+    session: Session, *, by: Actor, distribution_id: UUID, network: Network
+) -> NetworkSettings:
+    """Tell which settings a distribution has for a network. Raises ResourceNotFound where it has none."""
+    _authorized(session, by, distribution_id)
+    return _shown(session, distribution_id, network.name)
+
+
+def remove_network_settings(session: Session, *, by: Actor, distribution_id: UUID, network: Network) -> None:
+    """Forget all settings of a network: its webhooks are refused from now on, and what still waits will fail."""
+    distribution = _authorized(session, by, distribution_id)
+    if not _remove(session, distribution_id, network.name):
+        raise ResourceNotFound
+    _record(session, by, "distribution.network_removed", distribution, network)
+
+
+def _authorized(session: Session, by: Actor, distribution_id: UUID) -> Distribution:
+    distribution = get_distribution(session, by=by, distribution_id=distribution_id)
+    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
+    return distribution
+
+
+def _hold(session: Session, distribution_id: UUID) -> None:
+    """Hold the distribution, so that two who set it up at once do so one after the other."""
+    held = select(distributions.c.id).where(distributions.c.id == distribution_id)
+    session.execute(held.with_for_update(key_share=True))
+
+
+def _check(settings: Settings, network: Network, values: Mapping[str, str]) -> Mapping[str, str]:
+    known = {setting.name: setting for setting in network.settings}
+    errors = [_wrong(name, "is not a setting of this network") for name in values if name not in known]
+    errors += [
+        _wrong(setting.name, "is required")
+        for setting in network.settings
+        if setting.is_required and setting.default is None and setting.name not in values
+    ]
+    given = {name: value for name, value in values.items() if name in known}
+    for name, value in given.items():
+        problem = _find_problem(settings, known[name], value)
+        if problem is not None:
+            errors.append(_wrong(name, problem))
+    if errors:
+        raise ValidationFailed(errors=errors)
+    return {
+        name: value.rstrip("/") if known[name].kind is SettingKind.ADDRESS else value
+        for name, value in given.items()
+    }
+
+
+def _find_problem(settings: Settings, setting: NetworkSetting, value: str) -> str | None:
+    if setting.kind is not SettingKind.ADDRESS:
+        return None if setting.pattern.fullmatch(value) else "does not look like this setting's values"
+    if not _is_address(value):
+        return "must be an address that begins with https://, without a query"
+    if value.lower().startswith("http:") and not settings.egress_allow_http:
+        return "must begin with https://"
+    return None
+
+
+def _is_address(value: str) -> bool:
+    if len(value) > MAX_ADDRESS_CHARACTERS or not value.isascii() or not value.isprintable() or " " in value:
+        return False
+    try:
+        parts = urlsplit(value)
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+            and not any(character in value for character in "@?#\\")
+        )
+    except ValueError:
+        return False
+
+
+def _require_overlap(overlap_seconds: int) -> timedelta:
+    if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
+        message = f"must be from 0 to {MAX_OVERLAP_SECONDS}"
+        raise ValidationFailed(errors=[FieldError(location="body", name="overlapSeconds", message=message)])
+    return timedelta(seconds=overlap_seconds)
+
+
+def _wrong(name: str, message: str) -> FieldError:
+    return FieldError(location="body", name=f"settings.{name}", message=message)
+
+
+def _decrypted(
+    session: Session, encryption: Encryption, distribution_id: UUID, network: str
+) -> Mapping[str, str]:
+    rows = session.execute(_VALUES, {"distribution": distribution_id, "network": network})
+    return {row.name: encryption.decrypt(bytes(row.value)) for row in rows}
+
+
+def _replace(
+    session: Session,
+    encryption: Encryption,
+    key: tuple[UUID, str, NetworkSetting],
+    value: str,
+    overlap: timedelta,
+) -> None:
+    distribution_id, network, setting = key
+    written = {
+        "value_encrypted": encryption.encrypt(value),
+        "last4": value[-4:],
+        "changed_at": func.now(),
+    }
+    replaced = {
+        "previous_encrypted": network_settings.c.value_encrypted,
+        "previous_expires_at": func.now() + overlap,
+    }
+    session.execute(
+        insert(network_settings)
+        .values(distribution_id=distribution_id, network=network, name=setting.name, **written)
+        .on_conflict_do_update(
+            index_elements=[_table.distribution_id, _table.network, _table.name],
+            set_=written | (replaced if setting.signs else {}),
+        )
+    )
+
+
+def _remove(session: Session, distribution_id: UUID, network: str, *more: Any) -> bool:
+    statement = delete(network_settings).where(
+        _table.distribution_id == distribution_id, _table.network == network, *more
+    )
+    return session.execute(statement).rowcount > 0
+
+
+def _shown(session: Session, distribution_id: UUID, network: str) -> NetworkSettings:
+    rows = session.execute(_SHOWN, {"distribution": distribution_id, "network": network}).all()
+    if not rows:
+        raise ResourceNotFound
+    return NetworkSettings(
+        distribution_id=distribution_id,
+        network=network,
+        settings=tuple(SetValue(**row._asdict()) for row in rows),
+    )
+
+
+def _record(
+    session: Session, by: Actor, action: str, distribution: Distribution, network: Network, **details: str
+) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="distribution",
+        resource_id=distribution.id,
+        organization_id=distribution.organization_id,
+        network=network.name,
+        **details,
+    )
+
+
+_OF_NETWORK = (_table.distribution_id == bindparam("distribution"), _table.network == bindparam("network"))
+_IS_PREVIOUS_GOOD = _table.previous_expires_at > func.now()
+_VALUES = select(_table.name, _table.value_encrypted.label("value")).where(*_OF_NETWORK)
+_SHOWN = (
+    select(
+        _table.name,
+        _table.last4,
+        case((_IS_PREVIOUS_GOOD, _table.previous_expires_at)).label("previous_expires_at"),
+        _table.changed_at,
+    )
+    .where(*_OF_NETWORK)
+    .order_by(_table.name)
+)

@@ -1,0 +1,79 @@
+"""What a distribution's messaging networks need of it, read back: signing secrets, tokens, addresses.
+
+Front and workers ask here; who gives and replaces them is `network_administration.py`'s. A replaced signing secret is
+among the credentials until its time is over. Callers keep credentials only for as long as they use them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, bindparam, case, func, select
+
+from shared.database import Session
+from shared.identity.encryption import Encryption
+from shared.identity.tables import distributions
+from shared.media.errors import NetworkNotConfigured
+from shared.media.network_tables import network_settings
+from shared.media.networks.base import Credentials, Network, previous
+from shared.media.networks.registry import find_network
+
+_table = network_settings.c
+
+
+def get_credentials(
+    session: Session, encryption: Encryption, distribution_id: UUID, network: str
+) -> Credentials:
+    """Get what a network's media is opened with. Raises NetworkNotConfigured."""
+    rows = session.execute(_VALUES, {"distribution": distribution_id, "network": network}).all()
+    found = find_network(network)
+    if not rows or found is None:
+        raise NetworkNotConfigured
+    return _credentials(encryption, found, rows)
+
+
+def find_webhook_credentials(
+    session: Session, encryption: Encryption, distribution_id: UUID, network: Network
+) -> tuple[Credentials, bool]:
+    """Find what a network's webhooks are verified with, and tell whether the distribution takes any.
+
+    Where it does not (unknown, disabled, not set up for this network) the credentials are nobody's, found at the same
+    cost: how long a refusal takes must not tell a stranger which it was.
+    """
+    parameters = {"distribution": distribution_id, "network": network.name}
+    rows = session.execute(_WEBHOOK_VALUES, parameters).all()
+    if rows:
+        return _credentials(encryption, network, rows), True
+    return _nobodys(encryption, network), False
+
+
+def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[Any]]) -> Credentials:
+    found = {setting.name: setting.default for setting in network.settings if setting.default is not None}
+    for row in rows:
+        found[row.name] = encryption.decrypt(bytes(row.value))
+        if row.previous is not None:
+            found[previous(row.name)] = encryption.decrypt(bytes(row.previous))
+    return found
+
+
+def _nobodys(encryption: Encryption, network: Network) -> Credentials:
+    """Make credentials up: 64 hexadecimal digits can be anything. To encrypt a value takes as long as to decrypt it."""
+    needed = [setting.name for setting in network.settings if setting.is_required and setting.default is None]
+    made = {name: secrets.token_hex(32) for name in needed}
+    for value in made.values():
+        encryption.encrypt(value)
+    return made
+
+
+_OF_NETWORK = (_table.distribution_id == bindparam("distribution"), _table.network == bindparam("network"))
+_VALUES = select(
+    _table.name,
+    _table.value_encrypted.label("value"),
+    case((_table.previous_expires_at > func.now(), _table.previous_encrypted)).label("previous"),
+).where(*_OF_NETWORK)
+_WEBHOOK_VALUES = _VALUES.join(distributions, distributions.c.id == _table.distribution_id).where(
+    distributions.c.disabled_at.is_(None), distributions.c.networks.any(bindparam("network"))
+)

@@ -1,0 +1,25 @@
+"""The settings of messaging networks by distribution, mirrored by migration 0008.
+
+A row is one setting: its value encrypted, its last four characters to know it by, and, of a setting that webhooks are
+verified with, the value it replaced, good until its time is over.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text, func
+
+from shared.schema import instant, metadata
+
+network_settings = Table(
+    "network_settings",
+    metadata,
+    Column("distribution_id", ForeignKey("distributions.id"), primary_key=True),
+    Column("network", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value_encrypted", LargeBinary, nullable=False),
+    Column("last4", Text, nullable=False),
+    Column("previous_encrypted", LargeBinary),
+    instant("previous_expires_at"),
+    instant("changed_at", nullable=False, server_default=func.now()),
+    CheckConstraint("(previous_encrypted IS NULL) = (previous_expires_at IS NULL)", name="previous"),
+)
