@@ -94,6 +94,25 @@ class Settings(BaseSettings):
         gt=0,
         description="Imports of media that may wait for one distribution; more are answered 429.",
     )
+    concurrent_imports: int = Field(
+        default=8,
+        gt=0,
+        description="Imports of media fetched at once for one distribution. Keep below MEDIA_THREADS.",
+    )
+    max_media_bytes: int = Field(
+        default=100 << 20, gt=0, description="Largest attachment that is imported, in bytes."
+    )
+    media_fetch_seconds: float = Field(
+        default=300.0, gt=0, description="Longest time that fetching one attachment may take, in seconds."
+    )
+    media_attempts: int = Field(
+        default=10, gt=0, description="Attempts to import an attachment before it is given up."
+    )
+    media_record_days: int = Field(
+        default=30,
+        gt=0,
+        description="How long an import is remembered after it failed or its file's retention ended, in days.",
+    )
 
     models_config: Path | None = Field(
         default=None,
@@ -112,6 +131,22 @@ class Settings(BaseSettings):
     )
     absent_store_is_false: bool = Field(
         default=False, description="Read a Responses request without store as store: false."
+    )
+
+    a2a_script: Path | None = Field(
+        default=None,
+        description="YAML script that the default agent follows instead of asking a model; for client developers.",
+    )
+    a2a_inline_artifact_bytes: int = Field(
+        default=64 << 10,
+        ge=0,
+        description="Largest text an agent answers in the artifact itself, in bytes; longer ones become files.",
+    )
+    a2a_artifact_retention_days: int = Field(
+        default=30, ge=0, description="How long files that agents make are kept, in days; 0 for good."
+    )
+    a2a_turn_seconds: float = Field(
+        default=1800.0, gt=0, description="How long an agent may take to answer one message, in seconds."
     )
 
     access_token_seconds: int = Field(
@@ -148,6 +183,12 @@ class Settings(BaseSettings):
     egress_allow_http: bool = Field(
         default=False,
         description="Let credentials and notifications go out over plain http; for development.",
+    )
+    concurrent_deliveries: int = Field(
+        default=16,
+        gt=0,
+        le=256,
+        description="Messages to other services that one media worker posts at once, besides its threads.",
     )
 
     first_run_credits: str = Field(

@@ -71,6 +71,12 @@ EGRESS_SECONDS = Histogram(
     ["purpose"],
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
 )
+DELIVERIES = Counter(
+    "quartermaster_deliveries_total", "Attempts to post a message to another service.", ["kind", "outcome"]
+)
+IMPORTS = Counter(
+    "quartermaster_imports_total", "Attempts to import media, by how they ended.", ["network", "outcome"]
+)
 BACKLOG = Gauge(
     "quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], multiprocess_mode="mostrecent"
 )

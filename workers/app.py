@@ -12,6 +12,7 @@ from shared.jobs import create_celery
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
 from workers.credits import bind_credits
+from workers.deliveries import bind_deliveries
 from workers.files import bind_files
 from workers.handling import Depot
 from workers.identity import bind_identity
@@ -29,6 +30,7 @@ bind_files(app, depot)
 bind_identity(app, depot)
 bind_credits(app, depot)
 bind_models(app, depot)
+bind_deliveries(app, depot)
 
 
 @worker_ready.connect(weak=False)

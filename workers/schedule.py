@@ -14,9 +14,11 @@ from shared.credits.jobs import (
     RollUpUsage,
     SettleUnresolved,
 )
+from shared.deliveries.jobs import PurgeDeliveries, SendDeliveries
 from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, ScrubContent, SweepStaging
 from shared.identity.jobs import RotateDueKeys, SweepRevokedTokens
 from shared.jobs import Job
+from shared.media.notification_jobs import NoticeExpiredMedia
 
 _INTERVALS: dict[type[Job], float] = {
     PlaceStaged: 5,
@@ -32,6 +34,9 @@ _INTERVALS: dict[type[Job], float] = {
     RollUpUsage: 60,
     ProveLedger: 3600,
     PurgeInvocations: 3600,
+    SendDeliveries: 5,
+    NoticeExpiredMedia: 5,
+    PurgeDeliveries: 3600,
 }
 
 SCHEDULE: dict[str, dict[str, Any]] = {

@@ -17,12 +17,13 @@ from sqlalchemy import text
 
 from shared.database import Session
 from shared.deliveries.channels import Message
+from shared.deliveries.schedule import SPREAD
 
 LEASE = timedelta(seconds=60)
 """Longer than any attempt lasts."""
 _CLAIMING = 7_140_331_005
 
-_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:key)")
+_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _CLAIM = text(
     """
 WITH RECURSIVE destinations AS (
@@ -50,7 +51,8 @@ WITH RECURSIVE destinations AS (
     WHERE busy.under_way + head.place <= head.in_flight_limit
     ORDER BY head.due_at LIMIT :limit
 )
-UPDATE deliveries SET state = 'sending', claims = deliveries.claims + 1, due_at = now() + :lease
+UPDATE deliveries SET state = 'sending', claims = deliveries.claims + 1, due_at = now() + :lease,
+    lapses = deliveries.lapses + CAST(deliveries.state = 'sending' AS integer)
 FROM due
 WHERE deliveries.id = due.id AND deliveries.state IN ('waiting', 'sending') AND deliveries.due_at <= now()
 RETURNING deliveries.id, deliveries.claims
@@ -58,7 +60,7 @@ RETURNING deliveries.id, deliveries.claims
 )
 _LOAD = text(
     """
-SELECT id, kind, destination_id, content_type, body, address_encrypted, attempts, claims, attempt_limit
+SELECT id, kind, destination_id, content_type, body, address_encrypted, attempts, attempt_limit, lapses
 FROM deliveries WHERE id = :id AND claims = :claim AND state = 'sending'
 """
 )
@@ -73,8 +75,8 @@ WHERE id = :id AND state <> 'delivered'
 _FAILED = text(
     """
 UPDATE deliveries
-SET state = 'waiting', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
-    due_at = now() + :wait * (1 + :spread * random())
+SET state = 'waiting', attempts = attempts + 1, lapses = 0, last_status = :status, last_code = :code,
+    last_attempt_at = now(), due_at = now() + :wait * (1 + :spread * random())
 WHERE id = :id AND claims = :claim AND state = 'sending'
 """
 )
@@ -104,14 +106,13 @@ class Claimed:
     message: Message
     attempts: int
     attempt_limit: int
-    lapsed: int
-    """Claims before this one that ended without a record: their workers died."""
+    lapses: int
+    """Claims since the last recorded attempt that ended without a record: their workers died."""
 
 
 def claim_due(session: Session, *, limit: int) -> Sequence[Claim]:
-    """Claim so many due messages at most, those that wait longest first; none while somebody else is claiming."""
-    if not session.execute(_TRY_LOCK, {"key": _CLAIMING}).scalar():
-        return ()
+    """Claim so many due messages at most, those that wait longest first."""
+    session.execute(_LOCK, {"key": _CLAIMING})
     rows = session.execute(_CLAIM, {"limit": limit, "lease": LEASE})
     return [Claim(id=row.id, claim=row.claims) for row in rows]
 
@@ -133,7 +134,7 @@ def find_claimed(session: Session, claim: Claim) -> Claimed | None:
         message=message,
         attempts=row.attempts,
         attempt_limit=row.attempt_limit,
-        lapsed=row.claims - row.attempts - 1,
+        lapses=row.lapses,
     )
 
 
@@ -143,7 +144,7 @@ def record_delivered(session: Session, claim: Claim, *, status: int) -> None:
 
 
 def record_failed(
-    session: Session, claim: Claim, *, status: int | None, code: str | None, wait_seconds: int, spread: float
+    session: Session, claim: Claim, *, status: int | None, code: str | None, wait_seconds: int
 ) -> None:
     """Note that an attempt failed, and when the next is due."""
     session.execute(
@@ -154,7 +155,7 @@ def record_failed(
             "status": status,
             "code": code,
             "wait": timedelta(seconds=wait_seconds),
-            "spread": spread,
+            "spread": SPREAD,
         },
     )
 

@@ -161,7 +161,7 @@ def _revive(session: Session, *conditions: Any) -> int:
     result = session.execute(
         update(deliveries)
         .where(*conditions, _table.state == "dead")
-        .values(state="waiting", attempts=0, claims=0, due_at=func.now(), ended_at=None)
+        .values(state="waiting", attempts=0, lapses=0, due_at=func.now(), ended_at=None)
     )
     if result.rowcount:
         session.enqueue(SendDeliveries())

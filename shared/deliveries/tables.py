@@ -38,6 +38,7 @@ deliveries = Table(
     Column("attempt_limit", SmallInteger, nullable=False),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     Column("claims", Integer, nullable=False, server_default=text("0")),
+    Column("lapses", Integer, nullable=False, server_default=text("0")),
     instant("due_at", nullable=False, server_default=func.now()),
     Column("last_status", Integer),
     Column("last_code", Text),

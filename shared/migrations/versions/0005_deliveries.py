@@ -45,6 +45,7 @@ def _create_deliveries() -> None:
         sa.Column("attempt_limit", sa.SmallInteger, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False, server_default=_ZERO),
         sa.Column("claims", sa.Integer, nullable=False, server_default=_ZERO),
+        sa.Column("lapses", sa.Integer, nullable=False, server_default=_ZERO),
         sa.Column("due_at", _INSTANT, nullable=False, server_default=_NOW),
         sa.Column("last_status", sa.Integer),
         sa.Column("last_code", sa.Text),

@@ -1,0 +1,215 @@
+"""Send what is due: many messages at once, few of them to the same destination.
+
+A courier is one per process and has threads of its own, so that destinations which take their time hold up neither
+each other nor the worker's other jobs. One drain at a time claims messages and hands each to a thread; a hint that
+arrives meanwhile makes it look again. No connection to the database is held while a message is on its way.
+
+A death at any point leaves a message that is due again when its lease ends, or one that has arrived and is sent once
+more: at least once, under the same id.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from shared import faults
+from shared.database import Database, Session
+from shared.deliveries.channels import Address, Channel, SealedAddresses
+from shared.deliveries.claims import (
+    Claim,
+    Claimed,
+    claim_due,
+    find_claimed,
+    record_dead,
+    record_delivered,
+    record_failed,
+)
+from shared.deliveries.outbox import give_up
+from shared.deliveries.schedule import wait_seconds
+from shared.egress.errors import EgressError
+from shared.egress.policy import EgressPolicy
+from shared.egress.posting import post
+from shared.identity.encryption import Encryption
+from shared.settings import Settings
+from shared.telemetry import DELIVERIES, get_logger
+
+log = get_logger(__name__)
+
+ATTEMPT_SECONDS = 15.0
+"""The time a destination has to answer."""
+MAX_LAPSES = 10
+"""Times in a row that workers may die over one message before it is given up."""
+GONE = 410
+DESTINATION_GONE = "destination_gone"
+INTERRUPTED = "interrupted"
+_SUCCESSES = range(200, 300)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How posting a message once ended."""
+
+    status: int | None = None
+    code: str | None = None
+    is_final: bool = False
+    retry_after_seconds: int | None = None
+
+
+class Courier:
+    """Sends this process's share of what is due."""
+
+    def __init__(self, database: Database, settings: Settings, channels: Mapping[str, Channel]) -> None:
+        """Take the channels of the kinds that have one; the others bring their addresses."""
+        self._database = database
+        self._policy = EgressPolicy.of(settings)
+        self._channels = channels
+        self._sealed = SealedAddresses(Encryption(settings))
+        self._concurrency = settings.concurrent_deliveries
+        self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="courier")
+        self._changed = threading.Condition()
+        self._is_draining = False
+        self._is_asked = False
+        self._is_stopping = False
+        self._under_way = 0
+        self._failure: BaseException | None = None
+
+    def send_due(self) -> int:
+        """Send until nothing is due; give how many attempts that took. Returns at once where a drain is under way.
+
+        Raises the last failure of ours, when the rest is done.
+        """
+        with self._changed:
+            self._is_asked = True
+            self._changed.notify_all()
+            if self._is_draining or self._is_stopping:
+                return 0
+            self._is_draining = True
+        try:
+            attempts = self._drain()
+        except BaseException:
+            self._is_draining = False
+            raise
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        return attempts
+
+    def stop(self) -> None:
+        """Claim no more; the drain ends with what is under way, in the time that an attempt has."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+
+    def _drain(self) -> int:
+        attempts = 0
+        while idle_threads := self._wait_for_work():
+            with self._database.transaction() as session:
+                claims = claim_due(session, limit=idle_threads)
+            faults.reach("deliveries.claimed")
+            with self._changed:
+                self._under_way += len(claims)
+                self._is_asked |= bool(claims)
+            for claim in claims:
+                self._pool.submit(self._deliver, claim)
+            attempts += len(claims)
+        return attempts
+
+    def _wait_for_work(self) -> int:
+        """Wait until there may be something to claim, and give how many threads are idle; 0 ends the drain."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._may_claim() or self._under_way == 0)
+            if not self._may_claim():
+                # Under the lock that a hint takes: one that comes now begins a drain of its own.
+                self._is_draining = False
+                return 0
+            self._is_asked = False
+            return self._concurrency - self._under_way
+
+    def _may_claim(self) -> bool:
+        return self._is_asked and not self._is_stopping and self._under_way < self._concurrency
+
+    def _deliver(self, claim: Claim) -> None:
+        try:
+            self._attempt(claim)
+        except BaseException as failure:  # noqa: BLE001 (handed to the thread that drains, which raises it)
+            self._failure = failure
+        with self._changed:
+            self._under_way -= 1
+            # Its destination may have another message that waited for this one to end.
+            self._is_asked = True
+            self._changed.notify_all()
+
+    def _attempt(self, claim: Claim) -> None:
+        with self._database.transaction() as session:
+            claimed = find_claimed(session, claim)
+            if claimed is None:
+                return
+            address = self._find_address(session, claimed)
+        attempt = self._post(claimed, address)
+        faults.reach("deliveries.posted")
+        with self._database.transaction() as session:
+            outcome = self._record(session, claim, claimed, attempt)
+            faults.reach("deliveries.before_commit")
+        faults.reach("deliveries.recorded")
+        DELIVERIES.labels(claimed.kind, outcome).inc()
+        log.info(
+            "delivery.attempted",
+            delivery_id=claim.id,
+            kind=claimed.kind,
+            outcome=outcome,
+            attempt=claimed.attempts + 1,
+            status=attempt.status,
+            code=attempt.code,
+        )
+
+    def _find_address(self, session: Session, claimed: Claimed) -> Address | None:
+        if claimed.lapses >= MAX_LAPSES:
+            # Asking may be what it died of.
+            return None
+        return self._channel(claimed).find_address(session, claimed.message)
+
+    def _channel(self, claimed: Claimed) -> Channel:
+        return self._channels.get(claimed.kind, self._sealed)
+
+    def _post(self, claimed: Claimed, address: Address | None) -> Attempt:
+        if claimed.lapses >= MAX_LAPSES:
+            return Attempt(code=INTERRUPTED, is_final=True)
+        if address is None:
+            return Attempt(code=DESTINATION_GONE, is_final=True)
+        message = claimed.message
+        headers = {"Content-Type": message.content_type, **address.headers}
+        try:
+            posted = post(
+                address.url,
+                body=message.body,
+                headers=headers,
+                policy=self._policy,
+                deadline_seconds=ATTEMPT_SECONDS,
+            )
+        except EgressError as error:
+            return Attempt(code=error.code, is_final=not error.is_transient)
+        return Attempt(
+            status=posted.status,
+            is_final=posted.status == GONE,
+            retry_after_seconds=posted.retry_after_seconds,
+        )
+
+    def _record(self, session: Session, claim: Claim, claimed: Claimed, attempt: Attempt) -> str:
+        """Write down how the attempt ended; give the word for it."""
+        if attempt.status is not None and attempt.status in _SUCCESSES:
+            record_delivered(session, claim, status=attempt.status)
+            return "delivered"
+        attempts = claimed.attempts + 1
+        if attempt.status == GONE:
+            destination_id = claimed.message.destination_id
+            self._channel(claimed).disable(session, destination_id)
+            give_up(session, destination_id=destination_id, code=DESTINATION_GONE)
+        if attempt.is_final or attempts >= claimed.attempt_limit:
+            record_dead(session, claim, status=attempt.status, code=attempt.code)
+            return "dead"
+        wait = wait_seconds(attempts, attempt.retry_after_seconds)
+        record_failed(session, claim, status=attempt.status, code=attempt.code, wait_seconds=wait)
+        return "failed"

@@ -1,0 +1,41 @@
+"""Forget what has had its use: records of what arrived, and in the end also what was given up, with its body."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from shared.database import Database
+from shared.telemetry import SWEPT
+
+BATCH_SIZE = 500
+DELIVERED_KEPT = timedelta(days=7)
+DEAD_KEPT = timedelta(days=30)
+"""How long what was given up can be sent again."""
+
+_PURGE = text(
+    """
+DELETE FROM deliveries WHERE id = ANY (ARRAY(
+    SELECT id FROM deliveries WHERE state = :state AND ended_at < now() - CAST(:kept AS interval)
+    LIMIT :limit FOR UPDATE SKIP LOCKED
+))
+"""
+)
+
+
+def purge_deliveries(database: Database) -> int:
+    """Forget old deliveries, batch by batch; return how many."""
+    purged = _purge(database, "delivered", DELIVERED_KEPT) + _purge(database, "dead", DEAD_KEPT)
+    SWEPT.labels("deliveries").inc(purged)
+    return purged
+
+
+def _purge(database: Database, state: str, kept: timedelta) -> int:
+    purged = 0
+    while True:
+        with database.autocommit() as session:
+            batch: int = session.execute(_PURGE, {"state": state, "kept": kept, "limit": BATCH_SIZE}).rowcount
+        purged += batch
+        if batch < BATCH_SIZE:
+            return purged

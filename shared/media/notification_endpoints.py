@@ -1,0 +1,151 @@
+"""Who may say where a distribution's notifications go, see what became of them, and have them sent again.
+
+An endpoint's address may hold a secret, so it is kept encrypted and shown only to those who may change it. An endpoint
+that answered 410 is disabled until it is named again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.database import Session
+from shared.deliveries import outbox
+from shared.deliveries.outbox import Delivery, DeliveryState
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import parse_url
+from shared.identity import distributions
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.distributions import Distribution
+from shared.identity.encryption import Encryption
+from shared.identity.errors import ResourceNotFound
+from shared.identity.pages import DEFAULT_LIMIT, Page
+from shared.identity.permissions import Permission
+from shared.media.notification_tables import notification_endpoints
+from shared.settings import Settings
+
+REMOVED = "endpoint_removed"
+_table = notification_endpoints.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationEndpoint:
+    """Where a distribution's notifications go; `disabled_at` is when it answered that it wants none."""
+
+    distribution_id: UUID
+    url: str = field(repr=False)
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+def set_endpoint(
+    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID, url: str
+) -> NotificationEndpoint:
+    """Name the endpoint, in place of any before; what waits goes there from now on.
+
+    Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
+    """
+    distribution = _authorized(session, by, distribution_id)
+    parse_url(url, EgressPolicy.of(settings), with_secrets=True)
+    sealed = Encryption(settings).encrypt(url)
+    statement = insert(notification_endpoints).values(
+        distribution_id=distribution_id, organization_id=distribution.organization_id, url_encrypted=sealed
+    )
+    changes = {"url_encrypted": sealed, "disabled_at": None}
+    session.execute(statement.on_conflict_do_update(index_elements=[_table.distribution_id], set_=changes))
+    _record(session, by, "notification_endpoint.set", distribution)
+    return _get(session, settings, distribution_id)
+
+
+def get_endpoint(
+    session: Session, settings: Settings, *, by: Actor, distribution_id: UUID
+) -> NotificationEndpoint:
+    """Read the endpoint. Raises ResourceNotFound when there is none."""
+    _authorized(session, by, distribution_id)
+    return _get(session, settings, distribution_id)
+
+
+def remove_endpoint(session: Session, *, by: Actor, distribution_id: UUID) -> None:
+    """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
+    distribution = _authorized(session, by, distribution_id)
+    removed = session.execute(delete(notification_endpoints).where(_table.distribution_id == distribution_id))
+    if removed.rowcount:
+        outbox.give_up(session, destination_id=distribution_id, code=REMOVED)
+        _record(session, by, "notification_endpoint.removed", distribution)
+
+
+def list_notifications(
+    session: Session,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    state: DeliveryState | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[Delivery]:
+    """List the notifications to a distribution, newest first."""
+    _authorized(session, by, distribution_id)
+    return outbox.list_deliveries(
+        session, destination_id=distribution_id, state=state, cursor=cursor, limit=limit
+    )
+
+
+def resend_notification(
+    session: Session, *, by: Actor, distribution_id: UUID, notification_id: UUID
+) -> Delivery:
+    """Send a notification again that was given up. Raises DeliveryNotFound, DeliveryNotDead."""
+    distribution = _authorized(session, by, distribution_id)
+    resent = outbox.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
+    _record(session, by, "notification.resent", distribution, notification_id=notification_id)
+    return resent
+
+
+def resend_dead_notifications(session: Session, *, by: Actor, distribution_id: UUID) -> int:
+    """Send every notification again that was given up; give how many."""
+    distribution = _authorized(session, by, distribution_id)
+    count = outbox.resend_dead(session, destination_id=distribution_id)
+    if count:
+        _record(session, by, "notification.dead_resent", distribution, count=count)
+    return count
+
+
+def _authorized(session: Session, by: Actor, distribution_id: UUID) -> Distribution:
+    distribution = distributions.get_distribution(session, by=by, distribution_id=distribution_id)
+    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
+    return distribution
+
+
+def _get(session: Session, settings: Settings, distribution_id: UUID) -> NotificationEndpoint:
+    row = session.execute(
+        select(notification_endpoints).where(_table.distribution_id == distribution_id)
+    ).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return _endpoint(row, Encryption(settings))
+
+
+def _endpoint(row: Row[Any], encryption: Encryption) -> NotificationEndpoint:
+    return NotificationEndpoint(
+        distribution_id=row.distribution_id,
+        url=encryption.decrypt(bytes(row.url_encrypted)),
+        disabled_at=row.disabled_at,
+        created_at=row.created_at,
+    )
+
+
+def _record(session: Session, by: Actor, action: str, distribution: Distribution, **details: Any) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="distribution",
+        resource_id=distribution.id,
+        organization_id=distribution.organization_id,
+        **details,
+    )
