@@ -6,21 +6,63 @@ the database's clock and the file's state, so that deletion and expiry end it wi
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import Interval, and_, bindparam, func, insert, or_, select
+from sqlalchemy import Interval, and_, bindparam, func, insert, or_, select, text
 
 from shared.database import Database, Session
 from shared.files.access import get_file, get_version, refuse_ended
 from shared.files.errors import GrantExpired, GrantNotFound
+from shared.files.references import ReferenceKind
 from shared.files.resources import Availability, Content, ReadGrant, Version
 from shared.files.tables import blobs, files, read_grants, versions
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
-from shared.identity.secrets import Prefix, hash_secret, is_well_formed, issue
+from shared.identity.secrets import Prefix, derive, hash_secret, is_well_formed, issue
 from shared.ids import new_id
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A version that a resource shows to its readers, by links of this life."""
+
+    file_id: UUID
+    version_id: UUID
+    kind: ReferenceKind
+    reference_id: str
+    ttl: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Bearer access to a version that a resource shows, and when it ends."""
+
+    token: str = field(repr=False)
+    access_expires_at: datetime
+
+
+_GRANT_TO_READERS = text(
+    """
+WITH subject AS (
+    SELECT files.id, files.owner_id, files.retention_expires_at,
+        LEAST(CAST(:ends_at AS timestamptz), files.retention_expires_at) AS access_expires_at
+    FROM files
+    JOIN file_versions ON file_versions.file_id = files.id AND file_versions.id = :version_id
+    JOIN file_references ON file_references.file_id = files.id
+        AND file_references.kind = :kind AND file_references.reference_id = :reference_id
+    WHERE files.id = :file_id AND files.state = 'Available'
+        AND (files.retention_expires_at IS NULL OR files.retention_expires_at > clock_timestamp())
+),
+made AS (
+    INSERT INTO read_grants (id, token_hash, file_id, version_id, created_by, access_expires_at)
+    SELECT :id, :token_hash, id, :version_id, owner_id, access_expires_at FROM subject
+    ON CONFLICT (token_hash) DO NOTHING
+)
+SELECT access_expires_at, retention_expires_at FROM subject
+"""
+)
 _is_valid = and_(
     read_grants.c.revoked_at.is_(None),
     read_grants.c.access_expires_at > func.clock_timestamp(),
@@ -83,6 +125,31 @@ def create_grant(
         access_expires_at=made.access_expires_at,
         retention_expires_at=file.retention_expires_at,
     )
+
+
+def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: datetime) -> Link | None:
+    """Give the link of the moment to whoever reads the resource that refers to a file; None if the file is gone.
+
+    Asked again within half the link's life, it gives the same one. The token is made from the key and stored nowhere
+    but as a hash, so that what shows the link need not keep it. Nothing is granted on a file to which the resource
+    does not refer, whatever its text says.
+    """
+    period = reading.ttl / 2
+    number = int(now.timestamp() / period.total_seconds())
+    ends_at = datetime.fromtimestamp((number + 2) * period.total_seconds(), tz=UTC)
+    purpose = f"{reading.file_id}/{reading.version_id}/{ends_at.isoformat()}"
+    token = derive(Prefix.GRANT, key, purpose)
+    values = {
+        "id": new_id(),
+        "token_hash": token.hash,
+        "file_id": reading.file_id,
+        "version_id": reading.version_id,
+        "kind": reading.kind.value,
+        "reference_id": reading.reference_id,
+        "ends_at": ends_at,
+    }
+    row = session.execute(_GRANT_TO_READERS, values).one_or_none()
+    return None if row is None else Link(token=token.value, access_expires_at=row.access_expires_at)
 
 
 def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import os
 import re
 import zlib
@@ -47,6 +48,12 @@ class Secret:
 def issue(prefix: Prefix) -> Secret:
     """Make a new random secret."""
     body = _base62(int.from_bytes(os.urandom(_RANDOM_BYTES)), _BODY_CHARACTERS)
+    return _secret(prefix + body + _checksum(prefix + body))
+
+
+def derive(prefix: Prefix, key: bytes, purpose: str) -> Secret:
+    """Make the secret that stands for a purpose: the same as long as the key is, and unknown to who lacks the key."""
+    body = _base62(int.from_bytes(hmac.digest(key, purpose.encode(), "sha256")), _BODY_CHARACTERS)
     return _secret(prefix + body + _checksum(prefix + body))
 
 

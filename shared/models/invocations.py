@@ -98,7 +98,8 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
         raise ModelNotSupported(param="model")
     speaking_for(entry, request)
     _refuse_overload(invoker)
-    invocation = _new_invocation(payer_id, caller, entry, request, invoker.limits)
+    reserved = invoker.limits.reserved_completion_tokens
+    invocation = new_invocation(new_id(), payer_id, caller, entry, request, reserved_tokens=reserved)
     with invoker.database.autocommit() as session:
         holds.hold(session, invocation=invocation)
     faults.reach("invocation.held")
@@ -148,14 +149,21 @@ def _queue(invoker: Invoker, invocation_id: UUID, request: ParsedRequest) -> Inb
     return inbox
 
 
-def _new_invocation(
-    payer_id: UUID, caller: Caller, entry: ModelEntry, request: ParsedRequest, limits: Limits
+def new_invocation(
+    invocation_id: UUID,
+    payer_id: UUID,
+    caller: Caller,
+    entry: ModelEntry,
+    request: ParsedRequest,
+    *,
+    reserved_tokens: int,
 ) -> holds.NewInvocation:
+    """Describe a call whose credits are to be held: for its prompt, and at most so many completion tokens a choice."""
     prompt_tokens = estimate_prompt_tokens(request)
-    most = request.max_output_tokens or entry.max_completion_tokens or limits.reserved_completion_tokens
-    completion_tokens = min(most, limits.reserved_completion_tokens) * request.n
+    most = request.max_output_tokens or entry.max_completion_tokens or reserved_tokens
+    completion_tokens = min(most, reserved_tokens) * request.n
     return holds.NewInvocation(
-        id=new_id(),
+        id=invocation_id,
         organization_id=payer_id,
         model=entry.id,
         hold=price(
