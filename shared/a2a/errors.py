@@ -16,7 +16,6 @@ from shared.errors import DomainError, Kind
 class A2AError(DomainError):
     """The agent could not do this."""
 
-    code = "internal_error"
     kind = Kind.MALFORMED
 
 

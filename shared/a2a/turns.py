@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
@@ -23,6 +24,11 @@ class BehaviorKind(StrEnum):
 
     MODEL = "model"
     SCRIPT = "script"
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether a turn may be run again after it has said something, because it will say the same."""
+        return self is BehaviorKind.SCRIPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,17 +49,25 @@ class DeclaredExtension:
 class BehaviorSettings:
     """A row of `behaviors`: a named way a daemon works.
 
-    A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself.
+    A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself. What
+    follows is for the card: the behavior is a skill there, and these are the media types that it reads and writes.
     """
 
     id: UUID
     deployment_id: UUID
     name: str
     kind: BehaviorKind
+    description: str
     model: str | None
     instructions: str
     script: str | None
     extensions: tuple[DeclaredExtension, ...]
+    tags: tuple[str, ...]
+    examples: tuple[str, ...]
+    input_modes: tuple[str, ...]
+    output_modes: tuple[str, ...]
+    is_default: bool
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +79,9 @@ class Turn:
     the same as a statement to sign, for an agent that runs elsewhere. `history` holds what was said in this context
     before `message`, oldest first: user messages, status messages and the texts of artifacts; `message` itself is not
     in it. `references` are the caller's tasks that the message refers to. `active_extensions` are the URIs activated
-    by this request. `is_cancelled` asks the task's row at most twice a second; `attempt` is 1 unless an earlier worker
-    died before the behavior had said anything.
+    by this request. `is_cancelled` asks the turn's row at most twice a second. `attempt` is more than 1 when an earlier
+    worker died: before the behavior had said anything, or, with one that can resume, at any moment; then the log drops
+    as many updates as it has already, and the behavior just runs again from its beginning.
     """
 
     id: UUID

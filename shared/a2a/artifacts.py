@@ -1,0 +1,93 @@
+"""Put artifacts together from the events that made them.
+
+While a task runs its artifacts are its artifact events, folded at every reading; when it ends they are written down
+once (`tasks.artifacts`). Appended text continues the text before it, so that an artifact that was streamed word by
+word reads as one part; parts of any other kind are added as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from shared.a2a.tables import task_events
+from shared.a2a.types import Artifact, Part, TaskArtifactUpdateEvent
+from shared.database import Session
+
+
+def fold_artifacts(
+    session: Session, task_id: UUID, *, up_to_sequence: int | None = None
+) -> tuple[Artifact, ...]:
+    """Read the artifacts of a task as they are, or were after an event."""
+    statement = select(task_events.c.event).where(
+        task_events.c.task_id == task_id, task_events.c.kind == "artifact"
+    )
+    if up_to_sequence is not None:
+        statement = statement.where(task_events.c.sequence <= up_to_sequence)
+    return fold(session.execute(statement.order_by(task_events.c.sequence)).scalars())
+
+
+def fold(events: Iterable[Mapping[str, Any]]) -> tuple[Artifact, ...]:
+    """Put the artifacts of a task's artifact events together, in the order in which they began."""
+    pieces: dict[str, list[TaskArtifactUpdateEvent]] = {}
+    for event in events:
+        piece = TaskArtifactUpdateEvent.model_validate(event["artifactUpdate"])
+        known = pieces.setdefault(piece.artifact.artifact_id, [])
+        if not piece.append:
+            known.clear()
+        known.append(piece)
+    return tuple(_whole([piece.artifact for piece in held]) for held in pieces.values())
+
+
+def _whole(pieces: Sequence[Artifact]) -> Artifact:
+    """Join the pieces of one artifact; what a later piece says of it besides its parts replaces what was said."""
+    if len(pieces) == 1:
+        return pieces[0]
+    described: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    for piece in pieces:
+        described |= {name: getattr(piece, name) for name in ("name", "description") if getattr(piece, name)}
+        metadata |= piece.metadata or {}
+    return Artifact(
+        artifact_id=pieces[0].artifact_id,
+        parts=_joined(pieces),
+        metadata=metadata or None,
+        extensions=tuple(dict.fromkeys(uri for piece in pieces for uri in piece.extensions)),
+        **described,
+    )
+
+
+def _joined(pieces: Sequence[Artifact]) -> tuple[Part, ...]:
+    """Put parts after one another; the texts of a long row of pieces are joined once, not again for each."""
+    joined: list[Part] = []
+    texts: list[str] = []
+    for piece in pieces:
+        first, *rest = piece.parts
+        if joined and _continues(joined[-1], first):
+            texts.append(first.text or "")
+        else:
+            _end_text(joined, texts)
+            joined.append(first)
+        if rest:
+            _end_text(joined, texts)
+            joined.extend(rest)
+    _end_text(joined, texts)
+    return tuple(joined)
+
+
+def _continues(before: Part, part: Part) -> bool:
+    return (
+        before.text is not None
+        and part.text is not None
+        and before.media_type == part.media_type
+        and not (before.metadata or part.metadata or before.filename or part.filename)
+    )
+
+
+def _end_text(joined: list[Part], texts: list[str]) -> None:
+    if texts:
+        joined[-1] = joined[-1].model_copy(update={"text": (joined[-1].text or "") + "".join(texts)})
+        texts.clear()

@@ -1,0 +1,116 @@
+"""The rows of turns: their lease, what ends them, and what that means for their task.
+
+Everything here runs with the task's row locked (`task_events.py`). A turn is `queued`, `running` under a lease, or
+`done` with an outcome; a task has at most one that runs, and they run in the order of their messages.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, exists, func, insert, select, update
+
+from shared.a2a.jobs import AnswerTurn
+from shared.a2a.tables import task_turns
+from shared.a2a.task_events import HeldTask, record_status
+from shared.a2a.turns import StatusChanged
+from shared.a2a.types import Message, Part, Role
+from shared.database import Session
+from shared.ids import new_id
+
+LEASE_SECONDS = 30
+_DONE = {"state": "done", "lease_id": None, "lease_until": None}
+
+
+class TurnOutcome(StrEnum):
+    """How a turn ended."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    INVALID = "invalid"
+    CANCELED = "canceled"
+    DROPPED = "dropped"
+
+
+def insert_turn(session: Session, **values: Any) -> None:
+    """Queue a turn, and send the hint that it waits."""
+    session.execute(insert(task_turns).values(state="queued", **values))
+    session.enqueue(AnswerTurn(turn_id=str(values["id"])))
+
+
+def find_turn(session: Session, turn_id: UUID) -> Row[Any] | None:
+    """Read a turn's row."""
+    return session.execute(select(task_turns).where(task_turns.c.id == turn_id)).one_or_none()
+
+
+def lease_turn(session: Session, turn_id: UUID, lease_id: UUID) -> Row[Any]:
+    """Take a queued turn; give its row as it is now."""
+    statement = update(task_turns).where(task_turns.c.id == turn_id)
+    leased = statement.values(
+        state="running", lease_id=lease_id, lease_until=lease_end(), attempts=task_turns.c.attempts + 1
+    )
+    return session.execute(leased.returning(*task_turns.c)).one()
+
+
+def has_earlier_turn(session: Session, turn: Row[Any]) -> bool:
+    """Tell whether an earlier message of the task is still to be answered."""
+    earlier = exists().where(
+        task_turns.c.task_id == turn.task_id,
+        task_turns.c.message < turn.message,
+        task_turns.c.state != "done",
+    )
+    return bool(session.execute(select(earlier)).scalar())
+
+
+def count_update(session: Session, turn_id: UUID, *, has_spoken: bool) -> None:
+    """Note one more update of a running turn, and renew its lease."""
+    values: dict[str, Any] = {"updates": task_turns.c.updates + 1, "lease_until": lease_end()}
+    if has_spoken:
+        values["has_spoken"] = True
+    session.execute(update(task_turns).where(task_turns.c.id == turn_id).values(values))
+
+
+def settle_turn(
+    session: Session, task: HeldTask, turn_id: UUID, change: StatusChanged, outcome: TurnOutcome
+) -> None:
+    """Record a state that settles the task, and end the turn with it.
+
+    After a terminal state nothing more is answered; after an interruption the next message is, if one waits already.
+    """
+    record_status(session, task, change)
+    end_turn(session, turn_id, outcome)
+    if change.state.is_terminal:
+        end_turns(session, task.id, TurnOutcome.DROPPED)
+        return
+    queued = select(task_turns.c.id).where(task_turns.c.task_id == task.id, task_turns.c.state == "queued")
+    next_id = session.execute(queued.order_by(task_turns.c.message).limit(1)).scalar()
+    if next_id is not None:
+        session.enqueue(AnswerTurn(turn_id=str(next_id)))
+
+
+def end_turn(session: Session, turn_id: UUID, outcome: TurnOutcome, *, reply: int | None = None) -> None:
+    """End a turn; `reply` is the number of the message that was its whole answer."""
+    values: dict[str, Any] = _DONE | {"outcome": outcome, "reply": reply}
+    session.execute(
+        update(task_turns)
+        .where(task_turns.c.id == turn_id)
+        .values(values | {"updates": task_turns.c.updates + 1})
+    )
+
+
+def end_turns(session: Session, task_id: UUID, outcome: TurnOutcome) -> None:
+    """End all turns of a task that are not done; whoever runs one has lost it."""
+    unfinished = update(task_turns).where(task_turns.c.task_id == task_id, task_turns.c.state != "done")
+    session.execute(unfinished.values(_DONE | {"outcome": outcome}))
+
+
+def explain(reason: str) -> Message:
+    """Make an agent's message of a sentence of ours."""
+    return Message(message_id=str(new_id()), role=Role.AGENT, parts=(Part(text=reason),))
+
+
+def lease_end() -> Any:
+    """Give, in SQL, when a lease taken now ends."""
+    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, LEASE_SECONDS)

@@ -1,0 +1,161 @@
+"""Wake those who wait for a task: a hint through Valkey at once, a look at the rows every second in any case.
+
+The rows are the truth and a hint only says "look". One thread per web process hears all hints and looks for all tasks
+that somebody in the process waits for, with one statement; a waiting request holds a thread and nothing else, neither
+a connection to Postgres nor one to Valkey. A hint that is lost, or a Valkey that is away, costs at most a second.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+from uuid import UUID
+
+import redis
+from sqlalchemy import select
+
+from shared.a2a.tables import tasks
+from shared.database import Database
+from shared.errors import DomainError
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+CHANNEL = "quartermaster:tasks"
+LOOK_SECONDS = 1.0
+PAUSE_SECONDS = 1.0
+_ID_BYTES = 16
+
+
+class TaskHints:
+    """Says that something happened to a task."""
+
+    def __init__(self, valkey: redis.Redis) -> None:
+        """Tell through this client, which should not wait long."""
+        self._valkey = valkey
+        self._silent_until = 0.0
+
+    def tell(self, task_id: UUID) -> None:
+        """Wake who waits; while Valkey is away nobody is told, and nobody waits for it either."""
+        if time.monotonic() < self._silent_until:
+            return
+        try:
+            self._valkey.publish(CHANNEL, task_id.bytes)
+        except redis.RedisError as error:
+            self._silent_until = time.monotonic() + PAUSE_SECONDS
+            log.warning("hints.not_sent", error=str(error))
+
+
+class Watch:
+    """One request's wait for one task."""
+
+    def __init__(self, owner: TaskWatch, task_id: UUID) -> None:
+        """Made by `TaskWatch.watch`."""
+        self.task_id = task_id
+        self._owner = owner
+        self._changed = threading.Event()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait until something may have happened since the last wait; False when the time is over."""
+        changed = self._changed.wait(timeout_seconds)
+        self._changed.clear()
+        return changed
+
+    def wake(self) -> None:
+        """End the wait."""
+        self._changed.set()
+
+    def __enter__(self) -> Watch:
+        """Wait within a block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait no more."""
+        self._owner.forget(self)
+
+
+class TaskWatch:
+    """Everything that this process waits for."""
+
+    def __init__(self, database: Database, valkey: redis.Redis) -> None:
+        """Prepare; the thread begins with the first wait, in the process that waits."""
+        self._database = database
+        self._valkey = valkey
+        self._watches: dict[UUID, set[Watch]] = {}
+        self._seen: dict[UUID, Any] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closing = threading.Event()
+
+    def watch(self, task_id: UUID) -> Watch:
+        """Begin to wait; read the task's rows after this, and wait between readings."""
+        watch = Watch(self, task_id)
+        with self._lock:
+            self._watches.setdefault(task_id, set()).add(watch)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="task-watch", daemon=True)
+                self._thread.start()
+        return watch
+
+    def forget(self, watch: Watch) -> None:
+        """Drop a wait."""
+        with self._lock:
+            held = self._watches.get(watch.task_id, set())
+            held.discard(watch)
+            if not held:
+                self._watches.pop(watch.task_id, None)
+                self._seen.pop(watch.task_id, None)
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        self._is_closing.set()
+
+    def _run(self) -> None:
+        while not self._is_closing.is_set():
+            try:
+                with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
+                    hints.subscribe(CHANNEL)
+                    self._hear(hints)
+            except redis.RedisError as error:
+                log.warning("hints.interrupted", error=str(error))
+                self._is_closing.wait(LOOK_SECONDS)
+                self._look()
+            except Exception:  # without this thread nobody in this process would be woken again
+                log.exception("hints.misread")
+                self._is_closing.wait(LOOK_SECONDS)
+
+    def _hear(self, hints: Any) -> None:
+        looked_at = 0.0
+        while not self._is_closing.is_set():
+            message = hints.get_message(timeout=max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
+            if message is not None and len(message["data"]) == _ID_BYTES:
+                self._wake(UUID(bytes=message["data"]))
+            if time.monotonic() - looked_at >= LOOK_SECONDS:
+                self._look()
+                looked_at = time.monotonic()
+
+    def _look(self) -> None:
+        with self._lock:
+            watched = list(self._watches)
+        if not watched:
+            return
+        statement = select(tasks.c.id, tasks.c.last_sequence, tasks.c.state).where(tasks.c.id.in_(watched))
+        try:
+            with self._database.autocommit() as session:
+                rows = session.execute(statement).all()
+        except DomainError as error:
+            log.warning("tasks.not_looked_at", error=error.code)
+            return
+        for row in rows:
+            with self._lock:
+                is_news = self._seen.get(row.id) != (row.last_sequence, row.state)
+                if row.id in self._watches:
+                    self._seen[row.id] = (row.last_sequence, row.state)
+            if is_news:
+                self._wake(row.id)
+
+    def _wake(self, task_id: UUID) -> None:
+        with self._lock:
+            for watch in self._watches.get(task_id, ()):
+                watch.wake()
