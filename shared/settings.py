@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 from pydantic import Field, HttpUrl, SecretStr, TypeAdapter, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -149,6 +150,33 @@ class Settings(BaseSettings):
         default=1800.0, gt=0, description="How long an agent may take to answer one message, in seconds."
     )
 
+    default_agent: UUID | None = Field(
+        default=None,
+        description="Deployment whose agent answers at the root, by its id; empty for the oldest.",
+    )
+    a2a_require_version: bool = Field(
+        default=False, description="Refuse A2A requests without A2A-Version, as the protocol's letter has it."
+    )
+    a2a_push_notifications: bool = Field(
+        default=True, description="Let clients have updates of their tasks posted to them."
+    )
+    a2a_wait_seconds: float = Field(
+        default=120.0,
+        gt=0,
+        description="Longest wait of a blocking send; then it is answered with the task as it is.",
+    )
+    max_message_bytes: int = Field(
+        default=16 << 20, gt=0, description="Largest accepted body of an A2A request, in bytes."
+    )
+    streams_per_caller: int = Field(
+        default=100,
+        gt=0,
+        description="Streams and blocking sends that one web process holds for one credential; more are answered 429.",
+    )
+    task_retention_days: int = Field(
+        default=365, ge=1, description="How long a task is kept after its last change, in days."
+    )
+
     access_token_seconds: int = Field(
         default=900, gt=0, description="Life of a Version access token, in seconds."
     )
@@ -195,6 +223,17 @@ class Settings(BaseSettings):
         default="1000",
         pattern=r"^(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,6})?$",
         description="Credits that the organization of a first run begins with; 0 for none.",
+    )
+    storage_price: str = Field(
+        default="0.025",
+        pattern=r"^(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,6})?$",
+        description="Credits for a GiB that is stored for 30 days; 0 for none.",
+    )
+    storage_grace_days: int = Field(
+        default=14,
+        ge=0,
+        le=3650,
+        description="How long an organization without credits may store more, in days; nothing stored is ever lost.",
     )
 
     database_pool_size: int = Field(
