@@ -152,7 +152,7 @@ def insert_import(session: Session, values: Mapping[str, Any], attachment: Attac
         .on_conflict_do_nothing(constraint="uq_media_imports_attachment")
         .returning(*_columns)
     ).one_or_none()
-    return None if row is None else _import(row, is_new=True)
+    return None if row is None else read_import(row, is_new=True)
 
 
 def get_repeated(
@@ -171,7 +171,7 @@ def get_repeated(
         raise Unavailable("The record of an earlier push has just been removed; try again.")
     if network == STANDARD and bytes(row.request_hash) != request_hash:
         raise ImportConflict(importId=row.id)
-    return _import(row)
+    return read_import(row)
 
 
 def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> Import:
@@ -180,7 +180,7 @@ def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> I
     row = session.execute(statement).one_or_none()
     if row is None:
         raise ImportNotFound
-    return _import(row)
+    return read_import(row)
 
 
 def list_imports(
@@ -195,7 +195,7 @@ def list_imports(
     statement = select(*_columns).where(_table.distribution_id == distribution_id)
     if state is not None:
         statement = statement.where(_table.state == state.value)
-    return newest_first(session, statement, _table.id, _import, cursor=cursor, limit=limit)
+    return newest_first(session, statement, _table.id, read_import, cursor=cursor, limit=limit)
 
 
 def _queue(
@@ -237,7 +237,8 @@ def _key(attachment: Attachment) -> tuple[str, str]:
     return attachment.message_id, attachment.attachment_id
 
 
-def _import(row: Row[Any], *, is_new: bool = False) -> Import:
+def read_import(row: Row[Any], *, is_new: bool = False) -> Import:
+    """Read an import's row."""
     values = {column.key: getattr(row, column.key) for column in _columns}
     digest = values["content_sha256"]
     return Import(

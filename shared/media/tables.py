@@ -65,5 +65,4 @@ media_imports = Table(
     Index("ix_media_imports_due", "due_at", postgresql_where=_WAITING),
     Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
     Index("ix_media_imports_forget_at", "forget_at", postgresql_where=text("forget_at IS NOT NULL")),
-    Index("ix_media_imports_file_id", "file_id", postgresql_where=text("file_id IS NOT NULL")),
 )

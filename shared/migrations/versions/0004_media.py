@@ -64,13 +64,12 @@ def upgrade() -> None:
     op.create_index(
         "ix_media_imports_waiting", "media_imports", ["distribution_id"], postgresql_where=_WAITING
     )
-    for column in ("forget_at", "file_id"):
-        op.create_index(
-            f"ix_media_imports_{column}",
-            "media_imports",
-            [column],
-            postgresql_where=sa.text(f"{column} IS NOT NULL"),
-        )
+    op.create_index(
+        "ix_media_imports_forget_at",
+        "media_imports",
+        ["forget_at"],
+        postgresql_where=sa.text("forget_at IS NOT NULL"),
+    )
     op.execute(f"ALTER TABLE media_imports SET ({_EAGER_VACUUM})")
 
 

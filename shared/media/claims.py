@@ -1,0 +1,142 @@
+"""The states of an import that waits, and who may move it: one worker at a time, under a lease, for one attempt.
+
+    Queued ──claim──▶ Fetching ──stored──▶ Stored
+      ▲                 │   └────failed──▶ Failed
+      └────put_back─────┘
+
+`due_at` is when a worker may take an import: the time of its next attempt, or the end of the lease of whoever has it.
+Each claim counts an attempt, and every later step names it: a worker that was given up, however late it comes back,
+changes nothing. Moving to an end erases what was secret or perishable about the source, in the same statement.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, delete, func, literal, select, text, update
+
+from shared.database import Database, Session
+from shared.media.imports import Import, ImportState, read_import
+from shared.media.tables import media_imports
+from shared.telemetry import SWEPT
+
+LEASE = timedelta(seconds=60)
+"""Longer than any single wait of an attempt; it is renewed while content arrives."""
+LEASE_RENEWED_SECONDS = 15.0
+FIRST_DELAY_SECONDS = 5.0
+LONGEST_DELAY_SECONDS = 900.0
+LONGEST_WISH_SECONDS = 3600
+"""A source that asks us to come back later is believed up to this."""
+PURGE_BATCH_SIZE = 1000
+
+_table = media_imports.c
+
+# A distribution whose sources are slow holds no more workers than it may: its other imports are passed over.
+_CLAIM = text(
+    """
+WITH busy AS (
+    SELECT distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()
+    GROUP BY distribution_id HAVING count(*) >= :per_distribution
+),
+due AS (
+    SELECT id FROM media_imports
+    WHERE state IN ('Queued', 'Fetching') AND due_at <= now()
+        AND distribution_id NOT IN (SELECT distribution_id FROM busy)
+    ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+)
+UPDATE media_imports SET state = 'Fetching', attempts = attempts + 1, due_at = now() + :lease
+FROM due WHERE media_imports.id = due.id RETURNING media_imports.*
+"""
+)
+
+
+class LeaseLost(Exception):
+    """Somebody else has this import by now, or it has ended: whoever is told so leaves it alone."""
+
+
+def claim_due(session: Session, *, per_distribution: int) -> tuple[Import, bytes | None] | None:
+    """Take the import that is due longest, with its encrypted headers; None when nothing is due."""
+    row = session.execute(_CLAIM, {"per_distribution": per_distribution, "lease": LEASE}).one_or_none()
+    if row is None:
+        return None
+    return read_import(row), None if row.headers_encrypted is None else bytes(row.headers_encrypted)
+
+
+def renew_lease(session: Session, claimed: Import) -> None:
+    """Keep an import for as long as a new lease. Raises LeaseLost."""
+    renewal = update(media_imports).where(*_is_held(claimed)).values(due_at=func.now() + literal(LEASE))
+    if session.execute(renewal).rowcount != 1:
+        raise LeaseLost
+
+
+def put_back(session: Session, claimed: Import, *, code: str, retry_after_seconds: int | None) -> None:
+    """Let a later attempt have an import whose attempt failed."""
+    session.execute(
+        update(media_imports)
+        .where(*_is_held(claimed))
+        .values(
+            state=ImportState.QUEUED.value,
+            code=code,
+            due_at=func.now() + literal(delay(claimed.attempts, retry_after_seconds)),
+        )
+    )
+
+
+def mark_stored(
+    session: Session, claimed: Import, *, file_id: UUID, version_id: UUID, kept_days: int
+) -> Import | None:
+    """End an import with its file; None when it is no longer the caller's. It is remembered for `kept_days`."""
+    values = {"state": ImportState.STORED.value, "code": None, "file_id": file_id, "version_id": version_id}
+    return _end(session, claimed, values, kept_days)
+
+
+def mark_failed(session: Session, claimed: Import, *, code: str, kept_days: int) -> Import | None:
+    """End an import without a file; None when it is no longer the caller's. It is remembered for `kept_days`."""
+    return _end(session, claimed, {"state": ImportState.FAILED.value, "code": code}, kept_days)
+
+
+def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
+    """Choose how long to wait after so many attempts: doubling, give or take a half, no less than was asked for."""
+    usual = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** min(attempts - 1, 20))
+    jittered = usual * random.uniform(0.5, 1.5)  # noqa: S311 (it spreads load, it keeps no secret)
+    return timedelta(seconds=max(jittered, min(retry_after_seconds or 0, LONGEST_WISH_SECONDS)))
+
+
+def purge_imports(database: Database) -> int:
+    """Forget imports that have ended long enough ago; return how many."""
+    old = select(_table.id).where(_table.forget_at < func.now()).limit(PURGE_BATCH_SIZE)
+    purged = 0
+    while True:
+        with database.autocommit() as session:
+            count = session.execute(delete(media_imports).where(_table.id.in_(old))).rowcount
+        purged += count
+        if count < PURGE_BATCH_SIZE:
+            SWEPT.labels("imports").inc(purged)
+            return purged
+
+
+def ending(kept_days: int) -> dict[str, Any]:
+    """Give what every import's row holds once it has ended."""
+    return {
+        "location": {},
+        "headers_encrypted": None,
+        "ended_at": func.now(),
+        "forget_at": func.now() + timedelta(days=kept_days),
+    }
+
+
+def _end(session: Session, claimed: Import, values: dict[str, Any], kept_days: int) -> Import | None:
+    statement = update(media_imports).where(*_is_held(claimed)).values(**values, **ending(kept_days))
+    row: Row[Any] | None = session.execute(statement.returning(media_imports)).one_or_none()
+    return None if row is None else read_import(row)
+
+
+def _is_held(claimed: Import) -> tuple[Any, ...]:
+    return (
+        _table.id == claimed.id,
+        _table.state == ImportState.FETCHING.value,
+        _table.attempts == claimed.attempts,
+    )

@@ -1,0 +1,179 @@
+"""Recognize what content is by its first bytes, and how dangerous that is to whoever opens it.
+
+Only what is common or dangerous is recognized. Nothing is decoded. What follows from it is `media_types`' to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+HEAD_BYTES = 1024
+
+
+class Nature(StrEnum):
+    """What content can do to whoever opens it."""
+
+    INERT = "inert"
+    PAGE = "page"
+    PROGRAM = "program"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sniffed:
+    """A type recognized by its signature, and the top-level types under which it may go."""
+
+    media_type: str
+    families: frozenset[str]
+    nature: Nature = Nature.INERT
+
+
+def sniff(head: bytes) -> Sniffed | None:
+    """Recognize content by its first bytes (at most HEAD_BYTES are looked at); None when nothing is recognized."""
+    head = head[:HEAD_BYTES]
+    for signature in SIGNATURES:
+        if signature.matches(head):
+            return signature.sniffed
+    return _sniff_iso_media(head) or _sniff_program(head) or _sniff_page(head)
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    sniffed: Sniffed
+    pieces: Sequence[tuple[int, bytes]]
+
+    def matches(self, head: bytes) -> bool:
+        return all(head.startswith(piece, offset) for offset, piece in self.pieces)
+
+
+def _signed(media_type: str, *pieces: tuple[int, bytes], also: Sequence[str] = ()) -> _Signature:
+    families = frozenset({media_type.partition("/")[0], *also})
+    return _Signature(Sniffed(media_type=media_type, families=families), pieces)
+
+
+SIGNATURES = (
+    _signed("image/png", (0, b"\x89PNG\r\n\x1a\n")),
+    _signed("image/jpeg", (0, b"\xff\xd8\xff")),
+    _signed("image/gif", (0, b"GIF87a")),
+    _signed("image/gif", (0, b"GIF89a")),
+    _signed("image/webp", (0, b"RIFF"), (8, b"WEBP")),
+    _signed("image/bmp", (0, b"BM"), (6, b"\0\0\0\0")),
+    _signed("image/tiff", (0, b"II*\0")),
+    _signed("image/tiff", (0, b"MM\0*")),
+    _signed("audio/wav", (0, b"RIFF"), (8, b"WAVE")),
+    _signed("video/x-msvideo", (0, b"RIFF"), (8, b"AVI ")),
+    _signed("audio/ogg", (0, b"OggS"), also=("video", "application")),
+    _signed("audio/mpeg", (0, b"ID3")),
+    _signed("audio/mpeg", (0, b"\xff\xfb")),
+    _signed("audio/mpeg", (0, b"\xff\xf3")),
+    _signed("audio/mpeg", (0, b"\xff\xf2")),
+    _signed("audio/aac", (0, b"\xff\xf1")),
+    _signed("audio/aac", (0, b"\xff\xf9")),
+    _signed("audio/flac", (0, b"fLaC")),
+    _signed("audio/amr", (0, b"#!AMR")),
+    _signed("audio/x-caf", (0, b"caff")),
+    _signed("video/webm", (0, b"\x1aE\xdf\xa3"), also=("audio",)),
+    _signed("video/x-flv", (0, b"FLV\x01")),
+    _signed("video/mpeg", (0, b"\0\0\x01\xba")),
+    _signed("video/mpeg", (0, b"\0\0\x01\xb3")),
+    _signed("application/pdf", (0, b"%PDF-")),
+    _signed("application/zip", (0, b"PK\x03\x04"), also=("model",)),
+    _signed("application/zip", (0, b"PK\x05\x06")),
+    _signed("application/gzip", (0, b"\x1f\x8b\x08")),
+    _signed("application/x-7z-compressed", (0, b"7z\xbc\xaf\x27\x1c")),
+    _signed("application/vnd.rar", (0, b"Rar!\x1a\x07")),
+    _signed("application/x-bzip2", (0, b"BZh"), (4, b"1AY&SY")),
+    _signed("application/x-xz", (0, b"\xfd7zXZ\0")),
+    _signed("application/x-cfb", (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")),
+    _signed("application/rtf", (0, b"{\\rtf"), also=("text",)),
+    _signed("font/woff", (0, b"wOFF"), also=("application",)),
+    _signed("font/woff2", (0, b"wOF2"), also=("application",)),
+)
+_VIDEO = frozenset({"video", "audio", "application"})
+_IMAGE = frozenset({"image"})
+_ISO_BRANDS = {
+    b"qt  ": Sniffed(media_type="video/quicktime", families=_VIDEO),
+    b"M4A ": Sniffed(media_type="audio/mp4", families=_VIDEO),
+    b"M4B ": Sniffed(media_type="audio/mp4", families=_VIDEO),
+    b"heic": Sniffed(media_type="image/heic", families=_IMAGE),
+    b"heix": Sniffed(media_type="image/heic", families=_IMAGE),
+    b"mif1": Sniffed(media_type="image/heif", families=_IMAGE),
+    b"msf1": Sniffed(media_type="image/heif", families=_IMAGE),
+    b"avif": Sniffed(media_type="image/avif", families=_IMAGE),
+    b"avis": Sniffed(media_type="image/avif", families=_IMAGE),
+}
+_MP4 = Sniffed(media_type="video/mp4", families=_VIDEO)
+
+_BINARY_PROGRAM = Sniffed(
+    media_type="application/x-executable", families=frozenset({"application"}), nature=Nature.PROGRAM
+)
+_SCRIPT = Sniffed(
+    media_type="text/x-shellscript", families=frozenset({"application", "text"}), nature=Nature.PROGRAM
+)
+_PROGRAM_MAGIC = (
+    b"\x7fELF",
+    b"\xfe\xed\xfa\xce",
+    b"\xfe\xed\xfa\xcf",
+    b"\xce\xfa\xed\xfe",
+    b"\xcf\xfa\xed\xfe",
+    b"\xca\xfe\xba\xbe",
+)
+_PE_OFFSET_AT = 0x3C
+
+_PAGE = Sniffed(media_type="text/html", families=frozenset({"text"}), nature=Nature.PAGE)
+_XML = Sniffed(media_type="text/xml", families=frozenset({"text"}), nature=Nature.PAGE)
+_SVG = Sniffed(media_type="image/svg+xml", families=frozenset({"image"}), nature=Nature.PAGE)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# The beginnings by which browsers take content for HTML (WHATWG, MIME sniffing), each ended by a space or `>`.
+_PAGE_TAGS = tuple(
+    b"<" + name + end
+    for name in (
+        b"!doctype html",
+        b"html",
+        b"head",
+        b"script",
+        b"iframe",
+        b"h1",
+        b"div",
+        b"font",
+        b"table",
+        b"a",
+        b"style",
+        b"title",
+        b"b",
+        b"body",
+        b"br",
+        b"p",
+        b"meta",
+    )
+    for end in (b" ", b">", b"\t", b"\n", b"\r")
+)
+
+
+def _sniff_iso_media(head: bytes) -> Sniffed | None:
+    """Recognize MP4 and its relatives by the brand in their first box (ISO/IEC 14496-12)."""
+    return _ISO_BRANDS.get(head[8:12], _MP4) if head[4:8] == b"ftyp" else None
+
+
+def _sniff_program(head: bytes) -> Sniffed | None:
+    if head.startswith(_PROGRAM_MAGIC) or _is_windows_program(head):
+        return _BINARY_PROGRAM
+    return _SCRIPT if head.startswith(b"#!") else None
+
+
+def _is_windows_program(head: bytes) -> bool:
+    """Recognize a PE file by both of its signatures: text may well begin with MZ."""
+    if not head.startswith(b"MZ"):
+        return False
+    offset = int.from_bytes(head[_PE_OFFSET_AT : _PE_OFFSET_AT + 4], "little")
+    return head.startswith(b"PE\0\0", offset)
+
+
+def _sniff_page(head: bytes) -> Sniffed | None:
+    text = head.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n\f").lower()
+    if text.startswith((b"<?xml", b"<svg", b"<!--", b"<!doctype svg")):
+        if b"<svg" in text:
+            return _SVG
+        return _XML if text.startswith(b"<?xml") else _PAGE
+    return _PAGE if text.startswith(_PAGE_TAGS) else None

@@ -1,0 +1,170 @@
+"""Carry imports out: claim → locate → fetch → store, each attempt under a lease, each import stored once.
+
+Whoever dies on the way leaves a row whose lease ends, and staged bytes that a sweep takes; the next attempt begins
+anew, asking the network again where the bytes are. Bytes become a file, the import Stored and its distribution told in
+one transaction. What may pass is tried again, with growing pauses, until the attempts are used up; what will not ends
+the import at once, with the code of its error.
+
+Left to others: what is connected to (`shared/egress`), what a type is worth (`media_types`), the states (`claims`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from shared import faults
+from shared.database import Database
+from shared.egress.fetching import FetchLimits, ask
+from shared.egress.policy import EgressPolicy
+from shared.errors import DomainError, Kind
+from shared.files.blobs.base import BlobStore
+from shared.identity.encryption import Encryption
+from shared.media import claims
+from shared.media.attachments import Source
+from shared.media.authority import authorize_import
+from shared.media.claims import LeaseLost
+from shared.media.errors import ImportAbandoned, NetworkNotConfigured
+from shared.media.imports import STANDARD, Import
+from shared.media.network_settings import get_credentials
+from shared.media.networks.registry import find_network
+from shared.media.notifications import notify_import
+from shared.media.reception import Fetching
+from shared.media.storing import store_fetched
+from shared.settings import Settings
+from shared.telemetry import IMPORTS, get_logger
+
+log = get_logger(__name__)
+
+IDLE_SECONDS = 20.0
+_PASSING = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL, Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetcher:
+    """What imports are carried out with."""
+
+    database: Database
+    store: BlobStore
+    settings: Settings
+    encryption: Encryption
+    policy: EgressPolicy
+
+    @property
+    def limits(self) -> FetchLimits:
+        """What one attachment may cost."""
+        return FetchLimits(
+            maximum_bytes=self.settings.max_media_bytes,
+            deadline_seconds=self.settings.media_fetch_seconds,
+            idle_seconds=IDLE_SECONDS,
+        )
+
+
+def fetch_due(fetcher: Fetcher) -> int:
+    """Carry out every import that is due, one after the other until none is left unclaimed; return how many."""
+    done = 0
+    per_distribution = fetcher.settings.concurrent_imports
+    while True:
+        with fetcher.database.transaction() as session:
+            claimed = claims.claim_due(session, per_distribution=per_distribution)
+        if claimed is None:
+            return done
+        faults.reach("import.claimed")
+        _carry_out(fetcher, *claimed)
+        done += 1
+
+
+def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None:
+    try:
+        stored = _attempt(fetcher, claimed, headers)
+    except LeaseLost:
+        log.warning("import.lease_lost", import_id=claimed.id)
+    except DomainError as error:
+        _record_failure(fetcher, claimed, error)
+    else:
+        IMPORTS.labels(claimed.network, "stored").inc()
+        log.info("import.stored", import_id=claimed.id, network=claimed.network, file_id=stored.file_id)
+
+
+def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import:
+    if claimed.attempts > fetcher.settings.media_attempts:
+        raise ImportAbandoned
+    with fetcher.database.autocommit() as session:
+        # Asked before anything is fetched, and again when it is stored.
+        authorize_import(session, claimed.distribution_id)
+    source = _locate(fetcher, claimed, headers)
+    faults.reach("import.located")
+    fetching = Fetching(
+        source=source,
+        attachment=claimed.attachment,
+        policy=fetcher.policy,
+        limits=fetcher.limits,
+        keep_lease=_lease_keeper(fetcher, claimed),
+    )
+    stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, fetching)
+    faults.reach("import.stored")
+    return stored
+
+
+def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
+    attachment = claimed.attachment
+    if claimed.network == STANDARD:
+        sent: dict[str, str] = json.loads(fetcher.encryption.decrypt(headers)) if headers else {}
+        return Source(url=attachment.location["url"], headers=sent)
+    network = find_network(claimed.network)
+    if network is None:
+        raise NetworkNotConfigured
+    with fetcher.database.autocommit() as session:
+        credentials = get_credentials(session, fetcher.encryption, claimed.distribution_id, network.name)
+    return network.locate(attachment, credentials, partial(ask, policy=fetcher.policy))
+
+
+def _lease_keeper(fetcher: Fetcher, claimed: Import) -> Any:
+    renewed_at = time.monotonic()
+
+    def keep() -> None:
+        nonlocal renewed_at
+        if time.monotonic() - renewed_at < claims.LEASE_RENEWED_SECONDS:
+            return
+        with fetcher.database.autocommit() as session:
+            claims.renew_lease(session, claimed)
+        renewed_at = time.monotonic()
+
+    return keep
+
+
+def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
+    """Put an import back for a later attempt, or end it; whoever lost its lease changes nothing."""
+    settings = fetcher.settings
+    is_final = not is_transient(error) or claimed.attempts >= settings.media_attempts
+    faults.reach("import.failing")
+    with fetcher.database.transaction() as session:
+        if is_final:
+            failed = claims.mark_failed(
+                session, claimed, code=error.code, kept_days=settings.media_record_days
+            )
+            if failed is not None:
+                notify_import(session, failed)
+        else:
+            claims.put_back(session, claimed, code=error.code, retry_after_seconds=error.retry_after_seconds)
+        faults.reach("import.before_failure")
+    faults.reach("import.failed")
+    outcome = "failed" if is_final else "put_back"
+    IMPORTS.labels(claimed.network, outcome).inc()
+    log.warning(
+        "import.attempt_failed",
+        outcome=outcome,
+        import_id=claimed.id,
+        network=claimed.network,
+        code=error.code,
+        attempts=claimed.attempts,
+    )
+
+
+def is_transient(error: DomainError) -> bool:
+    """Tell whether the same attempt may succeed later."""
+    said: bool | None = getattr(error, "is_transient", None)
+    return error.kind in _PASSING if said is None else said

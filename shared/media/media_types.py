@@ -1,0 +1,116 @@
+"""Label content by what it is said to be and what it looks like; refuse what is dangerous in disguise.
+
+The declared type is never trusted, only checked against the first bytes (decisions, messaging media):
+
+- it stays when the content's signature is of its family, and when nothing is known about either;
+- it becomes `application/octet-stream` when the content is something else, or lacks the signature its type always has;
+- a page, a script or a program that claims to be inert media is refused: it is an attack, or a login page that was
+  served in place of the media.
+
+Nothing is decoded: no archive is opened and no image parsed. Downloads are attachments that no browser sniffs or runs,
+whatever the label says.
+"""
+
+from __future__ import annotations
+
+from shared.media.content_signatures import SIGNATURES, Nature, Sniffed, sniff
+from shared.media.errors import MediaTypeMismatch
+
+UNKNOWN = "application/octet-stream"
+_CLAIM_NOTHING = frozenset({UNKNOWN, "binary/octet-stream", "application/binary", "application/unknown"})
+
+
+def label(declared: str | None, head: bytes) -> str:
+    """Give the media type to keep for content that begins with `head`. Raises MediaTypeMismatch."""
+    sniffed = sniff(head)
+    if declared is None:
+        return sniffed.media_type if sniffed is not None and sniffed.nature is Nature.INERT else UNKNOWN
+    essence = essence_of(declared)
+    if essence in _CLAIM_NOTHING:
+        return UNKNOWN
+    if sniffed is None:
+        return UNKNOWN if essence in _ALWAYS_SIGNED else declared
+    if sniffed.nature is not Nature.INERT:
+        return _label_active(declared, essence, sniffed)
+    return declared if _agrees(essence, sniffed) else UNKNOWN
+
+
+def essence_of(media_type: str) -> str:
+    """Give a media type without its parameters, in lower case."""
+    return media_type.partition(";")[0].strip().lower()
+
+
+def suffix_of(media_type: str) -> str:
+    """Give the suffix for a file without a name; empty for types without a usual one."""
+    return _SUFFIXES.get(essence_of(media_type), "")
+
+
+def _label_active(declared: str, essence: str, sniffed: Sniffed) -> str:
+    family = essence.partition("/")[0]
+    if sniffed.nature is Nature.PAGE:
+        is_honest = family == "text" or "xml" in essence or "html" in essence
+    else:
+        is_honest = essence in _PROGRAM_TYPES or (family == "text" and "text" in sniffed.families)
+    if not is_honest:
+        raise MediaTypeMismatch
+    return declared
+
+
+def _agrees(essence: str, sniffed: Sniffed) -> bool:
+    family = essence.partition("/")[0]
+    if family == "application" and essence in _ALWAYS_SIGNED:
+        return essence == sniffed.media_type or essence in _OTHER_NAMES.get(sniffed.media_type, ())
+    return family in sniffed.families
+
+
+# Types whose content begins with their signature and with nothing else; MP3 may begin with anything.
+_ALWAYS_SIGNED = frozenset(
+    {signature.sniffed.media_type for signature in SIGNATURES} - {"audio/mpeg", "audio/aac", "video/mpeg"}
+) | {"video/mp4", "audio/mp4", "video/quicktime", "image/heic", "image/heif", "image/avif", "application/ogg"}
+_OTHER_NAMES = {
+    "audio/ogg": {"application/ogg"},
+    "application/vnd.rar": {"application/x-rar-compressed"},
+    "application/gzip": {"application/x-gzip"},
+    "application/zip": {"application/x-zip-compressed"},
+}
+
+_PROGRAM_TYPES = frozenset(
+    f"application/{name}"
+    for name in (
+        "x-executable",
+        "x-elf",
+        "x-sharedlib",
+        "x-mach-binary",
+        "x-dosexec",
+        "x-msdownload",
+        "x-msdos-program",
+        "vnd.microsoft.portable-executable",
+        "java-vm",
+        "x-java-applet",
+        "x-sh",
+        "x-shellscript",
+        "x-python",
+        "x-perl",
+        "x-httpd-php",
+    )
+)
+_SUFFIXES = {
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/heic": ".heic",
+    "audio/ogg": ".ogg",
+    "audio/mpeg": ".mp3",
+    "audio/mp4": ".m4a",
+    "audio/amr": ".amr",
+    "audio/wav": ".wav",
+    "video/mp4": ".mp4",
+    "video/quicktime": ".mov",
+    "video/webm": ".webm",
+    "application/pdf": ".pdf",
+    "application/zip": ".zip",
+    "text/plain": ".txt",
+    "text/csv": ".csv",
+    "text/vcard": ".vcf",
+}

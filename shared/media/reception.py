@@ -1,0 +1,150 @@
+"""Receive one attachment from its source: counted, hashed and judged on the way, in constant memory.
+
+What the network said of its size and digest must be true; the source's own word counts only where the network gave
+none. The type is judged as soon as enough has arrived, so that a hostile source costs no more than that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shared import faults
+from shared.egress.errors import MediaTooLarge, SourceAnswered
+from shared.egress.fetching import Fetched, FetchLimits, fetch
+from shared.egress.policy import EgressPolicy
+from shared.files.blobs.base import AtMost, Receiver, Size
+from shared.files.body_errors import ByteSizeMismatch, DigestMismatch
+from shared.files.staging import OpenReceiver
+from shared.media.attachments import Attachment, Source
+from shared.media.content_signatures import HEAD_BYTES, sniff
+from shared.media.errors import MediaTypeMismatch, SourceGone
+from shared.media.media_types import essence_of, label, suffix_of
+
+NAMELESS = "attachment"
+_GONE = frozenset({404, 410})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """An attachment's content, all of it, under the name and type it is kept with."""
+
+    file_name: str
+    media_type: str
+    byte_size: int
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """One attempt to fetch an attachment."""
+
+    source: Source = field(repr=False)
+    attachment: Attachment
+    policy: EgressPolicy
+    limits: FetchLimits
+    keep_lease: Callable[[], None]
+
+    @property
+    def announced_bytes(self) -> int | None:
+        """The size that the network states, asked last and first; None where it states none."""
+        stated = self.source.size_bytes
+        return self.attachment.size_bytes if stated is None else stated
+
+    @property
+    def size(self) -> Size:
+        """How much may come."""
+        announced = self.announced_bytes
+        return AtMost(self.limits.maximum_bytes) if announced is None else announced
+
+    def receive(self, open_receiver: OpenReceiver | None) -> Content:
+        """Fetch the content into the receiver, opened once the source answers.
+
+        Raises the errors of `shared/egress/errors.py`, SourceGone, MediaTypeMismatch, ByteSizeMismatch, DigestMismatch,
+        LeaseLost, BlobStoreUnavailable, StorageFull.
+        """
+        if open_receiver is None:
+            raise RuntimeError("what is fetched is stored")
+        if (self.announced_bytes or 0) > self.limits.maximum_bytes:
+            raise MediaTooLarge
+        self.keep_lease()
+        try:
+            with fetch(
+                self.source.url,
+                policy=self.policy,
+                limits=self.limits,
+                headers=self.source.headers,
+                trusted_hosts=self.source.trusted_hosts,
+            ) as fetched:
+                faults.reach("import.connected")
+                return self._read(fetched, open_receiver)
+        except SourceAnswered as answer:
+            if answer.status in _GONE:
+                raise SourceGone from None
+            raise
+
+    def _read(self, fetched: Fetched, open_receiver: OpenReceiver) -> Content:
+        if fetched.media_type in self.source.refused_media_types:
+            raise MediaTypeMismatch("The source answered with a page of its own in place of the media.")
+        if None not in (self.announced_bytes, fetched.content_length):
+            self.require_size(fetched.content_length or 0)
+        gauge = _Gauge(self, fetched.media_type)
+        receiver = open_receiver()
+        for chunk in fetched.chunks():
+            gauge.take(chunk, receiver)
+            self.keep_lease()
+        return gauge.finish()
+
+    def require_size(self, size_bytes: int) -> None:
+        """Raise ByteSizeMismatch for a size other than the one that was announced."""
+        if self.announced_bytes not in (None, size_bytes):
+            raise ByteSizeMismatch
+
+
+class _Gauge:
+    """Counts, hashes and judges content as it passes."""
+
+    def __init__(self, fetching: Fetching, served_type: str | None) -> None:
+        self._fetching = fetching
+        self._declared = fetching.attachment.media_type or served_type
+        self._head = bytearray()
+        self._media_type: str | None = None
+        self._received_bytes = 0
+        self._hash = hashlib.sha256()
+
+    def take(self, chunk: bytes, receiver: Receiver) -> None:
+        self._received_bytes += len(chunk)
+        announced = self._fetching.announced_bytes
+        if announced is not None and self._received_bytes > announced:
+            raise ByteSizeMismatch
+        if len(self._head) < HEAD_BYTES:
+            self._head += chunk[: HEAD_BYTES - len(self._head)]
+            if len(self._head) == HEAD_BYTES:
+                self._judge()
+        self._hash.update(chunk)
+        receiver.write(chunk)
+
+    def finish(self) -> Content:
+        attachment, source = self._fetching.attachment, self._fetching.source
+        self._fetching.require_size(self._received_bytes)
+        digest = self._hash.digest()
+        if {attachment.sha256, source.sha256} - {None, digest}:
+            raise DigestMismatch("The content does not have the digest that was announced.")
+        media_type = self._media_type or self._judge()
+        return Content(
+            file_name=attachment.file_name or NAMELESS + suffix_of(media_type),
+            media_type=media_type,
+            byte_size=self._received_bytes,
+            sha256=digest,
+        )
+
+    def _judge(self) -> str:
+        head = bytes(self._head)
+        sniffed = sniff(head)
+        declared = essence_of(self._declared or "")
+        refused = self._fetching.source.refused_media_types
+        if sniffed is not None and sniffed.media_type in refused and sniffed.media_type != declared:
+            raise MediaTypeMismatch("The source sent a page of its own in place of the media.")
+        self._media_type = label(self._declared, head)
+        return self._media_type

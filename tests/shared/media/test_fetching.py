@@ -1,0 +1,87 @@
+"""Attachments are fetched once, checked, and stored as files of the receiving identity."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared.media.imports import ImportState
+from tests.shared.media.conftest import Desk, attachment
+from tests.support.media_samples import PNG, SAMPLES, Sample
+from tests.support.media_sources import chunked, content, in_turn, status
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.media_type)
+@pytest.mark.parametrize("is_length_told", [True, False])
+def test_an_attachment_becomes_a_file_of_the_receiver(
+    desk: Desk, sample: Sample, is_length_told: bool
+) -> None:
+    mailbox = desk.mailbox()
+    serve = content(sample.content, sample.media_type) if is_length_told else chunked(sample.content)
+    (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", serve), sample))
+    assert desk.work() == 1
+    stored = desk.read(queued)
+    assert (stored.state, stored.code) == (ImportState.STORED, None)
+    (file,) = desk.files_of(mailbox)
+    assert (file.id, file.current_version_id) == (stored.file_id, stored.version_id)
+    assert (file.purpose, file.owner_kind, file.state) == ("MessagingMedia", "PrincipalIdentity", "Available")
+    assert (file.organization_id, file.payer_id) == (mailbox.organization_id, mailbox.organization_id)
+    assert (file.file_name, file.media_type) == (sample.file_name, sample.media_type)
+    assert bytes(file.content_sha256) == hashlib.sha256(sample.content).digest()
+    assert desk.content_of(stored) == sample.content
+    desk.require_tidy()
+
+
+def test_a_file_stays_as_long_as_its_distribution_says(desk: Desk) -> None:
+    mailbox = desk.mailbox()
+    desk.sql("UPDATE distributions SET media_retention_days = 3 WHERE id = :id", id=mailbox.id)
+    desk.push(mailbox, attachment(desk.source.serve("/media", content(PNG.content))))
+    desk.work()
+    (file,) = desk.files_of(mailbox)
+    left = file.retention_expires_at - datetime.now(UTC)
+    assert timedelta(days=3) - timedelta(minutes=1) < left <= timedelta(days=3)
+
+
+def test_secret_headers_reach_the_source_and_are_erased_with_the_location(desk: Desk) -> None:
+    mailbox = desk.mailbox()
+    wanted = attachment(desk.source.serve("/secret", content(PNG.content)))
+    (queued,) = desk.push(mailbox, wanted, headers={"a-1": {"Authorization": "Bearer hush"}})
+    (row,) = desk.sql("SELECT * FROM media_imports WHERE id = :id", id=queued.id)
+    assert b"hush" not in bytes(row.headers_encrypted)
+    assert "hush" not in repr(queued)
+    desk.work()
+    assert desk.source.headers_of("/secret")["authorization"] == "Bearer hush"
+    (row,) = desk.sql("SELECT * FROM media_imports WHERE id = :id", id=queued.id)
+    assert (row.headers_encrypted, row.location) == (None, {})
+    assert desk.push(mailbox, wanted)[0].id == queued.id
+
+
+def test_what_may_pass_is_tried_again_later(desk: Desk) -> None:
+    mailbox = desk.mailbox()
+    answers = in_turn(status(503), status(500), content(PNG.content))
+    (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", answers)))
+    desk.work()
+    waiting = desk.read(queued)
+    assert (waiting.state, waiting.code, waiting.attempts) == (ImportState.QUEUED, "source_answered", 1)
+    assert waiting.due_at > datetime.now(UTC)
+    assert desk.work() == 0
+    desk.work_until_idle()
+    assert (desk.read(queued).state, desk.read(queued).attempts) == (ImportState.STORED, 3)
+    desk.require_tidy()
+
+
+def test_a_source_that_asks_for_patience_gets_it(desk: Desk) -> None:
+    url = desk.source.serve("/media", status(429, **{"Retry-After": "600"}))
+    (queued,) = desk.push(desk.mailbox(), attachment(url))
+    desk.work()
+    assert desk.read(queued).due_at > datetime.now(UTC) + timedelta(seconds=590)
+
+
+def test_an_import_is_given_up_after_its_last_attempt(desk: Desk) -> None:
+    (queued,) = desk.push(desk.mailbox(), attachment(desk.source.serve("/down", status(503))))
+    before = desk.source.count("/down")
+    desk.work_until_idle()
+    assert desk.source.count("/down") - before == desk.fetcher.settings.media_attempts
+    assert (desk.read(queued).state, desk.read(queued).code) == (ImportState.FAILED, "source_answered")
