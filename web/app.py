@@ -26,6 +26,8 @@ from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.errors import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
+from web.media.network_settings import routes as network_routes
+from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
 from web.operations.documents import routes as document_routes
 from web.operations.health import routes as health_routes
@@ -37,7 +39,16 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PORT = re.compile(r":\d*$")
 
-ROUTES = (*FILE_ROUTES, model_routes, *IDENTITY_ROUTES, *CREDIT_ROUTES, document_routes, health_routes)
+ROUTES = (
+    *FILE_ROUTES,
+    model_routes,
+    *IDENTITY_ROUTES,
+    *CREDIT_ROUTES,
+    network_routes,
+    webhook_routes,
+    document_routes,
+    health_routes,
+)
 
 
 def create_app(settings: Settings, services: Services | None = None) -> Flask:

@@ -22,13 +22,17 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 
 class Authentication(Enum):
-    """How an operation knows its caller; every operation states one."""
+    """How an operation knows its caller; every operation states one.
+
+    With SIGNATURE the request itself is signed, in its network's own way, and the handler checks that.
+    """
 
     PUBLIC = "public"
     CALLER = "caller"
     GRANT_OR_CALLER = "grant or caller"
     CLIENT = "client"
     DISTRIBUTION = "distribution"
+    SIGNATURE = "signature"
 
     @property
     def has_caller(self) -> bool:
@@ -38,7 +42,7 @@ class Authentication(Enum):
 
 def authenticate(how: Authentication, http: Request, services: Services) -> Credential | None:
     """Verify the request's credential, or find that none is needed."""
-    if how in (Authentication.PUBLIC, Authentication.CLIENT):
+    if how in (Authentication.PUBLIC, Authentication.CLIENT, Authentication.SIGNATURE):
         return None
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
         return None

@@ -9,6 +9,8 @@ from werkzeug.exceptions import NotFound
 from werkzeug.routing import BaseConverter
 
 from shared.files.references import ReferenceKind
+from shared.media.networks.base import Network
+from shared.media.networks.registry import NETWORKS
 from web.values import parse_text
 
 
@@ -49,8 +51,20 @@ class ReferenceIdConverter(BaseConverter):
             raise NotFound from None
 
 
+class NetworkConverter(BaseConverter):
+    """A messaging network that is understood directly."""
+
+    regex = "|".join(NETWORKS)
+    part_isolating = True
+
+    def to_python(self, value: str) -> Network:
+        """Find the network."""
+        return NETWORKS[value]
+
+
 def register_converters(app: Flask) -> None:
-    """Let routes use `<id:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
+    """Let routes use `<id:…>`, `<network:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
     app.url_map.converters["id"] = IdConverter
+    app.url_map.converters["network"] = NetworkConverter
     app.url_map.converters["reference_kind"] = ReferenceKindConverter
     app.url_map.converters["reference_id"] = ReferenceIdConverter

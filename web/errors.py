@@ -194,6 +194,8 @@ def _close_unread(response: Response) -> Response:
 def _challenge(code: str) -> str:
     if code == "invalid_client":
         return 'Basic realm="quartermaster", charset="UTF-8"'
+    if code == "signature_invalid":
+        return 'Signature realm="quartermaster"'
     if code == "authentication_required":
         return 'Bearer realm="quartermaster"'
     return 'Bearer realm="quartermaster", error="invalid_token"'

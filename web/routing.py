@@ -38,6 +38,17 @@ class FormBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RawBody:
+    """A body of one of these media types that the handler reads as it was sent, byte by byte: a webhook's."""
+
+    media_types: Sequence[str]
+
+
+class AnyQuery(BaseModel):
+    """Any query at all, which the handler reads as it was sent: part of the address that a webhook was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One method on one path."""
 
@@ -49,7 +60,7 @@ class Operation:
     authentication: Authentication
     answers: Mapping[int, type[BaseModel] | str | None]
     query: type[BaseModel] | None = None
-    body: type[BaseModel] | FilePart | FormBody | None = None
+    body: type[BaseModel] | FilePart | FormBody | RawBody | None = None
     errors: Sequence[type[DomainError]] = ()
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: bool = False
@@ -134,6 +145,8 @@ def _query(operation: Operation) -> BaseModel | None:
         refuse_query("grant")
     if operation.query is None:
         refuse_query(query_string)
+        return None
+    if operation.query is AnyQuery:
         return None
     return read_query(query_string, operation.query)
 

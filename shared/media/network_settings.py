@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, bindparam, case, func, select
+from sqlalchemy import Row, Text, any_, bindparam, case, func, select
 
 from shared.database import Session
 from shared.identity.encryption import Encryption
@@ -75,5 +75,5 @@ _VALUES = select(
     case((_table.previous_expires_at > func.now(), _table.previous_encrypted)).label("previous"),
 ).where(*_OF_NETWORK)
 _WEBHOOK_VALUES = _VALUES.join(distributions, distributions.c.id == _table.distribution_id).where(
-    distributions.c.disabled_at.is_(None), distributions.c.networks.any(bindparam("network"))
+    distributions.c.disabled_at.is_(None), bindparam("network", type_=Text) == any_(distributions.c.networks)
 )

@@ -90,7 +90,7 @@ def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Fron
     for operation in declared(front):
         if not operation.authentication.has_caller:
             continue
-        path = operation.path.replace("<reference_kind:kind>", "Task")
+        path = operation.path.replace("<reference_kind:kind>", "Task").replace("<network:network>", "slack")
         path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
         unknown, wrong = front.ask(operation.method, path), front.ask(operation.method, path, "Bearer x")
         if speaks_openai(path):

@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 from shared.errors import DomainError
 from shared.files.references import ReferenceKind
 from shared.identity import errors as identity_errors
+from shared.media.networks.registry import NETWORKS
 from web.authentication import Authentication
 from web.errors import OAUTH_PATHS, STATUSES, oauth_code
 from web.openai_errors import openai_code, openai_type, speaks_openai
@@ -22,11 +23,12 @@ from web.operations.openapi_components import (
     OPENAI_ERROR_SCHEMA,
     PROBLEM_SCHEMA,
     SECURITY_SCHEMES,
+    SIGNATURE_SCHEMES,
     STATUS_MEANINGS,
 )
 from web.rate_limits import RateLimited
 from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
-from web.routing import FilePart, FormBody, Operation
+from web.routing import FilePart, FormBody, Operation, RawBody
 
 PROBLEM = "application/problem+json"
 X_REQUIRED = "x-required"
@@ -55,11 +57,13 @@ _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
     Authentication.CLIENT: [{"client": []}, {}],  # the secret may stand in the form instead
     Authentication.DISTRIBUTION: [{"distribution": []}],
+    Authentication.SIGNATURE: [{name: []} for name in SIGNATURE_SCHEMES],
 }
 _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
     "id": {"type": "string", "format": "uuid"},
     "path": {"type": "string", "minLength": 1},
+    "network": {"type": "string", "enum": list(NETWORKS)},
     "reference_kind": {"type": "string", "enum": [kind.value for kind in ReferenceKind]},
     "reference_id": {
         "type": "string",
@@ -90,7 +94,7 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
         "components": {
             "schemas": schemas
             | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA, "OpenAIError": OPENAI_ERROR_SCHEMA},
-            "securitySchemes": SECURITY_SCHEMES,
+            "securitySchemes": SECURITY_SCHEMES | SIGNATURE_SCHEMES,
         },
     }
 
@@ -135,7 +139,7 @@ def _query_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
     if operation.query is None:
         return
     shape = operation.query.model_json_schema(by_alias=True)
-    for name, schema in shape["properties"].items():
+    for name, schema in shape.get("properties", {}).items():
         plain = _without_null(dict(schema))
         required = name in shape.get("required", ()) or plain.pop(X_REQUIRED, False)
         described = {"name": name, "in": "query", "required": required, "schema": plain}
@@ -194,6 +198,8 @@ def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | No
             "additionalProperties": {"type": "string"},
         }
         return {"required": True, "content": {"application/x-www-form-urlencoded": {"schema": form}}}
+    if isinstance(operation.body, RawBody):
+        return {"required": True, "content": {media_type: {} for media_type in operation.body.media_types}}
     if operation.body is not None:
         return {
             "required": True,

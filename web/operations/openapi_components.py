@@ -57,6 +57,16 @@ OAUTH_SCHEMA: dict[str, Any] = {
     "properties": {"error": {"type": "string"}, "error_description": {"type": "string"}},
     "required": ["error"],
 }
+SIGNATURE_SCHEMES: dict[str, Any] = {
+    f"{network}Signature": {"type": "apiKey", "in": "header", "name": header, "description": description}
+    for network, header, description in (
+        ("slack", "X-Slack-Signature", "Slack's signature, with `X-Slack-Request-Timestamp`."),
+        ("twilio", "X-Twilio-Signature", "Twilio's signature over the address and the form."),
+        ("telegram", "X-Telegram-Bot-Api-Secret-Token", "The secret token given to `setWebhook`."),
+        ("whatsapp", "X-Hub-Signature-256", "WhatsApp's signature."),
+        ("discord", "X-Signature-Ed25519", "Discord's signature, with `X-Signature-Timestamp`."),
+    )
+}
 SECURITY_SCHEMES: dict[str, Any] = {
     "bearer": {
         "type": "http",

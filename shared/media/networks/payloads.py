@@ -15,8 +15,6 @@ from typing import Any
 
 Payload = Mapping[str, Any]
 
-MAX_ATTACHMENTS = 1000
-"""Of one webhook: WhatsApp sends up to as many changes at once."""
 MAX_ID_CHARACTERS = 127
 """Two of them and what separates them make an id that is still kept."""
 MAX_TEXT_CHARACTERS = 4096

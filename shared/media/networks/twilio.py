@@ -25,11 +25,13 @@ from shared.media.networks.base import (
     WebhookAnswer,
     WebhookRequest,
 )
-from shared.media.networks.payloads import MAX_ATTACHMENTS, as_count, as_id, as_text, as_url, read_object
+from shared.media.networks.payloads import as_count, as_id, as_text, as_url, read_object
 from shared.media.networks.signatures import accepted, require_match
 
 HOSTS = frozenset({".twilio.com"})
 MAX_PARAMETERS = 1000
+MAX_MEDIA = 100
+"""Ten times as many as Twilio sends with a message."""
 FORM = "application/x-www-form-urlencoded"
 EMPTY_TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -129,7 +131,7 @@ def _hmac_sha1(token: str, signed: str) -> str:
 def _media(values: Mapping[str, object]) -> Iterator[Attachment]:
     message_id = as_id(values.get("MessageSid")) or as_id(values.get("SmsMessageSid"))
     count = as_count(values.get("NumMedia")) or 0
-    for number in range(min(count, MAX_ATTACHMENTS)):
+    for number in range(min(count, MAX_MEDIA)):
         url = as_url(values.get(f"MediaUrl{number}"))
         if url is not None and message_id is not None:
             yield Attachment(

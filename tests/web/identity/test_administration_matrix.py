@@ -191,6 +191,21 @@ def on_distribution(act: str = "", **body: Any) -> Callable[[World], Attempt]:
     return attempt
 
 
+def on_network(world: World) -> Attempt:
+    attempt = on_distribution("/networks/slack")(world)
+    settings = {"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32}
+    answer = world.front.put(
+        f"/admin/{attempt.path}", world.operator.authorization, json={"settings": settings}
+    )
+    assert answer.status_code == 200, answer.text
+    return attempt
+
+
+def new_network(world: World) -> Attempt:
+    body = {"settings": {"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32}}
+    return Attempt(path=on_distribution("/networks/slack")(world).path, body=body)
+
+
 def new_distribution(world: World) -> Attempt:
     body = {
         "name": "Slack",
@@ -318,6 +333,9 @@ TABLE: dict[str, Row] = {
     "enable_distribution": Row(allowed=MANAGERS, attempt=on_distribution("/enable")),
     "rotate_distribution_token": Row(allowed=MANAGERS, attempt=on_distribution("/rotate-token")),
     "rotate_webhook_secret": Row(allowed=MANAGERS, attempt=on_distribution("/rotate-webhook-secret")),
+    "put_network_settings": Row(allowed=MANAGERS, attempt=new_network),
+    "read_network_settings": Row(allowed=MANAGERS, attempt=on_network),
+    "remove_network_settings": Row(allowed=MANAGERS, attempt=on_network, success=204),
     "list_signing_keys": Row(allowed=OPERATORS, attempt=anywhere("signing-keys"), outsider=403),
     "rotate_signing_keys": Row(
         allowed=OPERATORS, attempt=anywhere("signing-keys/rotate"), outsider=403, success=409

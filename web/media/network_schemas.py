@@ -1,0 +1,74 @@
+"""The JSON of a distribution's settings for its messaging networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from shared.identity.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
+from shared.media.network_administration import NetworkSettings
+from shared.media.networks.registry import NETWORKS
+from web.identity.schemas import Shown
+from web.values import Between, Id, JsonCount, Sent, UtcTime
+
+MAX_SETTINGS = 20
+MAX_VALUE_CHARACTERS = 2048
+
+
+def _describe() -> str:
+    networks = (
+        f"`{network.name}`: "
+        + ", ".join(
+            f"`{setting.name}`" + ("" if setting.is_required and setting.default is None else " (optional)")
+            for setting in network.settings
+        )
+        for network in NETWORKS.values()
+    )
+    return "Values by name. " + "; ".join(networks) + "."
+
+
+Value = Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARACTERS)]
+
+
+class NewNetworkSettings(Sent):
+    """All settings of a distribution for one network."""
+
+    settings: Annotated[Mapping[str, Value], Field(max_length=MAX_SETTINGS, description=_describe())]
+    overlap_seconds: Annotated[
+        JsonCount,
+        Between(minimum=0, maximum=MAX_OVERLAP_SECONDS),
+        Field(description="How long a signing secret that is replaced stays good, in seconds."),
+    ] = DEFAULT_OVERLAP_SECONDS
+
+
+class SetValueBody(Shown):
+    """A setting that has a value, which is not shown again."""
+
+    name: str
+    last4: str = Field(description="The value's last four characters.")
+    previous_expires_at: UtcTime | None = Field(
+        description="Until when webhooks signed with the value that this one replaced are accepted too."
+    )
+    changed_at: UtcTime
+
+
+class NetworkSettingsBody(Shown):
+    """A network that a distribution is set up for."""
+
+    distribution_id: Id
+    network: str
+    webhook_url: str = Field(description="The address to give to the network.")
+    settings: Sequence[SetValueBody]
+
+    @classmethod
+    def at(cls, base_url: str, shown: NetworkSettings) -> Self:
+        """Show settings, with the address that goes with them."""
+        address = f"{base_url}/distributions/{shown.distribution_id}/webhooks/{shown.network}"
+        return cls(
+            distribution_id=shown.distribution_id,
+            network=shown.network,
+            webhook_url=address,
+            settings=[SetValueBody.of(one) for one in shown.settings],
+        )

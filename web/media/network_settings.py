@@ -1,0 +1,58 @@
+"""Administer what a distribution's messaging networks need of it; values go in and do not come out again."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.media import network_administration
+from shared.media.errors import NetworkNotRouted
+from shared.media.networks.base import Network
+from web.calls import Answer, Call
+from web.identity.administration import AdministrationRoutes
+from web.media.network_schemas import NetworkSettingsBody, NewNetworkSettings
+
+PATH = "/distributions/<id:distribution_id>/networks/<network:network>"
+routes = AdministrationRoutes("networks")
+
+
+@routes.changes("PUT", PATH, NewNetworkSettings, NetworkSettingsBody, NetworkNotRouted)
+def put_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
+    """Give a distribution all its settings for a network; a replaced signing secret stays good for the overlap.
+
+    What is left out goes back to its default. The network has to be among the distribution's networks.
+    """
+    by = call.actor
+    body: NewNetworkSettings = call.read_body()
+    with call.services.database.transaction() as session:
+        shown = network_administration.put_network_settings(
+            session,
+            call.services.settings,
+            by=by,
+            distribution_id=distribution_id,
+            network=network,
+            values=body.settings,
+            overlap_seconds=body.overlap_seconds,
+        )
+    return Answer(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
+
+
+@routes.reads(PATH, NetworkSettingsBody)
+def read_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
+    """Tell which settings a distribution has for a network, by name and last four characters."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        shown = network_administration.get_network_settings(
+            session, by=by, distribution_id=distribution_id, network=network
+        )
+    return Answer(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
+
+
+@routes.removes(PATH)
+def remove_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
+    """Forget a distribution's settings for a network, whose webhooks are refused from now on."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        network_administration.remove_network_settings(
+            session, by=by, distribution_id=distribution_id, network=network
+        )
+    return Answer(status=204)

@@ -1,0 +1,159 @@
+"""The networks' own webhooks: verify, take down every attachment, answer as the network expects.
+
+Protects: nothing is believed before its signature is, over the bytes as they came; and whoever cannot sign hears the
+same, whether the distribution exists, is disabled, or is set up for this network. Nothing is fetched here: networks
+wait three seconds for an answer, so workers do that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+from flask import Response
+from pydantic import Field
+
+from shared import faults
+from shared.errors import PermissionDenied
+from shared.files.body_errors import ContentTooLarge, UploadTimeout
+from shared.identity.encryption import Encryption
+from shared.identity.errors import OrganizationSuspended, TargetDisabled
+from shared.media.errors import DistributionDisabled, TooManyImports
+from shared.media.imports import queue_imports
+from shared.media.network_settings import find_webhook_credentials
+from shared.media.networks.base import Network, SignatureInvalid, WebhookAnswer, WebhookRequest
+from shared.media.networks.registry import NETWORKS
+from shared.telemetry import REFUSED_CREDENTIALS, get_logger
+from web.authentication import Authentication, slow_down_guessing
+from web.calls import Call
+from web.rate_limits import RateLimited
+from web.routing import AnyQuery, RawBody, Routes
+from web.small_bodies import read_small_body
+from web.values import Sent
+
+MAXIMUM_WEBHOOK_BYTES = 1 << 20
+MAXIMUM_QUERY_FIELDS = 100
+BODY = RawBody(media_types=("application/json", "application/x-www-form-urlencoded"))
+
+log = get_logger(__name__)
+routes = Routes("webhooks")
+
+
+class Handshake(Sent):
+    """How WhatsApp asks whether a callback address is ours."""
+
+    mode: str = Field(alias="hub.mode", default="", description="`subscribe`.")
+    verify_token: str = Field(alias="hub.verify_token", default="", description="The setting `verifyToken`.")
+    challenge: str = Field(alias="hub.challenge", default="", description="What to answer with.")
+
+
+@routes.operation(
+    "POST",
+    "/distributions/<id:distribution_id>/webhooks/<network:network>",
+    authentication=Authentication.SIGNATURE,
+    query=AnyQuery,
+    body=BODY,
+    answers={200: None, 204: None},
+    errors=(
+        SignatureInvalid,
+        RateLimited,
+        ContentTooLarge,
+        UploadTimeout,
+        OrganizationSuspended,
+        DistributionDisabled,
+        TargetDisabled,
+        PermissionDenied,
+        TooManyImports,
+    ),
+)
+def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Response:
+    """Take a network's webhook in, and queue the import of every attachment it tells of.
+
+    The request is signed in the network's own way, with the settings that the distribution has for it. What tells of
+    no attachment is acknowledged and forgotten; what was taken in before is acknowledged again.
+    """
+    body = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_WEBHOOK_BYTES)
+    return _receive(call, distribution_id, network, body)
+
+
+@routes.operation(
+    "GET",
+    "/distributions/<id:distribution_id>/webhooks/whatsapp",
+    authentication=Authentication.SIGNATURE,
+    query=Handshake,
+    answers={200: "text/plain"},
+    errors=(SignatureInvalid, RateLimited),
+)
+def answer_whatsapp_handshake(call: Call, distribution_id: UUID) -> Response:
+    """Answer the handshake with which WhatsApp takes up a callback address."""
+    return _receive(call, distribution_id, NETWORKS["whatsapp"], b"")
+
+
+def _receive(call: Call, distribution_id: UUID, network: Network, body: bytes) -> Response:
+    request = _request(call, body)
+    try:
+        answer = _take_in(call, distribution_id, network, request)
+    except SignatureInvalid:
+        REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
+        slow_down_guessing(call.http, call.services)
+        raise
+    return _render(answer)
+
+
+def _request(call: Call, body: bytes) -> WebhookRequest:
+    query_string = call.http.environ.get("QUERY_STRING", "")
+    address = call.services.settings.base_url + call.http.path
+    return WebhookRequest(
+        method=call.http.method,
+        public_url=f"{address}?{query_string}" if query_string else address,
+        query=_parameters(query_string),
+        headers={name.lower(): value for name, value in call.http.headers.items()},
+        body=body,
+        received_at=call.services.signing_keys.now(),
+    )
+
+
+def _parameters(query_string: str) -> Mapping[str, str]:
+    """Read the query, the first value of each name; a query of more fields than networks send is none."""
+    try:
+        pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAXIMUM_QUERY_FIELDS)
+    except ValueError:
+        return {}
+    return dict(reversed(pairs))
+
+
+def _take_in(
+    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
+) -> WebhookAnswer | None:
+    settings = call.services.settings
+    with call.services.database.transaction() as session:
+        credentials, is_expected = find_webhook_credentials(
+            session, Encryption(settings), distribution_id, network
+        )
+        network.verify(request, credentials)
+        if not is_expected:
+            raise SignatureInvalid
+        attachments = network.attachments(request)
+        if attachments:
+            faults.reach("webhook.verified")
+            queued = queue_imports(
+                session,
+                settings,
+                distribution_id=distribution_id,
+                network=network.name,
+                attachments=attachments,
+            )
+            faults.reach("webhook.before_commit")
+            new = sum(one.is_new for one in queued)
+            log.info("webhook.received", network=network.name, attachments=len(queued), new=new)
+    faults.reach("webhook.before_answer")
+    return network.answer(request, credentials)
+
+
+def _render(answer: WebhookAnswer | None) -> Response:
+    if answer is not None:
+        return Response(answer.body, answer.status, content_type=answer.media_type)
+    response = Response(status=200)
+    del response.headers["Content-Type"]
+    return response
