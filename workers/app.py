@@ -16,6 +16,7 @@ from workers.deliveries import bind_deliveries
 from workers.files import bind_files
 from workers.handling import Depot
 from workers.identity import bind_identity
+from workers.media import bind_media
 from workers.models import bind_models
 from workers.schedule import SCHEDULE
 
@@ -31,6 +32,7 @@ bind_identity(app, depot)
 bind_credits(app, depot)
 bind_models(app, depot)
 bind_deliveries(app, depot)
+bind_media(app, depot)
 
 
 @worker_ready.connect(weak=False)

@@ -18,6 +18,7 @@ from shared.deliveries.jobs import PurgeDeliveries, SendDeliveries
 from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, ScrubContent, SweepStaging
 from shared.identity.jobs import RotateDueKeys, SweepRevokedTokens
 from shared.jobs import Job
+from shared.media.jobs import FetchDueMedia, PurgeImports
 from shared.media.notification_jobs import NoticeExpiredMedia
 
 _INTERVALS: dict[type[Job], float] = {
@@ -36,6 +37,8 @@ _INTERVALS: dict[type[Job], float] = {
     PurgeInvocations: 3600,
     SendDeliveries: 5,
     NoticeExpiredMedia: 5,
+    FetchDueMedia: 5,
+    PurgeImports: 3600,
     PurgeDeliveries: 3600,
 }
 

@@ -11,10 +11,11 @@ Left to others: what is connected to (`shared/egress`), what a type is worth (`m
 from __future__ import annotations
 
 import json
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from shared import faults
 from shared.database import Database
@@ -40,6 +41,8 @@ from shared.telemetry import IMPORTS, get_logger
 log = get_logger(__name__)
 
 IDLE_SECONDS = 20.0
+DRAIN_SECONDS = 600.0
+"""How long one message keeps a thread at work; what is left then is found by the next."""
 _PASSING = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL, Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT})
 
 
@@ -52,6 +55,8 @@ class Fetcher:
     settings: Settings
     encryption: Encryption
     policy: EgressPolicy
+    is_stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the process is asked to end: what was begun is finished, and nothing more is begun."""
 
     @property
     def limits(self) -> FetchLimits:
@@ -67,14 +72,16 @@ def fetch_due(fetcher: Fetcher) -> int:
     """Carry out every import that is due, one after the other until none is left unclaimed; return how many."""
     done = 0
     per_distribution = fetcher.settings.concurrent_imports
-    while True:
+    ends_at = time.monotonic() + DRAIN_SECONDS
+    while time.monotonic() < ends_at and not fetcher.is_stopping.is_set():
         with fetcher.database.transaction() as session:
             claimed = claims.claim_due(session, per_distribution=per_distribution)
         if claimed is None:
-            return done
+            break
         faults.reach("import.claimed")
         _carry_out(fetcher, *claimed)
         done += 1
+    return done
 
 
 def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None:
@@ -122,7 +129,7 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
     return network.locate(attachment, credentials, partial(ask, policy=fetcher.policy))
 
 
-def _lease_keeper(fetcher: Fetcher, claimed: Import) -> Any:
+def _lease_keeper(fetcher: Fetcher, claimed: Import) -> Callable[[], None]:
     renewed_at = time.monotonic()
 
     def keep() -> None:
