@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 from typing import Any
 
@@ -22,10 +23,21 @@ class MediaDepot:
     def __init__(self, depot: Depot) -> None:
         """Share the settings, the database and the store of the process."""
         self._depot = depot
+        self._lock = threading.Lock()
+
+    def fetch_due(self) -> int:
+        """Fetch what is due."""
+        with self._lock:
+            fetcher = self._fetcher
+        return fetch_due(fetcher)
+
+    def stop(self, **_: Any) -> None:
+        """Begin no further import: the worker is asked to end."""
+        if "_fetcher" in self.__dict__:
+            self._fetcher.is_stopping.set()
 
     @cached_property
-    def fetcher(self) -> Fetcher:
-        """The fetcher of this process."""
+    def _fetcher(self) -> Fetcher:
         settings = self._depot.settings
         return Fetcher(
             database=self._depot.database,
@@ -37,17 +49,13 @@ class MediaDepot:
 
 
 def bind_media(app: Celery, depot: Depot) -> None:
-    """Bind the media domain's jobs, and begin no further import when the worker is asked to stop."""
+    """Bind the media domain's jobs."""
     media = MediaDepot(depot)
 
     def fetch(_: jobs.FetchMedia) -> None:
-        fetch_due(media.fetcher)
-
-    def stop(**_: Any) -> None:
-        if "fetcher" in media.__dict__:
-            media.fetcher.is_stopping.set()
+        media.fetch_due()
 
     bind_each(app, jobs.FetchMedia, fetch)
-    bind(app, jobs.FetchDueMedia, lambda: fetch_due(media.fetcher))
+    bind(app, jobs.FetchDueMedia, media.fetch_due)
     bind(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
-    worker_shutting_down.connect(stop, weak=False)
+    worker_shutting_down.connect(media.stop, weak=False)
