@@ -1,0 +1,106 @@
+"""Links to the files of a task's artifacts, made when someone who may read the task looks at it.
+
+In the task's log a part that stands for a file has the file's protected address (`stored_files.py`). On the way out
+`with_links` puts a read grant into it, so that whoever reads the task can download that exact version, however old the
+task is, and no secret lies in any row, event or queue. A grant is made only for files that the task refers to: an
+address that somebody wrote into a message opens nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from shared.database import Database
+from shared.files.grants import Reading, grant_to_readers
+from shared.files.references import ReferenceKind
+from shared.settings import Settings
+
+LINK_LIFE = timedelta(hours=24)
+"""The longest life that a grant may have (specification 8); links have between half of it and all of it."""
+MAX_LINKS = 1000
+_HOLDERS = frozenset(
+    {"task", "artifacts", "artifact", "artifactUpdate", "statusUpdate", "status", "message", "history"}
+)
+_Part: TypeAlias = dict[str, Any]
+_UUID = r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+
+
+def content_address(base_url: str, file_id: UUID, version_id: UUID) -> str:
+    """Give the protected address of a version's content."""
+    return f"{base_url}/files/{file_id}/content?versionId={version_id}"
+
+
+class FileLinks:
+    """Makes the links of a process."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        """Derive the key from the first encryption key; when that changes, so do the links made from then on."""
+        self._database = database
+        self._base_url = settings.base_url
+        self._key = hmac.digest(
+            settings.encryption_keys[0].get_secret_value().encode(), b"links of tasks", hashlib.sha256
+        )
+        self._address = re.compile(
+            re.escape(settings.base_url) + rf"/files/{_UUID}/content\?versionId={_UUID}", re.ASCII
+        )
+
+    def with_links(self, task_id: UUID, wire: Any) -> Any:
+        """Give the JSON value of a task, an artifact or an event of theirs, with links where files stand.
+
+        What holds no address of a file is given back as it is, at the cost of a look.
+        """
+        found: dict[str, Reading] = {}
+        _change_parts(wire, lambda part: self._note(task_id, part, found))
+        if not found:
+            return wire
+        links = self._make(found)
+        return _change_parts(wire, lambda part: self._link(part, links))
+
+    def _note(self, task_id: UUID, part: _Part, found: dict[str, Reading]) -> _Part:
+        url = part.get("url")
+        address = self._address.fullmatch(url) if isinstance(url, str) else None
+        if address is not None and len(found) < MAX_LINKS:
+            found[address[0]] = Reading(
+                file_id=UUID(address[1]),
+                version_id=UUID(address[2]),
+                kind=ReferenceKind.TASK,
+                reference_id=str(task_id),
+                ttl=LINK_LIFE,
+            )
+        return part
+
+    def _make(self, found: Mapping[str, Reading]) -> Mapping[str, str]:
+        now = datetime.fromtimestamp(time.time(), tz=UTC)
+        links: dict[str, str] = {}
+        with self._database.autocommit() as session:
+            for address, reading in found.items():
+                link = grant_to_readers(session, reading, key=self._key, now=now)
+                if link is not None:
+                    links[address] = f"{self._base_url}/files/{reading.file_id}/content?grant={link.token}"
+        return links
+
+    def _link(self, part: _Part, links: Mapping[str, str]) -> _Part:
+        url = part.get("url")
+        link = links.get(url) if isinstance(url, str) else None
+        return part if link is None else {**part, "url": link}
+
+
+def _change_parts(value: Any, change: Callable[[_Part], _Part]) -> Any:
+    """Change the parts in an object of the protocol, and nothing that a client or an agent wrote into them."""
+    if isinstance(value, list):
+        return [_change_parts(item, change) for item in value]
+    if not isinstance(value, dict):
+        return value
+    changed = {
+        name: _change_parts(member, change) if name in _HOLDERS else member for name, member in value.items()
+    }
+    if isinstance(value.get("parts"), list):
+        changed["parts"] = [change(part) if isinstance(part, dict) else part for part in value["parts"]]
+    return changed

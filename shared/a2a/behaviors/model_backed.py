@@ -1,0 +1,170 @@
+"""The behavior that asks a model: its reply becomes the task's artifact, text as it comes.
+
+Small replies stand in the artifact itself and are streamed in chunks. One that grows beyond the setting
+`A2A_INLINE_ARTIFACT_BYTES` is kept as a file (`stored_files.py`): what was streamed of it is then replaced by a part
+with its link. Where the client takes JSON and no text, the reply is a data part, or an error if it is not JSON.
+
+The turn's organization pays; the call is attributed to the daemon that answers, the receiving identity and the
+deployment (specification 2.4, 2.6). Whatever goes wrong ends the task as FAILED with a sentence of ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from uuid import uuid5
+
+from shared.a2a import exact_json
+from shared.a2a.behaviors.linked_files import LinkedFiles
+from shared.a2a.behaviors.model_calls import ModelCalls, ReplyRefused, find_entry
+from shared.a2a.behaviors.output_modes import ReplyForm, choose_form
+from shared.a2a.behaviors.prompts import write_body
+from shared.a2a.behaviors.stored_files import NewFile, StoredFile, StoredFiles
+from shared.a2a.turns import ArtifactProduced, StatusChanged, Turn, Update
+from shared.a2a.types import Artifact, Message, Part, Role, TaskState
+from shared.errors import DomainError, Kind
+from shared.models.errors import ModelNotFound
+from shared.models.providers.errors import CallCancelled
+
+COALESCING_SECONDS = 0.1
+"""Text that comes faster is put together: each chunk is a transaction, and an event for every stream."""
+ARTIFACT_NAME = "reply"
+
+
+class ReplyNotJson(DomainError):
+    """The client takes JSON alone, and the model's reply was something else."""
+
+    code = "reply_not_json"
+    kind = Kind.UPSTREAM_FAILED
+
+
+class ModelBackedBehavior:
+    """Answers each message with a reply of the behavior's model."""
+
+    def __init__(
+        self, calls: ModelCalls, files: StoredFiles, linked: LinkedFiles, *, inline_limit_bytes: int
+    ) -> None:
+        """Take what models are called with, and where files are kept and read."""
+        self._calls = calls
+        self._files = files
+        self._linked = linked
+        self._inline_limit_bytes = inline_limit_bytes
+
+    def run(self, turn: Turn) -> Iterator[Update]:
+        """Ask the model and give its reply; ends without a word when the turn is cancelled."""
+        yield StatusChanged(state=TaskState.WORKING)
+        try:
+            yield from self._answer(turn)
+        except CallCancelled:
+            return
+        except ReplyRefused as refusal:
+            yield StatusChanged(state=TaskState.REJECTED, message=_say(turn, refusal.detail))
+
+    def _answer(self, turn: Turn) -> Iterator[Update]:
+        form = choose_form(turn.accepted_output_modes)
+        if turn.behavior.model is None:
+            raise ModelNotFound
+        entry = find_entry(self._calls.catalog.current(), turn.behavior.model)
+        body = write_body(turn, entry, self._linked.read, wants_json=form is ReplyForm.JSON)
+        reply = _Reply(turn, form, self._files, self._inline_limit_bytes)
+        for text in self._calls.stream(turn, body):
+            yield from reply.add(text)
+        yield from reply.end()
+        yield StatusChanged(state=TaskState.COMPLETED)
+
+
+class _Reply:
+    """The artifact of one turn, as it grows."""
+
+    def __init__(self, turn: Turn, form: ReplyForm, files: StoredFiles, inline_limit_bytes: int) -> None:
+        self._turn = turn
+        self._form = form
+        self._files = files
+        self._limit_bytes = inline_limit_bytes
+        self._texts: list[str] = []
+        self._size_bytes = 0
+        self._said = 0
+        self._said_at = float("-inf")
+
+    def add(self, text: str) -> Iterator[Update]:
+        """Take more text; say what has gathered, unless something was said a moment ago."""
+        self._texts.append(text)
+        self._size_bytes += len(text.encode("utf-8", "surrogatepass"))
+        is_due = time.monotonic() - self._said_at >= COALESCING_SECONDS
+        if self._form is not ReplyForm.JSON and is_due and self._size_bytes <= self._limit_bytes:
+            yield self._chunk(last_chunk=False)
+
+    def end(self) -> Iterator[Update]:
+        """Say the rest, or put a link in the place of what was said."""
+        whole = _whole_characters("".join(self._texts))
+        if self._form is ReplyForm.JSON:
+            yield self._data(whole)
+        elif self._size_bytes > self._limit_bytes:
+            yield self._link(whole)
+        else:
+            yield self._chunk(last_chunk=True)
+
+    def _chunk(self, *, last_chunk: bool) -> ArtifactProduced:
+        text = "".join(self._texts)[self._said :]
+        if not last_chunk and text and "\ud800" <= text[-1] <= "\udbff":
+            text = text[:-1]  # half a character: the other half comes with the next text
+        is_first = self._said_at == float("-inf")
+        self._said += len(text)
+        self._said_at = time.monotonic()
+        part = Part(text=_whole_characters(text), media_type=self._form.media_type)
+        return ArtifactProduced(
+            artifact=self._artifact(part, is_first=is_first), append=not is_first, last_chunk=last_chunk
+        )
+
+    def _data(self, whole: str) -> ArtifactProduced:
+        try:
+            value = exact_json.parse(_unfenced(whole))
+        except ValueError as error:
+            raise ReplyNotJson from error
+        if self._size_bytes > self._limit_bytes:
+            return self._link(_unfenced(whole))
+        part = Part.model_validate({"data": value, "media_type": self._form.media_type})
+        return ArtifactProduced(artifact=self._artifact(part, is_first=True))
+
+    def _link(self, whole: str) -> ArtifactProduced:
+        new = NewFile(
+            key=ARTIFACT_NAME,
+            name=f"{ARTIFACT_NAME}{self._form.suffix}",
+            media_type=self._form.media_type,
+            content=whole.encode(),
+        )
+        stored = self._files.store(self._turn, new)
+        return ArtifactProduced(artifact=self._artifact(stored.part, is_first=True, stored=stored))
+
+    def _artifact(self, part: Part, *, is_first: bool, stored: StoredFile | None = None) -> Artifact:
+        described = self._files.describe(self._turn, stored) if stored is not None else {}
+        return Artifact(
+            artifact_id=str(uuid5(self._turn.id, ARTIFACT_NAME)),
+            name=ARTIFACT_NAME if is_first else None,
+            parts=(part,),
+            extensions=tuple(described),
+            metadata=described or None,
+        )
+
+
+def _whole_characters(text: str) -> str:
+    """Join characters that a provider sent in halves; a half without its other becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _unfenced(text: str) -> str:
+    """Take JSON out of the code fence into which models like to put it."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```") and "\n" in text:
+        return text.removesuffix("```").partition("\n")[2].strip()
+    return text
+
+
+def _say(turn: Turn, text: str) -> Message:
+    return Message(
+        message_id=str(uuid5(turn.id, "message")),
+        context_id=turn.context_id,
+        task_id=str(turn.task_id),
+        role=Role.AGENT,
+        parts=(Part(text=text),),
+    )

@@ -1,0 +1,161 @@
+"""What a model is asked on behalf of a turn: the behavior's instructions, what was said before, and the message.
+
+Of what was said before, as much of the newest is kept as fits into the model's context beside the instructions, the
+message and room for the reply. The message itself is never shortened: one that does not fit is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from shared.a2a.exact_json import render
+from shared.a2a.turns import Turn
+from shared.a2a.types import Message, Part, Role
+from shared.errors import DomainError, Kind
+from shared.models.catalog import ModelEntry
+from shared.models.dialects import Dialect, describe, estimate_prompt_tokens
+from shared.models.errors import ContextLengthExceeded
+
+REPLY_SHARE = 4
+"""A reply may need a fourth of the context, if the model does not say that it needs less."""
+JSON_ONLY = "Reply with one JSON value and nothing else."
+_READABLE = ("application/json", "application/xml", "application/yaml", "application/x-yaml")
+
+Said: TypeAlias = dict[str, Any]
+ReadFile: TypeAlias = Callable[[str], "tuple[str, bytes] | None"]
+"""Gives media type and content of a file of ours that a link opens; None for any other address."""
+
+
+class PartNotReadable(DomainError):
+    """The agent cannot read a part of the message."""
+
+    code = "part_not_readable"
+    kind = Kind.INVALID
+
+
+def write_body(turn: Turn, entry: ModelEntry, read_file: ReadFile, *, wants_json: bool) -> dict[str, Any]:
+    """Write the body of a chat completion. Raises PartNotReadable, ContextLengthExceeded."""
+    takes_images = "image" in entry.input_modalities
+    asked = _message("user", _contents(turn.message, takes_images=takes_images, read_file=read_file))
+    instructions = "\n\n".join(filter(None, (turn.behavior.instructions, JSON_ONLY if wants_json else "")))
+    fixed = [{"role": "system", "content": instructions}] if instructions else []
+    earlier = [_message(_role(said), _recalled(said)) for said in turn.history]
+    room = None if entry.context_length is None else entry.context_length - _reply_tokens(entry)
+    kept = _fitting(entry, fixed, _merged(earlier), asked, room)
+    json_mode = {"response_format": {"type": "json_object"}} if wants_json else {}
+    messages = [*fixed, *_merged([*kept, asked])]
+    return {"model": entry.id, "messages": messages, "stream": True, "store": False, **json_mode}
+
+
+def _fitting(
+    entry: ModelEntry, fixed: Sequence[Said], earlier: Sequence[Said], asked: Said, room: int | None
+) -> Sequence[Said]:
+    """Keep the newest of what was said before, from a user's word on."""
+    if room is None:
+        return earlier
+    room -= _tokens(entry, [*fixed, asked])
+    if room < 0:
+        raise ContextLengthExceeded("The message is longer than the agent's model can read.")
+    first = len(earlier)
+    while first > 0 and (room := room - _tokens(entry, [earlier[first - 1]])) >= 0:
+        first -= 1
+    while first < len(earlier) and earlier[first]["role"] != "user":
+        first += 1
+    return earlier[first:]
+
+
+def _reply_tokens(entry: ModelEntry) -> int:
+    share = (entry.context_length or 0) // REPLY_SHARE
+    return min(share, entry.max_completion_tokens or share)
+
+
+def _tokens(entry: ModelEntry, messages: Sequence[Said]) -> int:
+    body = {"model": entry.id, "messages": list(messages)}
+    return estimate_prompt_tokens(describe(Dialect.CHAT, body, is_stream=True))
+
+
+def _merged(messages: Sequence[Said]) -> list[Said]:
+    """Let each side speak in turn: some models refuse two messages of one side after each other."""
+    merged: list[Said] = []
+    for message in messages:
+        if merged and merged[-1]["role"] == message["role"]:
+            content = [*_as_list(merged[-1]["content"]), *_as_list(message["content"])]
+            merged[-1] = _message(message["role"], content)
+        else:
+            merged.append(message)
+    return merged
+
+
+def _message(role: str, contents: Sequence[Said]) -> Said:
+    """Write a message; one that is only text is written as text, which every upstream takes."""
+    if all(content["type"] == "text" for content in contents):
+        return {"role": role, "content": "\n".join(content["text"] for content in contents)}
+    return {"role": role, "content": list(contents)}
+
+
+def _as_list(content: str | list[Said]) -> list[Said]:
+    return [_text(content)] if isinstance(content, str) else content
+
+
+def _text(text: str) -> Said:
+    return {"type": "text", "text": text}
+
+
+def _role(message: Message) -> str:
+    return "user" if message.role is Role.USER else "assistant"
+
+
+def _recalled(message: Message) -> list[Said]:
+    """Recall a message: its texts and data, and of everything else that it was there."""
+    return [_text(_plain_text(part) or _named(part)) for part in message.parts]
+
+
+def _contents(message: Message, *, takes_images: bool, read_file: ReadFile) -> list[Said]:
+    return [
+        content
+        for part in message.parts
+        for content in _content(part, takes_images=takes_images, read_file=read_file)
+    ]
+
+
+def _content(part: Part, *, takes_images: bool, read_file: ReadFile) -> Iterator[Said]:
+    text = _plain_text(part)
+    if text is not None:
+        yield _text(text)
+        return
+    media_type, content = part.media_type or "", part.raw
+    if part.url is not None and (found := read_file(part.url)) is not None:
+        media_type, content = found
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind.startswith("image/") and takes_images:
+        url = part.url if content is None else f"data:{kind};base64,{base64.b64encode(content).decode()}"
+        yield {"type": "image_url", "image_url": {"url": url}}
+    elif content is not None and (kind.startswith("text/") or kind in _READABLE or kind.endswith("+json")):
+        if part.filename:
+            yield _text(f"{part.filename}:")
+        yield _text(_decoded(content, part))
+    elif content is None and not kind.startswith("image/"):
+        yield _text(_named(part))
+    else:
+        raise PartNotReadable(f"The agent cannot read {kind or 'a part without a media type'}.")
+
+
+def _plain_text(part: Part) -> str | None:
+    if part.text is not None:
+        return part.text
+    return render(part.data) if part.has_data else None
+
+
+def _named(part: Part) -> str:
+    """Name a part that is not looked into."""
+    name = part.filename or part.media_type or "file"
+    return f"[{name}: {part.url}]" if part.url is not None else f"[{name}]"
+
+
+def _decoded(content: bytes, part: Part) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise PartNotReadable(f"The text of {part.filename or 'a part'} is not UTF-8.") from error

@@ -1,0 +1,53 @@
+"""Errors that a script answers a request with, before any task is made: asked by the front, once for each message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from shared.a2a import errors
+from shared.a2a.behaviors.script_format import Script
+from shared.a2a.behaviors.script_scene import Scene, find_rule
+from shared.a2a.behaviors.script_schema import ErrorTable
+from shared.a2a.types import Message
+from shared.errors import DomainError, Kind, PermissionDenied, Unavailable
+
+_NO_TASK = UUID(int=0)
+
+
+class RateLimited(DomainError):
+    """The script says that there were too many requests; try again later."""
+
+    code = "too_many_requests"
+    kind = Kind.LIMITED
+
+
+_ERRORS: Mapping[str, type[DomainError]] = {
+    "TASK_NOT_FOUND": errors.TaskNotFound,
+    "TASK_NOT_CANCELABLE": errors.TaskNotCancelable,
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": errors.PushNotificationNotSupported,
+    "UNSUPPORTED_OPERATION": errors.UnsupportedOperation,
+    "CONTENT_TYPE_NOT_SUPPORTED": errors.ContentTypeNotSupported,
+    "INVALID_AGENT_RESPONSE": errors.InvalidAgentResponse,
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": errors.ExtendedAgentCardNotConfigured,
+    "EXTENSION_SUPPORT_REQUIRED": errors.ExtensionSupportRequired,
+    "VERSION_NOT_SUPPORTED": errors.VersionNotSupported,
+    "INVALID_PARAMS": errors.InvalidParams,
+    "PERMISSION_DENIED": PermissionDenied,
+    "RATE_LIMITED": RateLimited,
+    "UNAVAILABLE": Unavailable,
+}
+
+
+def find_refusal(script: Script, message: Message) -> DomainError | None:
+    """Find the error with which a script answers the first message of a task; None where it takes it."""
+    scene = Scene(task_id=_NO_TASK, context_id=message.context_id or "", message=message)
+    found = find_rule(script.rules, scene)
+    if found is None or (error := found[0].steps[0].error) is None:
+        return None
+    return _refusal(error, found[1])
+
+
+def _refusal(table: ErrorTable, scene: Scene) -> DomainError:
+    make = _ERRORS[table.reason]
+    return make(scene.fill(table.message), retry_after_seconds=table.retry_after_seconds)

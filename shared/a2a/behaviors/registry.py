@@ -1,0 +1,53 @@
+"""Which behavior answers a turn, and what all of them are made of, once per worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import redis
+
+from shared.a2a.behaviors.linked_files import LinkedFiles
+from shared.a2a.behaviors.model_backed import ModelBackedBehavior
+from shared.a2a.behaviors.model_calls import ModelCalls
+from shared.a2a.behaviors.scripted import ScriptedBehavior
+from shared.a2a.behaviors.stored_files import StoredFiles
+from shared.a2a.turns import Behavior, BehaviorKind
+from shared.database import Database
+from shared.files.blobs.base import BlobStore
+from shared.models.attendance import Attendance
+from shared.models.catalog_file import CatalogFile
+from shared.models.providers.concurrency import ModelSlots
+from shared.models.providers.routing import Router
+from shared.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviors:
+    """The behaviors of a process, by their kind, and the calls of those that ask models."""
+
+    by_kind: Mapping[BehaviorKind, Behavior]
+    calls: ModelCalls
+
+
+def build_behaviors(
+    database: Database, store: BlobStore, valkey: redis.Redis, settings: Settings
+) -> Behaviors:
+    """Make the behaviors. Raises CatalogInvalid."""
+    files = StoredFiles(database, store, settings)
+    calls = ModelCalls(
+        database=database,
+        catalog=CatalogFile(settings.models_config),
+        router=Router(),
+        slots=ModelSlots(valkey),
+        attendance=Attendance(database),
+        reserved_completion_tokens=settings.reserved_completion_tokens,
+    )
+    model_backed = ModelBackedBehavior(
+        calls,
+        files,
+        LinkedFiles(database, store, settings),
+        inline_limit_bytes=settings.a2a_inline_artifact_bytes,
+    )
+    scripted = ScriptedBehavior(files, path=settings.a2a_script)
+    return Behaviors(by_kind={BehaviorKind.MODEL: model_backed, BehaviorKind.SCRIPT: scripted}, calls=calls)

@@ -1,0 +1,119 @@
+"""Where a script is while it plays: the message it answers, and what stands in the places of its texts.
+
+`${text}`, `${message_id}`, `${task_id}`, `${context_id}`, `${n}` and the groups of a rule's expression (`${1}`,
+`${name}`) may stand in any text of a step; `$${` writes what would be one. A name that nothing stands for stays as it
+is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import regex
+
+from shared.a2a.behaviors.script_schema import MatchTable, RuleTable
+from shared.a2a.types import Message
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+EXPRESSION_SECONDS = 0.1
+MAX_SEARCHED_CHARACTERS = 100_000
+_PLACE = re.compile(r"\$(\$\{)|\$\{([A-Za-z0-9_]+)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One message and what is known while the script answers it."""
+
+    task_id: UUID
+    context_id: str
+    message: Message
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def hearing(self, message: Message) -> Scene:
+        """Give the scene in which another message of the task is answered."""
+        return replace(self, message=message)
+
+    def counting(self, n: int) -> Scene:
+        """Give the scene of a repetition."""
+        return replace(self, places={**self.places, "n": str(n)})
+
+    def fill(self, value: Any) -> Any:
+        """Put into every text of a value what its places stand for."""
+        if isinstance(value, str):
+            return _PLACE.sub(self._stand_in, value) if "$" in value else value
+        if isinstance(value, dict):
+            return {self.fill(name): self.fill(member) for name, member in value.items()}
+        return [self.fill(item) for item in value] if isinstance(value, list) else value
+
+    def _stand_in(self, place: re.Match[str]) -> str:
+        if place[1]:
+            return "${"
+        value = self.places.get(place[2], self._of_message(place[2]))
+        return place[0] if value is None else value
+
+    def _of_message(self, name: str) -> str | None:
+        match name:
+            case "text":
+                return text_of(self.message)
+            case "message_id":
+                return self.message.message_id
+            case "task_id":
+                return str(self.task_id)
+            case "context_id":
+                return self.context_id
+        return None
+
+
+def text_of(message: Message) -> str:
+    """Give what a message says, its text parts as lines."""
+    return "\n".join(part.text for part in message.parts if part.text is not None)
+
+
+def find_rule(rules: Sequence[RuleTable], scene: Scene) -> tuple[RuleTable, Scene] | None:
+    """Find the first rule for a message, and the scene in which it plays."""
+    for rule in rules:
+        places = _match(rule.match, scene.message)
+        if places is not None:
+            return rule, replace(scene, places={**scene.places, **places})
+    return None
+
+
+def _match(match: MatchTable | None, message: Message) -> Mapping[str, str] | None:
+    """Give the groups of the expression, none of them if there is none, or None if the message does not match."""
+    if match is None:
+        return {}
+    if not message.message_id.startswith(match.message_id_prefix or ""):
+        return None
+    said = text_of(message).strip()
+    fold = str.casefold if match.ignore_case else str
+    if match.text is not None and fold(said) != fold(match.text.strip()):
+        return None
+    if match.contains is not None and fold(match.contains) not in fold(said):
+        return None
+    return _search(match, said) if match.regex is not None else {}
+
+
+def _search(match: MatchTable, said: str) -> Mapping[str, str] | None:
+    """Search within a bound of time: the expression is the script's, but the text is anyone's."""
+    flags = regex.IGNORECASE if match.ignore_case else 0
+    try:
+        found = regex.search(
+            match.regex or "",
+            said[:MAX_SEARCHED_CHARACTERS],
+            flags=flags,
+            timeout=EXPRESSION_SECONDS,
+            concurrent=True,
+        )
+    except TimeoutError:
+        log.warning("script.expression_too_slow", expression=match.regex)
+        return None
+    if found is None:
+        return None
+    numbered = {str(number): found[number] or "" for number in range(len(found.groups()) + 1)}
+    return numbered | {name: value or "" for name, value in found.groupdict().items()}

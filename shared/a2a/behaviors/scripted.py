@@ -1,0 +1,72 @@
+"""The behavior that follows a script: for client developers and tests, and no part of it asks a model.
+
+A script says which messages it answers with which updates (`README.md`). What it may say is every state, event and
+error that a client can meet; what is wrong with a script is said to whoever sends it a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid5
+
+from shared.a2a.behaviors.script_content import Stage
+from shared.a2a.behaviors.script_file import ScriptFile, script_of
+from shared.a2a.behaviors.script_format import Script, ScriptInvalid
+from shared.a2a.behaviors.script_play import Cue, Silence, play
+from shared.a2a.behaviors.script_scene import Scene
+from shared.a2a.behaviors.stored_files import StoredFiles
+from shared.a2a.behaviors.waiting import TurnCancellation
+from shared.a2a.turns import BehaviorSettings, StatusChanged, Turn, Update
+from shared.a2a.types import Message, Part, Role, TaskState
+
+
+class ScriptedBehavior:
+    """Follows the script of each turn's behavior, or, where there is none, the installation's."""
+
+    def __init__(self, files: StoredFiles, *, path: Path | None = None) -> None:
+        """Take where files are kept, and the setting A2A_SCRIPT."""
+        self._files = files
+        self._file = ScriptFile(path) if path is not None else None
+
+    def run(self, turn: Turn) -> Iterator[Update]:
+        """Play the script for the turn's message, at its pace, until it ends or the turn is cancelled."""
+        try:
+            script = self._script(turn.behavior)
+        except ScriptInvalid as invalid:
+            yield _failed(turn, f"The agent's script cannot be used.\n{invalid}")
+            return
+        messages = _messages_of(turn)
+        scene = Scene(task_id=turn.task_id, context_id=turn.context_id, message=messages[0])
+        stage = Stage(turn, self._files)
+        cancellation = TurnCancellation(turn)
+        for step in play(script.rules, messages, scene):
+            if isinstance(step, Cue):
+                yield step.make(stage)
+            elif isinstance(step, Silence) or cancellation.wait(step.seconds):
+                return
+
+    def _script(self, settings: BehaviorSettings) -> Script:
+        if settings.script is not None:
+            return script_of(settings.script)
+        if self._file is not None:
+            return self._file.current()
+        raise ScriptInvalid(["there is none; name a file in A2A_SCRIPT"])
+
+
+def _messages_of(turn: Turn) -> list[Message]:
+    """Give what the client has said in this task, the newest last."""
+    task_id = str(turn.task_id)
+    earlier = [said for said in turn.history if said.task_id == task_id and said.role is Role.USER]
+    return [*earlier, turn.message]
+
+
+def _failed(turn: Turn, text: str) -> StatusChanged:
+    message = Message(
+        message_id=str(uuid5(turn.id, "script-invalid")),
+        context_id=turn.context_id,
+        task_id=str(turn.task_id),
+        role=Role.AGENT,
+        parts=(Part(text=text),),
+    )
+    return StatusChanged(state=TaskState.FAILED, message=message)

@@ -1,0 +1,165 @@
+"""Keep what an agent made as a file: exactly once, owned and paid as the turn says, held by its task.
+
+The file is an agent artifact (specification 2.4): its owner is the receiving identity of the turn, else the daemon, its
+payer the turn's. A `Task` reference keeps it from being deleted until the task is. The same content of the same turn
+is one file, however often the turn is run, because the upload's operationId is made from both.
+
+The part that stands for it in an artifact has the file's protected address, without any secret: what lies in the
+task's log must open nothing. Whoever shows the artifact to its client puts a link in its place (`file_links.py`).
+
+Crash points: before the upload's commit nothing has happened; after it the next run finds the same file; a turn that
+is never run again leaves a file that ends with its retention, or with its task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+from shared import faults
+from shared.a2a.behaviors.file_links import content_address
+from shared.a2a.turns import Turn
+from shared.a2a.types import Part
+from shared.database import Database
+from shared.errors import PermissionDenied
+from shared.files.blobs.base import BlobStore
+from shared.files.file_names import clean_file_name
+from shared.files.operations import ReceivedPart
+from shared.files.placement import wait_while_staged
+from shared.files.references import ReferenceKind
+from shared.files.resources import Availability, Receipt
+from shared.files.staging import OpenReceiver
+from shared.files.uploads import Association, UploadRequest, upload
+from shared.identity.permissions import Permission
+from shared.settings import Settings
+
+EXTENSION = "/extensions/file-artifact/v1"
+UPLOAD_SECONDS = 600.0
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """Content to keep; `key` tells it from other files of the same turn, the same whenever the turn is run."""
+
+    key: str
+    name: str
+    media_type: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A part that stands for a file, and what the extension `file-artifact` says of it."""
+
+    part: Part
+    description: dict[str, Any]
+
+
+class StoredFiles:
+    """Where turns keep files; safe to share between threads."""
+
+    def __init__(self, database: Database, store: BlobStore, settings: Settings) -> None:
+        """Take what files are kept in."""
+        self._database = database
+        self._store = store
+        self._settings = settings
+
+    def store(self, turn: Turn, new: NewFile) -> StoredFile:
+        """Keep a file, or find it kept by an earlier run of the turn.
+
+        Raises PermissionDenied when the daemon may not create files or share them, and what `upload` raises.
+        """
+        _require_sharing(turn)
+        part = _Content(
+            file_name=clean_file_name(new.name),
+            media_type=new.media_type,
+            byte_size=len(new.content),
+            sha256=hashlib.sha256(new.content).digest(),
+        )
+        request = UploadRequest(
+            operation_id=uuid5(
+                turn.id, f"file/{new.key}/{part.media_type}/{part.file_name}/{part.sha256.hex()}"
+            ),
+            organization_id=turn.caller.payer_id,
+            byte_size=part.byte_size,
+            retention_expires_at=self._deadline(turn),
+            association=Association(kind=ReferenceKind.TASK, id=str(turn.task_id)),
+            time_limit_seconds=UPLOAD_SECONDS,
+        )
+
+        def receive(open_receiver: OpenReceiver | None) -> ReceivedPart:
+            if open_receiver is not None:
+                receiver = open_receiver()
+                for start in range(0, len(new.content), CHUNK_BYTES):
+                    receiver.write(memoryview(new.content)[start : start + CHUNK_BYTES])
+            return part
+
+        receipt = upload(self._database, self._store, turn.caller, request, receive)
+        faults.reach("agents.file_stored")
+        if receipt.availability is Availability.PENDING:
+            wait_while_staged(self._database, receipt.version.id, self._settings.upload_wait_seconds)
+        return self._stored(receipt)
+
+    def describe(self, turn: Turn, stored: StoredFile) -> dict[str, Any]:
+        """Give the metadata of an artifact that is this file, by the extension's URI; none if it is not active."""
+        uri = file_artifact_uri(self._settings.base_url)
+        return {uri: stored.description} if uri in turn.active_extensions else {}
+
+    def _deadline(self, turn: Turn) -> datetime | None:
+        """Give the retention deadline, counted from when the turn began, so that every run asks for the same."""
+        days = self._settings.a2a_artifact_retention_days
+        return _made_at(turn.id) + timedelta(days=days) if days else None
+
+    def _stored(self, receipt: Receipt) -> StoredFile:
+        version = receipt.version
+        address = content_address(self._settings.base_url, version.file_id, version.id)
+        part = Part(url=address, filename=version.file_name, media_type=version.media_type)
+        retention = receipt.retention_expires_at
+        description = {
+            "id": str(version.file_id),
+            "versionId": str(version.id),
+            "contentSha256": version.content_sha256.hex(),
+            "byteSize": version.byte_size,
+            "retentionExpiresAt": None if retention is None else _written(retention),
+        }
+        return StoredFile(part=part, description=description)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """What an upload's part is, known before it is received."""
+
+    file_name: str
+    media_type: str
+    byte_size: int
+    sha256: bytes
+
+
+def _require_sharing(turn: Turn) -> None:
+    """Raise PermissionDenied unless the daemon may make links to what it stores (specification 5.1)."""
+    owner = turn.caller.owner
+    if owner is None:
+        return  # the upload says what is wrong with that
+    held = turn.caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
+    if Permission.FILE_UPDATE not in held:
+        raise PermissionDenied(
+            f"This operation needs {Permission.FILE_UPDATE}.", permission=Permission.FILE_UPDATE
+        )
+
+
+def file_artifact_uri(base_url: str) -> str:
+    """Give the URI of the extension that says of an artifact which file it is."""
+    return f"{base_url}{EXTENSION}"
+
+
+def _made_at(turn_id: UUID) -> datetime:
+    """Read the time of a UUID of version 7 (RFC 9562)."""
+    return datetime.fromtimestamp((turn_id.int >> 80) / 1000, tz=UTC)
+
+
+def _written(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,31 @@
+"""Waiting that ends when nobody wants the turn any more."""
+
+from __future__ import annotations
+
+import time
+
+from shared.a2a.turns import Turn
+
+LOOK_EVERY_SECONDS = 0.05
+
+
+class TurnCancellation:
+    """A turn's cancellation in the form that calls to models ask for (`shared/models/providers/base.py`)."""
+
+    def __init__(self, turn: Turn) -> None:
+        """Watch a turn."""
+        self._turn = turn
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._turn.is_cancelled()
+
+    def wait(self, timeout: float | None = None, /) -> bool:
+        """Sleep until it is cancelled or the time is over; return whether it is cancelled."""
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        while not self._turn.is_cancelled():
+            left = LOOK_EVERY_SECONDS if ends_at is None else ends_at - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, LOOK_EVERY_SECONDS))
+        return True
