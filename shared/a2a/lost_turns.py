@@ -36,7 +36,7 @@ def sweep_turns(database: Database, hints: TaskHints) -> int:
     with database.autocommit() as session:
         lost = session.execute(_LOST_IDS).scalars().all()
     for turn_id in lost:
-        _take_back(database, hints, turn_id)
+        take_back(database, hints, turn_id)
     with database.transaction() as session:
         waiting = session.execute(_WAITING_IDS).scalars().all()
         for turn_id in waiting:
@@ -45,7 +45,8 @@ def sweep_turns(database: Database, hints: TaskHints) -> int:
     return len(lost) + len(waiting)
 
 
-def _take_back(database: Database, hints: TaskHints, turn_id: UUID) -> None:
+def take_back(database: Database, hints: TaskHints, turn_id: UUID) -> None:
+    """Queue a turn whose lease has ended once more, or fail its task; do nothing about any other turn."""
     with database.transaction() as session:
         found = find_turn(session, turn_id)
         task = find_and_hold_task(session, found.task_id) if found is not None else None
@@ -56,6 +57,7 @@ def _take_back(database: Database, hints: TaskHints, turn_id: UUID) -> None:
         if _may_run_again(session, turn):
             back = {"state": "queued", "lease_id": None, "lease_until": None}
             session.execute(update(task_turns).where(task_turns.c.id == turn_id).values(back))
+            session.enqueue(AnswerTurn(turn_id=str(turn_id)))
         else:
             failed = StatusChanged(state=TaskState.FAILED, message=explain(INTERRUPTED))
             settle_turn(session, task, turn_id, failed, TurnOutcome.FAILED)

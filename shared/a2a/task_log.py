@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import and_, func, select, update
 
 from shared import faults
-from shared.a2a.lost_turns import sweep_turns
+from shared.a2a.lost_turns import sweep_turns, take_back
 from shared.a2a.tables import task_turns, tasks
 from shared.a2a.task_events import (
     HeldTask,
@@ -55,10 +55,15 @@ class TurnLost(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class ClaimedTurn:
-    """A turn under this worker's lease. `to_skip` counts the updates of an earlier attempt that are in the log."""
+    """A turn under this worker's lease.
+
+    `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
+    one has not said again yet.
+    """
 
     turn: Turn
     lease_id: UUID
+    written: int = 0
     to_skip: int = 0
 
 
@@ -84,13 +89,20 @@ class TaskLog:
         return claimed
 
     def append(self, claimed: ClaimedTurn, said: Update) -> None:
-        """Write an update of the turn's agent, and end the turn if it settles the task. Raises TurnLost."""
+        """Write an update of the turn's agent, and end the turn if it settles the task. Raises TurnLost.
+
+        When the database did not answer, the same update may be appended again: what was written is not written twice.
+        """
         if claimed.to_skip:
             claimed.to_skip -= 1
             return
         faults.reach("turn.before_append")
         with self._database.transaction() as session:
-            _write(session, _hold(session, claimed), claimed.turn.id, said)
+            task = _hold(session, claimed)
+            turn = find_turn(session, claimed.turn.id)
+            if turn is not None and turn.updates == claimed.written:
+                _write(session, task, turn.id, said)
+        claimed.written += 1
         faults.reach("turn.appended")
         self._hints.tell(claimed.turn.task_id)
 
@@ -127,6 +139,13 @@ class TaskLog:
             settle_turn(session, _hold(session, claimed), claimed.turn.id, failed, TurnOutcome.FAILED)
         self._hints.tell(claimed.turn.task_id)
 
+    def hand_back(self, claimed: ClaimedTurn) -> None:
+        """Let go of a turn that this worker will not finish; what becomes of it is decided as if it had died."""
+        ended = update(task_turns).where(_is_leased(claimed)).values(lease_until=func.clock_timestamp())
+        with self._database.autocommit() as session:
+            session.execute(ended)
+        take_back(self._database, self._hints, claimed.turn.id)
+
     def sweep(self) -> int:
         """Find turns whose worker died and turns whose message was lost; give how many."""
         return sweep_turns(self._database, self._hints)
@@ -144,7 +163,7 @@ class TaskLog:
             failed = StatusChanged(state=TaskState.FAILED, message=explain(error.detail))
             settle_turn(session, task, turn_id, failed, TurnOutcome.FAILED)
             return None
-        return ClaimedTurn(turn=turn, lease_id=lease_id, to_skip=leased.updates)
+        return ClaimedTurn(turn=turn, lease_id=lease_id, written=leased.updates, to_skip=leased.updates)
 
 
 class Cancellation:
