@@ -6,11 +6,14 @@ from datetime import timedelta
 
 from celery import Celery
 
+from shared.credits.amounts import parse_credits
 from shared.files import jobs
 from shared.files.collection import collect_doomed
 from shared.files.expiry import expire_due
 from shared.files.placement import place_staged
 from shared.files.scrubbing import scrub
+from shared.files.storage_charges import accrue_storage
+from shared.files.storage_proof import prove_storage
 from shared.files.sweeps import purge_grants, purge_operations, sweep_staging
 from workers.handling import Depot, bind
 
@@ -29,6 +32,13 @@ def bind_files(app: Celery, depot: Depot) -> None:
         interval = timedelta(days=settings.scrub_interval_days)
         return scrub(depot.database, depot.store, interval, budget_bytes=settings.scrub_bytes_per_minute)
 
+    def accrue() -> int:
+        settings = depot.settings
+        grace = timedelta(days=settings.storage_grace_days)
+        return accrue_storage(depot.database, price=parse_credits(settings.storage_price), grace=grace)
+
+    bind(app, jobs.AccrueStorage, accrue)
+    bind(app, jobs.ProveStorage, lambda: prove_storage(depot.database))
     bind(app, jobs.PlaceStaged, lambda: place_staged(depot.database, depot.store))
     bind(app, jobs.CollectDoomed, lambda: collect_doomed(depot.database, depot.store))
     bind(app, jobs.ExpireDue, lambda: expire_due(depot.database, depot.store))

@@ -15,7 +15,16 @@ from shared.credits.jobs import (
     SettleUnresolved,
 )
 from shared.deliveries.jobs import PurgeDeliveries, SendDeliveries
-from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, PurgeRecords, ScrubContent, SweepStaging
+from shared.files.jobs import (
+    AccrueStorage,
+    CollectDoomed,
+    ExpireDue,
+    PlaceStaged,
+    ProveStorage,
+    PurgeRecords,
+    ScrubContent,
+    SweepStaging,
+)
 from shared.identity.jobs import RotateDueKeys, SweepRevokedTokens
 from shared.jobs import Job
 from shared.media.jobs import FetchDueMedia, PurgeImports
@@ -28,6 +37,8 @@ _INTERVALS: dict[type[Job], float] = {
     SweepStaging: 30,
     ScrubContent: 60,
     PurgeRecords: 3600,
+    AccrueStorage: 600,
+    ProveStorage: 21_600,
     RotateDueKeys: 600,
     SweepRevokedTokens: 600,
     ReleaseOverdueHolds: 10,

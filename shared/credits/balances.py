@@ -8,11 +8,12 @@ says.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import BigInteger, ColumnElement, Row, case, literal, text
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.credits.amounts import MAX_AMOUNT, format_credits
@@ -39,8 +40,9 @@ class Policy(StrEnum):
 class Balance:
     """An organization's credits, in µcr.
 
-    `available` is what a call may hold now; it is below zero while calls have cost more than there was.
-    `spent` is what was charged in this month.
+    `available` is what a call may hold now; it is below zero while calls and storage have cost more than there was.
+    `spent` is what was charged in this month. Since `storage_overdue_since` storage could not be paid, and from
+    `storage_refused_from` on nothing more is stored; both are None for an organization that owes nothing.
     """
 
     organization_id: UUID
@@ -52,6 +54,8 @@ class Balance:
     spending_limit: int | None
     spent: int
     version: int
+    storage_overdue_since: datetime | None
+    storage_refused_from: datetime | None
 
 
 def get_balance(session: Session, organization_id: UUID) -> Balance:
@@ -68,6 +72,8 @@ def get_balance(session: Session, organization_id: UUID) -> Balance:
             spending_limit=None,
             spent=0,
             version=0,
+            storage_overdue_since=None,
+            storage_refused_from=None,
         )
     return _balance(row)
 
@@ -94,7 +100,8 @@ def set_policy(
     _check_policy(policy, overdraft, spending_limit)
     values = {"policy": policy.value, "overdraft": overdraft, "spending_limit": spending_limit}
     statement = insert(credit_balances).values(organization_id=organization_id, **values)
-    session.execute(statement.on_conflict_do_update(index_elements=["organization_id"], set_=values))
+    changes = values | _owing_after(overdraft)
+    session.execute(statement.on_conflict_do_update(index_elements=["organization_id"], set_=changes))
     record(
         session,
         by=by,
@@ -119,11 +126,19 @@ def authorize_reading(caller: Caller, permission: Permission) -> UUID:
     return organization_id
 
 
+def _owing_after(overdraft: int) -> dict[str, ColumnElement[Any]]:
+    """Forget what is owed for storage where an overdraft covers it, as `credits_post` does where a top-up does."""
+    is_uncovered = credit_balances.c.posted + literal(overdraft, BigInteger) < 0
+    columns = (credit_balances.c.storage_overdue_since, credit_balances.c.storage_refused_from)
+    return {column.name: case((is_uncovered, column), else_=None) for column in columns}
+
+
 # What is available is worked out by the very function that decides holds.
 _BALANCE = text(
     """
 SELECT b.organization_id, b.posted AS balance, b.held, credits_available(b) AS available, b.policy, b.overdraft,
-    b.spending_limit, CASE WHEN b.spent_month = credits_month() THEN b.spent ELSE 0 END AS spent, b.version
+    b.spending_limit, CASE WHEN b.spent_month = credits_month() THEN b.spent ELSE 0 END AS spent, b.version,
+    b.storage_overdue_since, b.storage_refused_from
 FROM credit_balances b WHERE b.organization_id = CAST(:organization_id AS uuid)
 """
 )

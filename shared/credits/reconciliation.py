@@ -1,4 +1,4 @@
-"""Prove that entries, balances, usage and rollups agree, and report where they do not; repair nothing.
+"""Prove that entries, balances, usage, rollups and storage agree, and report where they do not; repair nothing.
 
 Each organization is checked in one statement, and so against one moment: whatever runs meanwhile moves all sides in
 one transaction. A discrepancy is for a person to look at; what it takes to put it right is an adjustment entry.
@@ -33,6 +33,10 @@ KINDS = {
     "price": "a usage record's cost is not its tokens at the prices of its invocation",
     "state": "an invocation is settled without a usage record, or has one without being settled",
     "rollup": "the hourly sums are not those of the records",
+    "storage": "a day of storage and its entry state different costs, or one of them is missing",
+    "storage_cost": "what a day of storage cost is not its bytes and time at its price, with what was carried",
+    "storage_gap": "a day is missing in which the bytes of the day before were stored",
+    "overdue": "an organization that has credits counts as one that owes for storage",
     "orphan": "an organization has entries and no balance",
 }
 
@@ -113,6 +117,11 @@ recorded AS (
         sum(prompt_tokens) + sum(completion_tokens) + sum(cached_tokens) + sum(reasoning_tokens) AS tokens
     FROM usage_hours WHERE organization_id = CAST(:organization_id AS uuid) GROUP BY 1
 ),
+days AS MATERIALIZED (
+    SELECT *, lag(remainder, 1, 0::numeric) OVER (ORDER BY day) AS carried, lead(day) OVER (ORDER BY day) AS next_day,
+        greatest(byte_microseconds, 0) * price AS exact
+    FROM storage_days WHERE organization_id = CAST(:organization_id AS uuid)
+),
 summed AS (
     SELECT date_trunc('hour', occurred_at, 'UTC') AS hour, count(*) AS invocations, sum(cost) AS cost,
         sum(prompt_tokens) + sum(completion_tokens) + sum(cached_tokens) + sum(reasoning_tokens) AS tokens
@@ -135,7 +144,8 @@ UNION ALL
 SELECT 'spent', NULL, month.spent, balance.spent
 FROM balance, (
     SELECT coalesce(-sum(amount), 0) AS spent FROM entries, balance
-    WHERE kind IN ('charge', 'correction') AND occurred_at >= (balance.spent_month::timestamp AT TIME ZONE 'UTC')
+    WHERE kind IN ('charge', 'correction', 'storage')
+        AND occurred_at >= (balance.spent_month::timestamp AT TIME ZONE 'UTC')
         AND occurred_at < ((balance.spent_month + interval '1 month') AT TIME ZONE 'UTC')
 ) AS month WHERE balance.spent <> month.spent AND balance.spent_month > '1970-01-01'
 UNION ALL
@@ -157,6 +167,21 @@ UNION ALL
 FROM summed FULL JOIN recorded USING (hour)
 WHERE (summed.invocations, summed.cost, summed.tokens)
     IS DISTINCT FROM (recorded.invocations, recorded.cost, recorded.tokens) LIMIT :most)
+UNION ALL
+(SELECT 'storage', coalesce(days.day::text, entry.reference), coalesce(days.cost, 0), coalesce(-entry.amount, 0)
+FROM days FULL JOIN (SELECT * FROM entries WHERE kind = 'storage') AS entry ON entry.reference = days.day::text
+WHERE coalesce(days.cost, 0) <> coalesce(-entry.amount, 0) LIMIT :most)
+UNION ALL
+(SELECT 'storage_cost', day::text, exact + coalesce(carried, 0), cost * credits_storage_unit() + remainder
+FROM days WHERE charged_at IS NOT NULL AND (
+    exact + carried IS DISTINCT FROM cost * credits_storage_unit() + remainder
+    OR remainder < 0 OR remainder >= credits_storage_unit()
+) LIMIT :most)
+UNION ALL
+(SELECT 'storage_gap', day::text, 1, 0
+FROM days WHERE price IS NOT NULL AND stored_bytes <> 0 AND next_day IS DISTINCT FROM day + 1 LIMIT :most)
+UNION ALL
+SELECT 'overdue', NULL, 0, 1 FROM balance WHERE storage_overdue_since IS NOT NULL AND posted + overdraft >= 0
 """
 )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Boolean, ColumnElement, func, text
 
 from shared import faults
 from shared.credits.errors import StorageUnpaid
@@ -43,6 +43,11 @@ def require_paid_storage(session: Session, organization_id: UUID) -> None:
     """Raise StorageUnpaid if this payer may store nothing more at the moment; one round trip."""
     row = call(session, "credits_storage_is_refused", organization_id=organization_id)
     refuse_unpaid_storage(is_refused=row is not None and bool(row[0]))
+
+
+def storage_is_refused(payer_id: ColumnElement[UUID]) -> ColumnElement[bool]:
+    """Ask, as part of a statement of the caller's, whether a payer may store nothing more; a missing payer may."""
+    return func.credits_storage_is_refused(payer_id, type_=Boolean)
 
 
 def refuse_unpaid_storage(*, is_refused: bool) -> None:

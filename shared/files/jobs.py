@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.jobs import RETENTION, UPLOADS, Job
+from shared.jobs import LEDGER, RETENTION, UPLOADS, Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,22 @@ class ScrubContent(Job):
 
     kind = "files.scrub_content"
     queue = RETENTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccrueStorage(Job):
+    """Bytes were stored while time passed, and a day may be over."""
+
+    kind = "files.accrue_storage"
+    queue = LEDGER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProveStorage(Job):
+    """It is time to prove that what is measured of storage is what is stored."""
+
+    kind = "files.prove_storage"
+    queue = LEDGER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

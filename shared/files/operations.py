@@ -15,8 +15,9 @@ from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
-from sqlalchemy import Row, Select, and_, bindparam, func, select
+from sqlalchemy import Row, Select, Uuid, and_, bindparam, func, select
 
+from shared.credits.storage import storage_is_refused
 from shared.database import Database, Session
 from shared.files.errors import OperationConflict, OperationInProgress
 from shared.files.resources import Purpose, Version
@@ -74,10 +75,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is known before an attempt begins: the database's time, and the outcome of an earlier attempt."""
+    """What is known before an attempt begins: the database's time, and the outcome of an earlier attempt.
+
+    `is_storage_refused` says whether the payer, if one was named, owes for storage and may store nothing more.
+    """
 
     now: datetime
     outcome: Outcome | None
+    is_storage_refused: bool
 
 
 def hash_request(**values: Any) -> bytes:
@@ -90,14 +95,16 @@ def hash_content(part: ReceivedPart) -> bytes:
     return hash_request(file_name=part.file_name, media_type=part.media_type, sha256=part.sha256.hex())
 
 
-def get_standing(session: Session, operation: Operation) -> Standing:
-    """Look whether the operation was done before; raises OperationConflict if it was done with another request."""
-    row = session.execute(_STANDING, _key(operation)).one()
-    if row.request_hash is None:
-        return Standing(now=row.now, outcome=None)
-    if row.request_hash != operation.request_hash:
+def get_standing(session: Session, operation: Operation, *, payer_id: UUID | None = None) -> Standing:
+    """Look whether the operation was done before; raises OperationConflict if it was done with another request.
+
+    `payer_id` is who would pay for what the operation stores.
+    """
+    row = session.execute(_STANDING, {**_key(operation), "payer_id": payer_id}).one()
+    if row.request_hash is not None and row.request_hash != operation.request_hash:
         raise OperationConflict
-    return Standing(now=row.now, outcome=_get_outcome(session, row))
+    outcome = None if row.request_hash is None else _get_outcome(session, row)
+    return Standing(now=row.now, outcome=outcome, is_storage_refused=row.is_storage_refused)
 
 
 def get_outcome(database: Database, operation: Operation) -> Outcome:
@@ -164,7 +171,8 @@ def _standing_query() -> Select[Any]:
         operations.c.retention_expires_at,
         operations.c.created_at,
     )
-    return select(one.c.now, *columns).select_from(one.outerjoin(operations, done))
+    is_refused = storage_is_refused(bindparam("payer_id", type_=Uuid)).label("is_storage_refused")
+    return select(one.c.now, *columns, is_refused).select_from(one.outerjoin(operations, done))
 
 
 # Two statements: almost no operation was done before, and to plan the joins for one costs more than to look for it.

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from sqlalchemy.exc import IntegrityError
 
+from shared.credits.storage import refuse_unpaid_storage
 from shared.database import Database, LockTimeout, Session
 from shared.files.access import get_file, refuse_ended
 from shared.files.blobs.base import Blob, BlobStore
@@ -87,16 +88,17 @@ def replace(
     """Store the content as the file's next version; a retry gets the first result.
 
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired,
-    FileDeleted, PreconditionRequired, VersionMismatch, the errors of `body_errors.py`, BlobStoreUnavailable,
-    StorageFull, Unavailable.
+    FileDeleted, PreconditionRequired, VersionMismatch, StorageUnpaid, the errors of `body_errors.py`,
+    BlobStoreUnavailable, StorageFull, Unavailable.
     """
     operation = _operation(caller, request)
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
-        standing = get_standing(session, operation)
+        standing = get_standing(session, operation, payer_id=file.payer_id)
     if standing.outcome is not None:
         return replay(store, standing.outcome, receive(None))
     _require_replaceable(file, request)
+    refuse_unpaid_storage(is_refused=standing.is_storage_refused)
     return _store(database, store, caller, file, request, operation, receive)
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from shared.credits.storage import refuse_unpaid_storage
 from shared.database import Database, LockTimeout, Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.access import authorize_creation
@@ -91,17 +92,18 @@ def upload(
     """Store the content as a new file of the caller's owner; a retry gets the first result.
 
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
-    the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
+    StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
     owner = authorize_creation(caller)
     if request.organization_id is not None and request.organization_id != caller.payer_id:
         raise PayerMismatch
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
-        standing = get_standing(session, operation)
+        standing = get_standing(session, operation, payer_id=caller.payer_id)
     if standing.outcome is not None:
         return replay(store, standing.outcome, receive(None))
     _require_future(request.retention_expires_at, standing.now)
+    refuse_unpaid_storage(is_refused=standing.is_storage_refused)
     return _store(database, store, caller, owner, request, operation, receive)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from shared.credits import balances, ledger, reports
+from shared.credits import balances, ledger, reports, storage_reports
 from shared.credits import usage as records
 from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired, ReferenceConflict
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
@@ -12,7 +12,7 @@ from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.credits import schemas
+from web.credits import schemas, storage_schemas
 from web.identity.administration import JSON_BODY, AdministrationRoutes
 from web.routing import Routes
 
@@ -73,6 +73,23 @@ def list_usage_records(call: Call) -> Answer:
     return Answer(body=schemas.UsageRecordPage.of(page))
 
 
+@routes.operation(
+    "GET",
+    "/v1/usage/storage",
+    authentication=Authentication.CALLER,
+    query=storage_schemas.StorageQuery,
+    answers={200: storage_schemas.StorageUsageBody},
+    errors=(*_REFUSED, ValidationFailed),
+)
+def read_storage_usage(call: Call) -> Answer:
+    """Read what the organization pays for storing, day by day; needs usage.read."""
+    organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
+    query: storage_schemas.StorageQuery = call.query
+    with call.services.database.autocommit() as session:
+        report = storage_reports.storage_usage(session, organization_id, window=reports.Window(query.window))
+    return Answer(body=storage_schemas.StorageUsageBody.of(report))
+
+
 @administration.reads("/organizations/<id:organization_id>/credits", schemas.OrganizationCredits)
 def read_organization_credits(call: Call, organization_id: UUID) -> Answer:
     """Read an organization's credits and policy."""
@@ -80,6 +97,22 @@ def read_organization_credits(call: Call, organization_id: UUID) -> Answer:
     with call.services.database.transaction() as session:
         balance = balances.read_balance(session, by=by, organization_id=organization_id)
     return Answer(body=schemas.OrganizationCredits.of(balance))
+
+
+@administration.lists(
+    "/organizations/<id:organization_id>/storage-usage",
+    storage_schemas.OrganizationStorage,
+    storage_schemas.OrganizationStorageQuery,
+)
+def read_organization_storage(call: Call, organization_id: UUID) -> Answer:
+    """Read what an organization pays for storing, day by day."""
+    by = call.actor
+    query: storage_schemas.OrganizationStorageQuery = call.query
+    with call.services.database.transaction() as session:
+        report = storage_reports.read_storage_usage(
+            session, by=by, organization_id=organization_id, window=reports.Window(query.window)
+        )
+    return Answer(body=storage_schemas.OrganizationStorage.of(report))
 
 
 @administration.lists(

@@ -56,6 +56,12 @@ class CreditsBody(SnakeWire):
         description="The most that is spent in a month under policy `limit`."
     )
     spent_this_month: Credits = Field(description="Charged in this calendar month, UTC.")
+    storage_overdue_since: UtcTime | None = Field(
+        description="Since when storage could not be paid; null for an organization that owes nothing for it."
+    )
+    storage_refused_from: UtcTime | None = Field(
+        description="The end of the grace, from which on nothing more is stored until there are credits again."
+    )
 
     @classmethod
     def of(cls, balance: Balance) -> Self:
@@ -68,6 +74,8 @@ class CreditsBody(SnakeWire):
             overdraft=balance.overdraft,
             spending_limit=balance.spending_limit,
             spent_this_month=balance.spent,
+            storage_overdue_since=balance.storage_overdue_since,
+            storage_refused_from=balance.storage_refused_from,
         )
 
 
@@ -214,6 +222,10 @@ class OrganizationCredits(Shown):
     spending_limit: Credits | None
     spent: Credits = Field(description="Charged in this calendar month, UTC.")
     version: JsonCount = Field(description="How many entries there are.")
+    storage_overdue_since: UtcTime | None = Field(description="Since when storage could not be paid.")
+    storage_refused_from: UtcTime | None = Field(
+        description="The end of the grace, from which on nothing more is stored."
+    )
 
 
 class EntryBody(Shown):
@@ -222,7 +234,9 @@ class EntryBody(Shown):
     organization_id: Id
     version: JsonCount
     kind: str
-    reference: str = Field(description="The top-up's own, or the invocation that was charged.")
+    reference: str = Field(
+        description="The top-up's own, the invocation that was charged, or the UTC day of `storage`."
+    )
     amount: Credits
     balance_after: Credits
     occurred_at: UtcTime

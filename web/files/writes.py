@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.files import (
     body_errors,
@@ -45,6 +46,7 @@ _BODY: tuple[type[DomainError], ...] = (
     StorageFull,
     errors.OperationConflict,
     errors.OperationInProgress,
+    StorageUnpaid,
     FieldRequired,
     ValidationFailed,
 )

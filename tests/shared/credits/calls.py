@@ -19,6 +19,7 @@ from shared.identity.authorization import OPERATOR
 from shared.ids import new_id
 
 UNIT_PRICE = 1_000_000
+GIB = 1 << 30
 
 
 class Calls:
@@ -114,6 +115,17 @@ class Calls:
     def void(self, invocation_id: UUID) -> bool:
         with self.database.autocommit() as session:
             return void(session, invocation_id)
+
+    def store(self, day: str, *, bytes_of_30_days: int, price: int) -> None:
+        """Have stored so many bytes for 30 days, all within a day that is measured and not charged yet."""
+        self.run(
+            "INSERT INTO storage_days (organization_id, day, stored_bytes, byte_microseconds, price)"
+            " VALUES (:id, :day, 0, :byte_microseconds, :price)",
+            id=self.organization_id,
+            day=day,
+            byte_microseconds=bytes_of_30_days * 30 * 86_400_000_000,
+            price=price,
+        )
 
     def lose(self, invocation_id: UUID, *, hours: int = 0) -> None:
         """Let the lease of an invocation have ended, some hours ago."""

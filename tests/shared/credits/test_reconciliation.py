@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
@@ -10,8 +11,9 @@ from sqlalchemy.exc import InternalError
 
 from shared.credits.reconciliation import KINDS, prove_ledger, reconcile
 from shared.credits.rollups import roll_up_usage
+from shared.credits.storage import charge_storage
 from shared.telemetry import LEDGER_DISCREPANCIES
-from tests.shared.credits.calls import Calls
+from tests.shared.credits.calls import GIB, Calls
 from tests.shared.credits.test_interleavings import ROLL_UP_ALL
 
 PLANTED = {
@@ -24,16 +26,24 @@ PLANTED = {
     "price": "UPDATE usage_records SET completion_tokens = completion_tokens + 1 WHERE organization_id = :id",
     "state": "UPDATE invocations SET state = 'voided' WHERE organization_id = :id AND state = 'settled'",
     "rollup": "UPDATE usage_hours SET cost = cost + 1 WHERE organization_id = :id",
+    "storage": "UPDATE storage_days SET cost = cost + 1 WHERE organization_id = :id",
+    "storage_cost": "UPDATE storage_days SET remainder = remainder + 1 WHERE organization_id = :id",
+    "storage_gap": "UPDATE storage_days SET stored_bytes = 1 WHERE organization_id = :id",
+    "overdue": "UPDATE credit_balances SET storage_overdue_since = now(), storage_refused_from = now()"
+    " WHERE organization_id = :id",
     "orphan": "DELETE FROM credit_balances WHERE organization_id = :id",
 }
 
 
 @pytest.fixture
 def used(calls: Calls) -> Calls:
-    """An organization with an entry of each sign, an open call, and a rollup."""
+    """An organization with an entry of each sign, an open call, two days of storage, and a rollup."""
     calls.top_up(1000)
     calls.charge(40)
     calls.hold(10)
+    calls.store("2026-01-01", bytes_of_30_days=GIB // 2, price=15)
+    calls.store("2026-01-02", bytes_of_30_days=GIB // 2, price=15)
+    charge_storage(calls.database, grace=timedelta(days=14))
     roll_up_usage(calls.database, slack=ROLL_UP_ALL)
     assert calls.discrepancies() == []
     return calls

@@ -77,6 +77,8 @@ def test_credits_are_decimal_strings(world: World) -> None:
         "overdraft": "0",
         "spending_limit": None,
         "spent_this_month": "0",
+        "storage_overdue_since": None,
+        "storage_refused_from": None,
     }
 
 
@@ -209,7 +211,7 @@ def test_another_organizations_record_is_no_cursor(world: World, front: Front) -
     assert (refused.status_code, refused.get_json()["error"]["param"]) == (422, "cursor")
 
 
-READS = ("/v1/credits", "/v1/usage", "/v1/usage/records")
+READS = ("/v1/credits", "/v1/usage", "/v1/usage/records", "/v1/usage/storage")
 
 
 @pytest.mark.parametrize("path", READS)

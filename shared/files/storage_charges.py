@@ -1,0 +1,124 @@
+"""Measure what each organization stores, byte by byte and moment by moment, and charge each UTC day of it once.
+
+A version is stored from its commit until its file ends: at its deadline (not at the sweep that notices), or in the
+transaction that deletes it. Earlier versions are stored until then as well, whoever made them; the file's payer pays.
+
+The meter is one row per organization and day, and follows events instead of counting what is stored: a version that
+appears adds its bytes until the end of the day, a file that ends takes those of its versions back from there. So a
+run costs what has changed since the last one; at midnight each organization's bytes begin the next day. `storage_mark`
+says up to when events are folded in. It stays behind the clock for longer than any transaction may last, so that no
+event can still appear before it; folding, mark and the next day's beginning are one transaction, and a row of a day
+that is over is priced in it and never measured again. Days that were missed are made up for, one after the other.
+
+The first run begins with its own day: it counts once what is stored (`storage_proof.py`), and nothing earlier is
+charged.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from sqlalchemy import Row, text
+
+from shared import faults
+from shared.credits.storage import charge_storage
+from shared.database import Database, Session
+from shared.files.storage_proof import STATEMENT_TIMEOUT, count_stored
+
+SLACK = timedelta(minutes=10)
+"""Longer than a transaction that writes or ends a file may last: a delete's nine statements and the pauses between."""
+
+
+def accrue_storage(database: Database, *, price: int, grace: timedelta, slack: timedelta = SLACK) -> int:
+    """Measure up to now, then charge every day that is over; return how many days of organizations were charged.
+
+    `price` is µcr for a GiB and 30 days, kept with each day that ends; `grace` is how long an organization may store
+    more once it owes. Does nothing twice, however often and by how many at once it is called.
+    """
+    while measure_storage(database, price=price, slack=slack):
+        faults.reach("storage.day_measured")
+    faults.reach("storage.measured")
+    return charge_storage(database, grace=grace)
+
+
+def measure_storage(database: Database, *, price: int, slack: timedelta = SLACK) -> bool:
+    """Fold in what happened since the mark, at most to the end of its day; return whether that day is over.
+
+    Does nothing while another does it.
+    """
+    with database.transaction() as session:
+        session.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
+        if session.execute(_BEGIN, {"slack": slack}).rowcount:
+            count_stored(session)
+        span = session.execute(_LOCK_MARK, {"slack": slack}).one_or_none()
+        if span is None:
+            return False
+        _measure(session, span, price)
+        faults.reach("storage.before_commit")
+    return bool(span.is_whole_day)
+
+
+def _measure(session: Session, span: Row[tuple[object, ...]], price: int) -> None:
+    values = span._asdict()
+    session.execute(_FOLD, values)
+    faults.reach("storage.folded")
+    if span.is_whole_day:
+        session.execute(_NEXT_DAY, values | {"price": price})
+    session.execute(_MOVE_MARK, values)
+
+
+_BEGIN = text(
+    """
+INSERT INTO storage_mark (id, measured_to)
+VALUES (1, date_trunc('day', now() - CAST(:slack AS interval), 'UTC')) ON CONFLICT DO NOTHING
+"""
+)
+_LOCK_MARK = text(
+    """
+SELECT starts_at, least(settled_at, day_ends_at) AS ends_at, day, day_ends_at, settled_at >= day_ends_at AS is_whole_day
+FROM (
+    SELECT measured_to AS starts_at, now() - CAST(:slack AS interval) AS settled_at,
+        (measured_to AT TIME ZONE 'UTC')::date AS day,
+        date_trunc('day', measured_to, 'UTC') + interval '24 hours' AS day_ends_at
+    FROM storage_mark WHERE measured_to < now() - CAST(:slack AS interval) FOR UPDATE SKIP LOCKED
+) AS mark
+"""
+)
+# A version that its file's end came before was never stored: a delete's moment is the beginning of its transaction,
+# which may have waited for a replace. A file whose deadline has passed may or may not have been swept meanwhile.
+_FOLD = text(
+    """
+WITH ended AS (
+    SELECT id, payer_id, ended_at AS at FROM files WHERE ended_at >= :starts_at AND ended_at < :ends_at
+    UNION ALL
+    SELECT id, payer_id, retention_expires_at FROM files
+    WHERE state = 'Available' AND retention_expires_at IS NOT NULL
+        AND retention_expires_at >= :starts_at AND retention_expires_at < :ends_at
+), event AS (
+    SELECT f.payer_id, v.byte_size AS bytes, v.created_at AS at
+    FROM file_versions v JOIN files f ON f.id = v.file_id
+    WHERE v.created_at >= :starts_at AND v.created_at < :ends_at
+        AND v.created_at < coalesce(f.ended_at, f.retention_expires_at, 'infinity')
+    UNION ALL
+    SELECT e.payer_id, -v.byte_size, e.at
+    FROM ended e JOIN file_versions v ON v.file_id = e.id AND v.created_at < e.at
+)
+INSERT INTO storage_days AS d (organization_id, day, stored_bytes, byte_microseconds)
+SELECT payer_id, :day, sum(bytes), sum(bytes * (extract(epoch FROM :day_ends_at - at) * 1000000))
+FROM event GROUP BY payer_id
+ON CONFLICT (organization_id, day) DO UPDATE SET
+    stored_bytes = d.stored_bytes + excluded.stored_bytes,
+    byte_microseconds = d.byte_microseconds + excluded.byte_microseconds
+"""
+)
+_NEXT_DAY = text(
+    """
+WITH over AS (
+    UPDATE storage_days SET price = :price WHERE day = :day AND charged_at IS NULL
+    RETURNING organization_id, stored_bytes
+)
+INSERT INTO storage_days (organization_id, day, stored_bytes, byte_microseconds)
+SELECT organization_id, :day + 1, stored_bytes, stored_bytes * 86400000000::numeric FROM over WHERE stored_bytes <> 0
+"""
+)
+_MOVE_MARK = text("UPDATE storage_mark SET measured_to = :ends_at")
