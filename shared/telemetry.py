@@ -22,6 +22,7 @@ _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
 _CHATTY = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
+_INDISCREET = ("urllib3",)
 _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
     "log_context", default=MappingProxyType({})
 )
@@ -141,6 +142,9 @@ def configure_logging(level: str) -> None:
     for name in _CHATTY:
         # A line for every sweep, which our own handlers log when there was something to do.
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in _INDISCREET:
+        # Repeats whole URLs, whose paths and queries may be secret.
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def redact(text: str) -> str:

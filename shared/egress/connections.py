@@ -8,6 +8,8 @@ and knows no proxy.
 
 from __future__ import annotations
 
+import http.client
+import io
 import socket
 import ssl
 import threading
@@ -82,7 +84,29 @@ class Guard:
         return connection
 
 
+class _Lines(io.BufferedReader):
+    """Remembers the last line that was read."""
+
+    last = b""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self.last = super().readline(-1 if size is None else size)
+        return self.last
+
+
+class _WholeHead(http.client.HTTPResponse):
+    """An answer whose head has to end with an empty line; one that was cut off would pass for an empty body."""
+
+    def begin(self) -> None:
+        self.fp = lines = _Lines(self.fp.detach())
+        super().begin()
+        if lines.last == b"":
+            raise http.client.IncompleteRead(b"")
+
+
 class _GuardedConnection(HTTPConnection):
+    response_class = _WholeHead
+
     def __init__(self, *args: Any, guard: Guard, **options: Any) -> None:
         super().__init__(*args, **options)
         self._guard = guard

@@ -24,6 +24,7 @@ from shared.egress.connections import CONNECT_SECONDS, GuardedAdapter
 from shared.egress.deadlines import Deadline
 from shared.egress.errors import (
     ConnectionFailed,
+    EgressError,
     EncodingRefused,
     FetchTimedOut,
     HeaderRefused,
@@ -100,7 +101,7 @@ class Reply:
         received = 0
         pieces = self._response.raw.stream(CHUNK_BYTES, decode_content=False)
         while True:
-            with translated(self._deadline):
+            with translated(self._deadline, SourceTruncated):
                 piece: bytes | None = next(pieces, None)
             if piece is None:
                 return
@@ -131,13 +132,13 @@ def exchange(
 
 
 @contextmanager
-def translated(deadline: Deadline) -> Iterator[None]:
+def translated(deadline: Deadline, otherwise: type[EgressError] = ConnectionFailed) -> Iterator[None]:
     """Turn what breaks within into this package's errors, and disbelieve what was read after the deadline."""
     try:
         yield
     except _FAILURES as error:
         deadline.check()
-        raise _translate(error) from None
+        raise _translate(error, otherwise) from None
     deadline.check()
 
 
@@ -159,7 +160,7 @@ def _prepare(request: Request) -> requests.PreparedRequest:
     return prepared
 
 
-def _translate(error: Exception) -> Exception:
+def _translate(error: Exception, otherwise: type[EgressError]) -> EgressError:
     reasons = list(_reasons(error))
     if any(isinstance(reason, _TIMEOUTS) for reason in reasons):
         return FetchTimedOut()
@@ -167,7 +168,7 @@ def _translate(error: Exception) -> Exception:
         return SourceTruncated()
     if any(isinstance(reason, ssl.SSLError) for reason in reasons):
         return ConnectionFailed("The source's certificate is not valid for it, or it does not speak TLS.")
-    return ConnectionFailed()
+    return otherwise()
 
 
 _TIMEOUTS = (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)

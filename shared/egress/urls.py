@@ -1,7 +1,7 @@
 """Which URLs and headers may be asked with; looks at the text alone, never at the network.
 
 What is accepted here is normalized as `requests` will send it, so that the host which is compared with the trusted
-ones is the host that will be asked. Addresses are judged elsewhere, when one is connected to.
+ones is the host that will be asked. Names are judged elsewhere, when one is connected to.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -64,7 +65,8 @@ class Target:
 def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
     """Read a URL that is to be asked, with credentials or without.
 
-    Raises UrlRefused, SchemeRefused (not http(s), or http with secrets) and AddressRefused (its port).
+    Raises UrlRefused, SchemeRefused (not http(s), or http with secrets) and AddressRefused (its port, or the address
+    that stands in place of a name).
     """
     if len(url) > MAX_URL_CHARACTERS or _FORBIDDEN.search(url):
         raise UrlRefused
@@ -117,9 +119,19 @@ def _target(url: str, policy: EgressPolicy) -> Target:
         raise UrlRefused from None
     if not parts.hostname or "@" in parts.netloc:
         raise UrlRefused
-    if not policy.is_port_allowed(port):
+    target = Target(url=url, scheme=parts.scheme, host=parts.hostname.rstrip("."), port=port)
+    if not policy.is_port_allowed(port) or _is_refused_address(target.host, policy):
         raise AddressRefused
-    return Target(url=url, scheme=parts.scheme, host=parts.hostname.rstrip("."), port=port)
+    return target
+
+
+def _is_refused_address(host: str, policy: EgressPolicy) -> bool:
+    """Tell early what the connection would find out as well, for whoever writes down an address for later."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return not policy.is_allowed(host)
 
 
 def _is_or_is_below(host: str, trusted: str) -> bool:
