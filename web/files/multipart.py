@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 from shared.files.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from web.files.hashing import OUTSTANDING_PIECES, ContentHash
@@ -32,7 +32,8 @@ _AFTER_BOUNDARY = re.compile(rb"(--)|[ \t]{0,256}(?=\r\n)")
 _AFTER_BOUNDARY_SO_FAR = re.compile(rb"-?|[ \t]{0,256}\r?")
 _EPILOGUE = re.compile(rb"[ \t]*(?:\r\n.*)?", re.DOTALL)
 
-_State = Callable[[bytes | bytearray, int, int], "tuple[int, PartHeader | memoryview | None]"]
+HeaderType = TypeVar("HeaderType")
+_State = Callable[[bytes | bytearray, int, int], "tuple[int, HeaderType | memoryview | None]"]
 
 
 class Body(Protocol):
@@ -82,8 +83,8 @@ def receive_file_part(
         raise ContentTooLarge(maximumBytes=maximum_bytes)
     expected_digests = read_digests(*body_digests)
     whole = sha256() if expected_digests else None
-    with _Content(byte_size, maximum_bytes, open_sink) as content:
-        for piece, size in _pieces(body, (maximum_bytes if byte_size is None else byte_size) + FRAMING_BYTES):
+    with PartContent(byte_size, maximum_bytes, open_sink) as content:
+        for piece, size in pieces(body, (maximum_bytes if byte_size is None else byte_size) + FRAMING_BYTES):
             if whole:
                 whole.update(memoryview(piece)[:size])
             for event in parser.receive(piece, size):
@@ -94,18 +95,20 @@ def receive_file_part(
         return content.finish()
 
 
-class FilePartParser:
-    """Turns the bytes of a body into events: one PartHeader, then the content in memoryviews; `finish` at its end."""
+class PartParser(Generic[HeaderType]):
+    """Turns the bytes of a body into events: a part's header, then its content in memoryviews; `finish` at its end.
+
+    A subclass says which parts there may be, and what is kept of their headers.
+    """
 
     def __init__(self, boundary: bytes) -> None:
         """Parse a body with this boundary."""
         self._delimiter = b"\r\n--" + boundary
         # The first delimiter needs no line before it.
         self._held = b"\r\n"
-        self._has_part = False
-        self._state: _State = self._read_preamble
+        self._state: _State[HeaderType] = self._read_preamble
 
-    def receive(self, piece: bytes | bytearray, size: int) -> Iterator[PartHeader | memoryview]:
+    def receive(self, piece: bytes | bytearray, size: int) -> Iterator[HeaderType | memoryview]:
         """Parse the first `size` bytes of a piece. The views are of the piece itself: use them before it changes.
 
         Raises MalformedRequest, FilePartRequired.
@@ -126,6 +129,14 @@ class FilePartParser:
         if not _EPILOGUE.fullmatch(self._held):
             raise MalformedRequest("The closing boundary is followed by other bytes on its line.")
 
+    def _begin_part(self, block: bytes) -> HeaderType:
+        """Read a part's header lines. Raises MalformedRequest, FilePartRequired."""
+        raise NotImplementedError
+
+    def _check_boundary(self, *, is_last: bool) -> None:
+        """Raise FilePartRequired unless the body may end, or go on, after the parts so far."""
+        raise NotImplementedError
+
     # Each state looks at data[position:end] and returns where the next one begins, perhaps with an event.
 
     def _read_preamble(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, None]:
@@ -144,12 +155,11 @@ class FilePartParser:
             if not _AFTER_BOUNDARY_SO_FAR.fullmatch(data, position, end):
                 raise MalformedRequest("A boundary is followed by other bytes on its line.")
             return self._hold(data, position, end)
-        if bool(match[1]) is not self._has_part:
-            raise FilePartRequired
-        self._state = self._read_epilogue if self._has_part else self._read_header
+        self._check_boundary(is_last=bool(match[1]))
+        self._state = self._read_epilogue if match[1] else self._read_header
         return match.end(), None
 
-    def _read_header(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, PartHeader | None]:
+    def _read_header(self, data: bytes | bytearray, position: int, end: int) -> tuple[int, HeaderType | None]:
         found = data.find(b"\r\n\r\n", position, end)
         if (end if found < 0 else found) - position > MAXIMUM_HEADER_BYTES:
             raise MalformedRequest("A part's header is too long.")
@@ -157,8 +167,7 @@ class FilePartParser:
             return self._hold(data, position, end)
         if found == position:
             raise FilePartRequired
-        header = read_part_header(bytes(data[position + 2 : found]))
-        self._has_part = True
+        header = self._begin_part(bytes(data[position + 2 : found]))
         self._state = self._read_content
         return found + 4, header
 
@@ -192,7 +201,22 @@ class FilePartParser:
         return end if found < 0 else found
 
 
-class _Content:
+class FilePartParser(PartParser[PartHeader]):
+    """Parses a body that holds the part `file` and nothing else."""
+
+    _has_part = False
+
+    def _begin_part(self, block: bytes) -> PartHeader:
+        header = read_part_header(block)
+        self._has_part = True
+        return header
+
+    def _check_boundary(self, *, is_last: bool) -> None:
+        if is_last is not self._has_part:
+            raise FilePartRequired
+
+
+class PartContent:
     """Counts, hashes and writes the content as it arrives."""
 
     def __init__(
@@ -207,6 +231,7 @@ class _Content:
         self._hash = ContentHash()
 
     def take(self, event: PartHeader | memoryview) -> None:
+        """Take what the parser gives. Raises ContentTooLarge, ByteSizeMismatch, and what the sink raises."""
         if isinstance(event, PartHeader):
             self._header = event
             self._sink = self._open_sink(event) if self._open_sink else None
@@ -221,6 +246,7 @@ class _Content:
             self._sink.write(event)
 
     def finish(self) -> ReceivedPart:
+        """Give what was received, all of it. Raises FilePartRequired, ByteSizeMismatch, DigestMismatch."""
         if self._header is None:
             raise FilePartRequired
         if self._byte_size not in (None, self._received_bytes):
@@ -237,14 +263,14 @@ class _Content:
             sha256=digest,
         )
 
-    def __enter__(self) -> _Content:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._hash.close()
 
 
-def _pieces(body: Body, expected_bytes: int) -> Iterator[tuple[bytearray, int]]:
+def pieces(body: Body, expected_bytes: int) -> Iterator[tuple[bytearray, int]]:
     """Read a body into a ring of buffers, each with how much of it is filled.
 
     A piece stays untouched until OUTSTANDING_PIECES more have been hashed after it.

@@ -45,6 +45,13 @@ class PartHeader:
     digests: tuple[bytes, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldHeader:
+    """What a part says of itself that is a form's field and no file."""
+
+    name: str
+
+
 def read_boundary(content_type: str) -> bytes:
     """Read the boundary from a request's `Content-Type`. Raises UnsupportedMediaType, MalformedRequest."""
     media_type, _, _ = content_type.partition(";")
@@ -60,6 +67,14 @@ def read_boundary(content_type: str) -> bytes:
 
 def read_part_header(block: bytes) -> PartHeader:
     """Read a part's header lines. Raises MalformedRequest, and FilePartRequired if it is not the part we take."""
+    header = read_form_part_header(block)
+    if isinstance(header, FieldHeader):
+        raise FilePartRequired
+    return header
+
+
+def read_form_part_header(block: bytes) -> PartHeader | FieldHeader:
+    """Read the header lines of the part `file`, or of a field. Raises MalformedRequest, FilePartRequired."""
     headers = _header_lines(block)
     disposition = headers.get("content-disposition", "")
     kind, _, _ = disposition.partition(";")
@@ -67,7 +82,9 @@ def read_part_header(block: bytes) -> PartHeader:
         raise FilePartRequired
     parameters = _parameters(disposition[len(kind) :])
     if parameters.get("name") != PART_NAME:
-        raise FilePartRequired
+        if parameters.keys() & {"filename", "filename*"}:
+            raise FilePartRequired
+        return FieldHeader(name=parameters.get("name", ""))
     if headers.get("content-transfer-encoding", "binary").lower() not in _IDENTITY_ENCODINGS:
         raise MalformedRequest("A part's Content-Transfer-Encoding must be binary, 8bit or 7bit.")
     return PartHeader(
