@@ -11,6 +11,7 @@ from shared.garbage import spare_what_is_loaded
 from shared.jobs import create_celery
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
+from workers.agents import bind_agents
 from workers.credits import bind_credits
 from workers.deliveries import bind_deliveries
 from workers.files import bind_files
@@ -33,6 +34,7 @@ bind_credits(app, depot)
 bind_models(app, depot)
 bind_deliveries(app, depot)
 bind_media(app, depot)
+bind_agents(app, depot)
 
 
 @worker_ready.connect(weak=False)

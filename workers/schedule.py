@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shared.a2a.jobs import SweepTurns
 from shared.credits.jobs import (
     ProveLedger,
     PurgeInvocations,
@@ -50,6 +51,7 @@ _INTERVALS: dict[type[Job], float] = {
     NoticeExpiredMedia: 5,
     FetchDueMedia: 5,
     PurgeImports: 3600,
+    SweepTurns: 5,
     PurgeDeliveries: 3600,
 }
 

@@ -43,6 +43,8 @@ class ScriptedBehavior:
         for step in play(script.rules, messages, scene):
             if isinstance(step, Cue):
                 yield step.make(stage)
+                if step.is_question:
+                    return
             elif isinstance(step, Silence) or cancellation.wait(step.seconds):
                 return
 

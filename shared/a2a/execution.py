@@ -1,0 +1,139 @@
+"""Answer a turn: run its behavior and write each of its updates into the task's log.
+
+claim → (update → append) … → settle, each append a transaction of its own, and the turn under a lease all the while
+(`turn_watch.py`). Whatever ends a turn early ends it here: a cancelled or lost turn silently, because the task has
+been told already; a deadline and any failure as a task that FAILED with a sentence for its client; the process's own
+end by handing the turn back. Sentences of ours reach the client, what broke inside does not.
+
+Crash points: the log's own; a turn whose worker dies is taken back when its lease ends (`lost_turns.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar, cast
+from uuid import UUID
+
+from shared.a2a.task_log import ClaimedTurn, TaskLog, TurnLost
+from shared.a2a.turn_watch import StopReason, TurnWatch, WatchedTurn
+from shared.a2a.turns import Behavior, BehaviorKind, Replied, StatusChanged, Update
+from shared.errors import DomainError, Unavailable
+from shared.models.providers.errors import UpstreamRefused
+from shared.telemetry import bind_log_context, get_logger, reset_log_context
+
+log = get_logger(__name__)
+
+Result = TypeVar("Result")
+INSISTING_SECONDS = 20.0
+"""How long an update waits for a database that is away; then the lease is as good as lost."""
+LONGEST_PAUSE_SECONDS = 2.0
+TOO_LONG = "The agent took longer than it may to answer one message."
+BROKEN = "The agent failed while it was answering; the failure has been recorded."
+
+
+class TurnExecution:
+    """Answers turns in this process; safe to share between threads."""
+
+    def __init__(
+        self, task_log: TaskLog, watch: TurnWatch, behaviors: Mapping[BehaviorKind, Behavior]
+    ) -> None:
+        """Take the log, the watch over this process's turns, and who answers them."""
+        self._log = task_log
+        self._watch = watch
+        self._behaviors = behaviors
+
+    def answer(self, turn_id: UUID) -> None:
+        """Answer a turn if it waits; do nothing about any other. Raises Unavailable before it has begun."""
+        claimed = self._log.claim(turn_id)
+        if claimed is None:
+            return
+        token = bind_log_context(turn_id=str(turn_id), task_id=str(claimed.turn.task_id))
+        try:
+            with self._watch.watch(claimed) as watched:
+                self._answer(watched)
+        except TurnLost:
+            log.info("turn.lost_here")
+        except Unavailable as error:
+            log.warning("turn.left", error=error.code)  # its lease ends, and the sweep finds it
+        finally:
+            reset_log_context(token)
+
+    def _answer(self, watched: WatchedTurn) -> None:
+        turn = replace(watched.claimed.turn, is_cancelled=watched.stopped.is_set)
+        behavior = self._behaviors[turn.behavior.kind]
+        try:
+            with closing(_closable(behavior.run(turn))) as updates:
+                self._write(watched, updates)
+        except TurnLost:
+            raise
+        except Unavailable as error:
+            log.warning("turn.interrupted", error=error.code)
+            self._log.hand_back(watched.claimed)
+        except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
+            self._fail(watched.claimed, error)
+        else:
+            self._end(watched)
+
+    def _write(self, watched: WatchedTurn, updates: Iterator[Update]) -> None:
+        for said in updates:
+            if watched.reason is StopReason.LOST:
+                raise TurnLost
+            _insist(partial(self._log.append, watched.claimed, said))
+            if watched.stopped.is_set() or _settles(said):
+                return
+
+    def _end(self, watched: WatchedTurn) -> None:
+        """End a turn whose behavior has nothing more to say, or was told to stop."""
+        match watched.reason:
+            case StopReason.LOST:
+                raise TurnLost
+            case StopReason.SHUTDOWN:
+                self._log.hand_back(watched.claimed)
+            case StopReason.DEADLINE:
+                _insist(partial(self._log.fail, watched.claimed, TOO_LONG))
+            case None:
+                _insist(partial(self._log.finish, watched.claimed))
+
+    def _fail(self, claimed: ClaimedTurn, error: Exception) -> None:
+        if isinstance(error, DomainError):
+            log.warning("turn.failed", error=error.code)
+        else:
+            log.exception("turn.broken")  # noqa: LOG004 (called from a handler)
+        _insist(partial(self._log.fail, claimed, sentence_of(error)))
+
+
+def sentence_of(error: Exception) -> str:
+    """Say what went wrong so that the client of a task may read it."""
+    if isinstance(error, UpstreamRefused):
+        return f"{error.detail} {error.error['message']}"
+    return error.detail if isinstance(error, DomainError) else BROKEN
+
+
+def _settles(said: Update) -> bool:
+    """Tell whether nothing may follow an update: it has ended the turn."""
+    return isinstance(said, Replied) or (isinstance(said, StatusChanged) and said.state.is_settled)
+
+
+def _insist(write: Callable[[], Result]) -> Result:
+    """Write, again and again while the database is away. Raises Unavailable, TurnLost."""
+    gives_up_at = time.monotonic() + INSISTING_SECONDS
+    pause = 0.05
+    while True:
+        try:
+            return write()
+        except Unavailable:
+            if time.monotonic() > gives_up_at:
+                raise
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
+
+
+def _closable(updates: Iterator[Update]) -> Generator[Update]:
+    """Give updates that can be closed early, so that a call to a model behind them ends and is settled at once."""
+    if isinstance(updates, Generator):
+        return updates
+    return cast("Generator[Update]", (said for said in updates))
