@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from shared.credits.storage import require_paid_storage
 from shared.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
@@ -19,7 +20,8 @@ from shared.media.errors import DistributionDisabled
 def authorize_import(session: Session, distribution_id: UUID) -> LiveReceiver:
     """Give who receives through a distribution.
 
-    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, TargetDisabled, PermissionDenied.
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, TargetDisabled, PermissionDenied,
+    StorageUnpaid.
     """
     receiver = find_live_receiver(session, distribution_id)
     if receiver is None:
@@ -39,4 +41,5 @@ def authorize_import(session: Session, distribution_id: UUID) -> LiveReceiver:
         raise PermissionDenied(
             "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
         )
+    require_paid_storage(session, receiver.organization_id)
     return receiver

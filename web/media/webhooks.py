@@ -15,6 +15,7 @@ from flask import Response
 from pydantic import Field
 
 from shared import faults
+from shared.credits.errors import StorageUnpaid
 from shared.errors import PermissionDenied
 from shared.files.body_errors import ContentTooLarge, UploadTimeout
 from shared.identity.encryption import Encryption
@@ -64,6 +65,7 @@ class Handshake(Sent):
         DistributionDisabled,
         TargetDisabled,
         PermissionDenied,
+        StorageUnpaid,
         TooManyImports,
     ),
 )
