@@ -1,4 +1,4 @@
-"""Commands for credits: read, top up, adjust, set policies, and prove the ledger."""
+"""Commands for credits: read, top up, adjust, set policies, see what storage costs, and prove all of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, document, installation, paged, print_json, show
-from shared.credits import balances, ledger, reconciliation
+from deploy.administration import administration, choice, document, installation, paged, print_json, show
+from shared.credits import balances, ledger, reconciliation, storage_reports
 from shared.credits.amounts import format_credits, parse_credits
+from shared.credits.reports import Window
+from shared.files import storage_proof
 from shared.identity.authorization import OPERATOR
 
-_AMOUNTS = ("amount", "balance_after", "balance", "held", "available", "overdraft", "spending_limit", "spent")
+_AMOUNTS = (
+    "amount",
+    "balance_after",
+    "balance",
+    "held",
+    "available",
+    "overdraft",
+    "spending_limit",
+    "spent",
+    "price",
+    "cost",
+)
 _organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _reference = click.option("--reference", required=True, help="Names the entry; given again it adds nothing.")
 
@@ -107,13 +120,42 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
     print_json({"entries": [_document(entry) for entry in page.items], "nextCursor": page.next_cursor})
 
 
+@credits.command("list-storage")
+@_organization
+@click.option("--window", type=choice(Window), default=Window.MONTH.value, show_default=True)
+def list_storage(organization_id: UUID, window: str) -> None:
+    """List what an organization stored day by day, and what that cost."""
+    with administration() as session:
+        report = storage_reports.read_storage_usage(
+            session, by=OPERATOR, organization_id=organization_id, window=Window(window)
+        )
+    days = [_document(day) | {"day": day.day.isoformat(), "byteDays": day.byte_days} for day in report.days]
+    print_json(_document(report) | {"byteDays": report.byte_days, "days": days})
+
+
+@credits.command("recount-storage")
+def recount_storage() -> None:
+    """Measure the present day anew from what is stored, after `prove` found that it was measured wrongly."""
+    with installation() as (database, _), database.transaction() as session:
+        counted = storage_proof.count_stored(session)
+    print_json({"organizations": counted})
+
+
 @credits.command("prove")
 def prove() -> None:
-    """Prove that entries, balances, usage and rollups agree; print what does not, and fail if anything."""
-    with installation() as (database, _), database.transaction() as session:
-        found = reconciliation.reconcile(session)
-    print_json({"discrepancies": [document(at) | {"meaning": at.meaning} for at in found]})
-    if found:
+    """Prove that entries, balances, usage, rollups and storage agree; print what does not, and fail if anything."""
+    with installation() as (database, _):
+        with database.transaction() as session:
+            found = reconciliation.reconcile(session)
+        with database.transaction() as session:
+            mismeasured = storage_proof.find_mismeasured(session)
+    print_json(
+        {
+            "discrepancies": [document(at) | {"meaning": at.meaning} for at in found],
+            "mismeasured": [document(at) | {"day": at.day.isoformat()} for at in mismeasured],
+        }
+    )
+    if found or mismeasured:
         raise click.exceptions.Exit(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -10,11 +11,12 @@ import click
 import pytest
 from click.testing import CliRunner
 from cryptography.fernet import Fernet
-from sqlalchemy import func, update
+from sqlalchemy import func, text, update
 
 from deploy.cli import main
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
+from shared.files.storage_charges import accrue_storage
 from shared.identity.key_rotation import ensure_keys
 from shared.identity.tables import signing_keys
 from tests.support.identity import make_settings
@@ -55,6 +57,16 @@ def operator(database_url: str, database: Database, valkey_server: EmbeddedValke
     )
 
 
+def measure_wrongly(database: Database, organization_id: str, *, stored_bytes: int) -> None:
+    """Let a day's row say that something is stored which is not."""
+    statement = text(
+        "INSERT INTO storage_days (organization_id, day, stored_bytes, byte_microseconds)"
+        " SELECT :id, (measured_to AT TIME ZONE 'UTC')::date, :bytes, 0 FROM storage_mark"
+    )
+    with database.transaction() as session:
+        session.execute(statement, {"id": organization_id, "bytes": stored_bytes})
+
+
 def test_every_administrative_command_does_its_work(operator: Operator, database: Database) -> None:
     do = operator.do
     user = do("users", "create", email=f"{uuid4().hex}@example.org")
@@ -80,7 +92,13 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert ([at["amount"] for at in entries["entries"]], entries["nextCursor"]) == (["-2"], "2")
     limited = do("credits", "set-policy", **inside, policy="limit", spending_limit="3.5")
     assert (limited["available"], limited["spendingLimit"]) == ("3.5", "3.5")
-    assert do("credits", "prove") == {"discrepancies": []}
+    accrue_storage(database, price=1_000_000, grace=timedelta(days=14))
+    measure_wrongly(database, organization["id"], stored_bytes=10)
+    stored = do("credits", "list-storage", **inside, window="7d")
+    assert (stored["storedBytes"], stored["cost"]) == (10, "0")
+    assert (stored["days"][0]["storedBytes"], stored["days"][0]["cost"]) == (10, None)
+    assert do("credits", "recount-storage") == {"organizations": 0}
+    assert do("credits", "prove") == {"discrepancies": [], "mismeasured": []}
 
     member = do("members", "add", **inside, email=f"{uuid4().hex}@example.org", role="Member")
     changed = do("members", "change-role", **inside, user=member["userId"], role="WorkspaceAdmin")
