@@ -36,11 +36,13 @@ def find_snapshot(
     """Read a task of this scope; None for those of others, absent ones, and those that never were shown as tasks."""
     statement = select(tasks).where(tasks.c.id == task_id, *in_scope(scope), tasks.c.is_visible)
     row = session.execute(statement).one_or_none()
-    if row is None:
-        return None
-    said = _said(session, [row], history_length)
-    task = _task(row, said.get(row.id, {}), _artifacts(session, row), history_length)
-    return Snapshot(task=task, sequence=row.last_sequence)
+    return _snapshot(session, row, history_length) if row is not None else None
+
+
+def read_snapshot(session: Session, task_id: UUID, *, history_length: int | None) -> Snapshot:
+    """Read a task of which it is known that it is there and the caller's."""
+    row = session.execute(select(tasks).where(tasks.c.id == task_id)).one()
+    return _snapshot(session, row, history_length)
 
 
 def snapshots_of(
@@ -59,6 +61,12 @@ def in_scope(scope: Scope) -> tuple[Any, ...]:
         tasks.c.principal_id == scope.principal_id,
         tasks.c.deployment_id == scope.deployment_id,
     )
+
+
+def _snapshot(session: Session, row: Row[Any], history_length: int | None) -> Snapshot:
+    said = _said(session, [row], history_length)
+    task = _task(row, said.get(row.id, {}), _artifacts(session, row), history_length)
+    return Snapshot(task=task, sequence=row.last_sequence)
 
 
 def _said(

@@ -12,6 +12,7 @@ from shared.a2a.agent_callers import OnBehalf, make_agent_caller
 from shared.a2a.agents import Scope, find_behavior
 from shared.a2a.artifacts import fold_artifacts
 from shared.a2a.errors import UnsupportedOperation
+from shared.a2a.identifiers import find_task_id
 from shared.a2a.snapshots import find_snapshot, in_scope
 from shared.a2a.tables import task_messages, tasks
 from shared.a2a.turns import Turn
@@ -105,16 +106,7 @@ def _read_artifacts(stored: Sequence[Any] | None) -> tuple[Artifact, ...]:
 
 def _references(session: Session, scope: Scope, message: Message) -> Iterator[Task]:
     for reference in message.reference_task_ids[:REFERENCES_LIMIT]:
-        task_id = read_task_id(reference)
+        task_id = find_task_id(reference)
         snapshot = find_snapshot(session, scope, task_id) if task_id is not None else None
         if snapshot is not None:
             yield snapshot.task
-
-
-def read_task_id(value: str) -> UUID | None:
-    """Read an id as we make them; any other string is the id of no task."""
-    try:
-        read = UUID(value)
-    except ValueError:
-        return None
-    return read if str(read) == value.lower() else None

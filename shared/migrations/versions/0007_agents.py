@@ -66,7 +66,7 @@ def _create_behaviors() -> None:
         sa.Column("updated_at", _INSTANT, nullable=False, server_default=_NOW),
         sa.Column("created_at", _INSTANT, nullable=False, server_default=_NOW),
         sa.CheckConstraint("kind IN ('model', 'script')", name="kind"),
-        sa.CheckConstraint("(kind = 'script') = (script IS NOT NULL)", name="script"),
+        sa.CheckConstraint("kind = 'script' OR script IS NULL", name="script"),
         sa.CheckConstraint("(kind = 'model') = (model IS NOT NULL)", name="model"),
         sa.UniqueConstraint("deployment_id", "name"),
     )
@@ -184,11 +184,10 @@ def _create_requests() -> None:
         sa.Column("deployment_id", sa.Uuid, nullable=False),
         sa.Column("key", sa.Text, nullable=False),
         sa.Column("request_hash", sa.LargeBinary, nullable=False),
-        sa.Column("turn_id", sa.Uuid, sa.ForeignKey("task_turns.id", ondelete="CASCADE"), nullable=False),
+        sa.Column("turn_id", sa.Uuid, nullable=False),
         sa.Column("created_at", _INSTANT, nullable=False, server_default=_NOW),
         sa.PrimaryKeyConstraint("caller_id", "principal_id", "deployment_id", "key"),
     )
-    op.create_index("ix_send_operations_turn_id", "send_operations", ["turn_id"])
     op.create_index("ix_send_operations_created_at", "send_operations", ["created_at"])
 
 

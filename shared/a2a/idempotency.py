@@ -1,0 +1,49 @@
+"""Take a message once, however often it is sent under the same `Idempotency-Key`.
+
+A key belongs to its caller and the agent. It is written in the transaction that takes the message, so two that arrive
+at once wait for each other, and one that failed leaves nothing. Keys are forgotten after `OPERATION_RETENTION_DAYS`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.a2a.agents import Scope
+from shared.a2a.errors import IdempotencyKeyReused
+from shared.a2a.exact_json import render
+from shared.a2a.tables import send_operations
+from shared.a2a.types import SendMessageRequest
+from shared.database import Session
+
+
+def claim_key(session: Session, scope: Scope, key: str, request_hash: bytes, turn_id: UUID) -> UUID:
+    """Give the turn that answers the message of this key: the one given, unless the message was taken before.
+
+    Raises IdempotencyKeyReused when that was another message.
+    """
+    name = {
+        "caller_id": scope.caller_id,
+        "principal_id": scope.principal_id,
+        "deployment_id": scope.deployment_id,
+        "key": key,
+    }
+    taken = insert(send_operations).values(**name, request_hash=request_hash, turn_id=turn_id)
+    if session.execute(taken.on_conflict_do_nothing()).rowcount:
+        return turn_id
+    conditions = [send_operations.c[column] == value for column, value in name.items()]
+    row = session.execute(select(send_operations).where(*conditions)).one()
+    if row.request_hash != request_hash:
+        raise IdempotencyKeyReused
+    first: UUID = row.turn_id
+    return first
+
+
+def hash_request(request: SendMessageRequest, active_extensions: Collection[str]) -> bytes:
+    """Digest what makes two requests the same."""
+    said = render([request.to_wire(), sorted(active_extensions)])
+    return hashlib.sha256(said.encode()).digest()
