@@ -125,7 +125,9 @@ def _addresses(public_url: str) -> Sequence[str]:
 
 
 def _hmac_sha1(token: str, signed: str) -> str:
-    return base64.b64encode(hmac.digest(token.encode(), signed.encode(), "sha1")).decode()
+    return base64.b64encode(
+        hmac.digest(token.encode(), signed.encode("utf-8", "surrogatepass"), "sha1")
+    ).decode()
 
 
 def _media(values: Mapping[str, object]) -> Iterator[Attachment]:

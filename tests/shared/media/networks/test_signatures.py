@@ -1,0 +1,293 @@
+"""What a network signed is believed, to the byte and to the minute, and nothing else is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shared.media.networks.base import SignatureInvalid, WebhookRequest, previous
+from shared.media.networks.registry import NETWORKS
+from tests.shared.media.networks.requests import URL, network_of, request, signed, stand_ins
+from tests.support.media_samples import PNG
+from tests.support.networks import DiscordStandIn, SlackStandIn, StandIn, WhatsAppStandIn
+
+FORM = "application/x-www-form-urlencoded"
+TIMED = ("slack", "discord")
+SIGNATURES = {
+    "slack": "x-slack-signature",
+    "twilio": "x-twilio-signature",
+    "telegram": "x-telegram-bot-api-secret-token",
+    "whatsapp": "x-hub-signature-256",
+    "discord": "x-signature-ed25519",
+}
+TIMESTAMPS = {"slack": "x-slack-request-timestamp", "discord": "x-signature-timestamp"}
+NOTHING_LIKE_IT = (
+    "",
+    " ",
+    "v0=",
+    "sha256=",
+    "v0=zz",
+    "é",
+    "\udcff",
+    "0" * 128,
+    "=" * 28,
+    "a" * 70_000,
+    "a, b",
+)
+
+
+@pytest.fixture(params=stand_ins(), ids=lambda one: one.name)
+def network(request: pytest.FixtureRequest) -> StandIn:
+    stand_in: StandIn = request.param
+    return stand_in
+
+
+def webhook(stand_in: StandIn) -> WebhookRequest:
+    return signed(stand_in, stand_in.message(stand_in.keep(PNG)))
+
+
+def refuse(stand_in: StandIn, forged: WebhookRequest) -> None:
+    with pytest.raises(SignatureInvalid):
+        network_of(stand_in).verify(forged, stand_in.settings)
+
+
+def with_header(sent: WebhookRequest, name: str, value: str) -> WebhookRequest:
+    return replace(sent, headers={**sent.headers, name: value})
+
+
+# The examples that the networks publish.
+
+
+def test_slacks_documented_example_is_accepted() -> None:
+    body = (
+        b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
+        b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
+        b"&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F"
+        b"96rGlfmibIGlgcZRskXaIFfN&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"
+    )
+    signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
+    headers = {"X-Slack-Request-Timestamp": "1531420618", "X-Slack-Signature": signature}
+    sent = request(body, headers, received_at=1531420618)
+    NETWORKS["slack"].verify(sent, {"signingSecret": "8f742231b10e8888abcd99yyyzzz85a5"})
+
+
+CALL = {
+    "CallSid": "CA1234567890ABCDE",
+    "Caller": "+14158675309",
+    "Digits": "1234",
+    "From": "+14158675309",
+    "To": "+18005551212",
+}
+OLDER_CALL = CALL | {"Caller": "+12349013030", "From": "+12349013030"}
+TWILIO_URL = "https://mycompany.com/myapp.php?foo=1&bar=2"
+TWILIO_EXAMPLES = [
+    (TWILIO_URL, CALL, "RSOYDt4T1cUTdK1PDd93/VVr8B8="),
+    (TWILIO_URL, OLDER_CALL, "0/KCTR6DLpKmkAf8muzZqo1nDgQ="),
+    # Of the helper libraries' own tests: Twilio signs with the port or without it.
+    (TWILIO_URL.replace(".com", ".com:1234"), CALL, "RSOYDt4T1cUTdK1PDd93/VVr8B8="),
+    (TWILIO_URL, CALL, "kvajT1Ptam85bY51eRf/AJRuM3w="),
+    (TWILIO_URL.replace("https", "http"), CALL, "0ZXoZLH/DfblKGATFgpif+LLRf4="),
+    (
+        TWILIO_URL.replace("https://mycompany.com", "http://mycompany.com:1234"),
+        CALL,
+        "Zmvh+3yNM1Phv2jhDCwEM3q5ebU=",
+    ),
+    # A parameter that stands several times counts once for each of its values.
+    (
+        TWILIO_URL,
+        [
+            ("Sid", "CA123"),
+            ("SidAccount", "AC123"),
+            ("Digits", "5678"),
+            ("Digits", "1234"),
+            ("Digits", "1234"),
+        ],
+        "IK+Dwps556ElfBT0I3Rgjkr1wJU=",
+    ),
+]
+
+
+@pytest.mark.parametrize(("url", "parameters", "signature"), TWILIO_EXAMPLES)
+def test_twilios_published_examples_are_accepted(
+    url: str, parameters: dict[str, str], signature: str
+) -> None:
+    headers = {"Content-Type": FORM, "X-Twilio-Signature": signature}
+    sent = request(urlencode(parameters).encode(), headers, url=url)
+    NETWORKS["twilio"].verify(sent, {"authToken": "12345"})
+    with pytest.raises(SignatureInvalid):
+        NETWORKS["twilio"].verify(replace(sent, public_url=url.replace("foo", "fou")), {"authToken": "12345"})
+
+
+TWILIO_JSON = b'{"property": "value", "boolean": true}'
+TWILIO_JSON_SHA256 = "0a1ff7634d9ab3b95db5c9a2dfe9416e41502b283a80c7cf19632632f96e6620"
+TWILIO_JSON_URL = f"{TWILIO_URL}&bodySHA256={TWILIO_JSON_SHA256}"
+
+
+@pytest.mark.parametrize(
+    ("url", "signature"),
+    [
+        (TWILIO_JSON_URL, "a9nBmqA0ju/hNViExpshrM61xv4="),
+        (f"https://mycompany.com/myapp.php?bodySHA256={TWILIO_JSON_SHA256}", "y77kIzt2vzLz71DgmJGsen2scGs="),
+    ],
+)
+def test_twilios_published_json_examples_are_accepted(url: str, signature: str) -> None:
+    headers = {"Content-Type": "application/json", "X-Twilio-Signature": signature}
+    sent = request(TWILIO_JSON, headers, url=url)
+    NETWORKS["twilio"].verify(sent, {"authToken": "12345"})
+    with pytest.raises(SignatureInvalid):
+        NETWORKS["twilio"].verify(replace(sent, body=TWILIO_JSON + b" "), {"authToken": "12345"})
+
+
+def test_a_json_body_of_twilio_without_its_digest_is_refused() -> None:
+    headers = {"Content-Type": "application/json", "X-Twilio-Signature": "RSOYDt4T1cUTdK1PDd93/VVr8B8="}
+    with pytest.raises(SignatureInvalid):
+        NETWORKS["twilio"].verify(request(TWILIO_JSON, headers, url=TWILIO_URL), {"authToken": "12345"})
+
+
+def test_the_published_example_of_whatsapps_scheme_is_accepted() -> None:
+    """GitHub signs in the same way and documents one."""
+    signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+    sent = request(b"Hello, World!", {"X-Hub-Signature-256": signature})
+    NETWORKS["whatsapp"].verify(sent, {"appSecret": "It's a Secret to Everybody"})
+
+
+# Of every network.
+
+
+def test_a_signed_webhook_is_accepted(network: StandIn) -> None:
+    network_of(network).verify(webhook(network), network.settings)
+
+
+def test_a_webhook_without_a_signature_is_refused(network: StandIn) -> None:
+    sent = webhook(network)
+    for missing in {SIGNATURES[network.name], TIMESTAMPS.get(network.name, SIGNATURES[network.name])}:
+        left = {name: value for name, value in sent.headers.items() if name != missing}
+        refuse(network, replace(sent, headers=left))
+
+
+def test_a_webhook_of_somebody_elses_is_refused(network: StandIn) -> None:
+    sent = webhook(network)
+    others = dict.fromkeys(network.settings, "0" * 64)
+    with pytest.raises(SignatureInvalid):
+        network_of(network).verify(sent, others)
+    with pytest.raises(SignatureInvalid):
+        network_of(network).verify(sent, {})
+
+
+def test_a_signature_that_is_altered_or_doubled_is_refused(network: StandIn) -> None:
+    sent = webhook(network)
+    name = SIGNATURES[network.name]
+    signature = sent.headers[name]
+    altered = [
+        signature[:at] + ("0" if signature[at] != "0" else "1") + signature[at + 1 :] for at in (0, 9, -1)
+    ]
+    for forged in (
+        *altered,
+        f"{signature}, {signature}",
+        signature + " ",
+        signature[:-1],
+        signature.swapcase(),
+    ):
+        if network.name == "discord" and forged == signature.swapcase():
+            continue  # hexadecimal in capitals says the same
+        refuse(network, with_header(sent, name, forged))
+
+
+@pytest.mark.parametrize("malformed", NOTHING_LIKE_IT, ids=range(len(NOTHING_LIKE_IT)))
+def test_a_header_that_is_no_signature_is_refused(network: StandIn, malformed: str) -> None:
+    sent = webhook(network)
+    refuse(network, with_header(sent, SIGNATURES[network.name], malformed))
+    if network.name in TIMED:
+        refuse(network, with_header(sent, TIMESTAMPS[network.name], malformed))
+
+
+@pytest.mark.parametrize("name", ["slack", "twilio", "whatsapp", "discord"])
+def test_a_body_that_is_altered_by_one_byte_is_refused(name: str) -> None:
+    (network,) = (one for one in stand_ins() if one.name == name)
+    sent = webhook(network)
+    for at in (0, len(sent.body) // 2, len(sent.body) - 1):
+        forged = bytearray(sent.body)
+        forged[at] ^= 1
+        refuse(network, replace(sent, body=bytes(forged)))
+    refuse(network, replace(sent, body=sent.body[:-1]))
+
+
+@pytest.mark.parametrize("make", [SlackStandIn, DiscordStandIn])
+@pytest.mark.parametrize(("age_seconds", "is_good"), [(290, True), (-290, True), (310, False), (-310, False)])
+def test_a_signature_is_good_for_five_minutes(make: type[StandIn], age_seconds: int, is_good: bool) -> None:
+    network = make()
+    now = time.time()
+    body = network.message(network.keep(PNG))
+    sent = request(body, network.sign(body, at=now - age_seconds), received_at=now)
+    if is_good:
+        network_of(network).verify(sent, network.settings)
+    else:
+        refuse(network, sent)
+
+
+@pytest.mark.parametrize(
+    "timestamp", ["1e9", "-1", "0x10", "١٢٣", "9" * 400, "17300000.5", "nan", "inf", " 1"]
+)
+@pytest.mark.parametrize("make", [SlackStandIn, DiscordStandIn])
+def test_a_timestamp_that_is_no_count_of_seconds_is_refused(make: type[StandIn], timestamp: str) -> None:
+    network = make()
+    refuse(network, with_header(webhook(network), TIMESTAMPS[network.name], timestamp))
+
+
+def test_the_secret_that_was_replaced_lately_is_accepted_beside_the_new_one(network: StandIn) -> None:
+    sent = webhook(network)
+    (name,) = (one.name for one in network_of(network).settings if one.signs and one.name != "verifyToken")
+    new = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    replaced = {**network.settings, name: new, previous(name): network.settings[name]}
+    network_of(network).verify(sent, replaced)
+    with pytest.raises(SignatureInvalid):
+        network_of(network).verify(sent, {**replaced, previous(name): new})
+
+
+def test_the_token_of_whatsapps_handshake_is_checked() -> None:
+    network = WhatsAppStandIn()
+    for token, is_good in (
+        (network.settings["verifyToken"], True),
+        ("", False),
+        ("é", False),
+        ("meatyham", False),
+    ):
+        query = urlencode({"hub.mode": "subscribe", "hub.verify_token": token, "hub.challenge": "1158201444"})
+        asked = request(b"", {}, url=f"{URL}?{query}", method="GET")
+        if is_good:
+            NETWORKS["whatsapp"].verify(asked, network.settings)
+        else:
+            refuse(network, asked)
+    refuse(network, request(b"", {}, method="GET"))
+
+
+header_texts = st.text(st.characters(max_codepoint=255), max_size=140)
+
+
+@settings(max_examples=60)
+@given(
+    headers=st.dictionaries(
+        st.sampled_from([*SIGNATURES.values(), *TIMESTAMPS.values(), "content-type"]),
+        header_texts,
+        max_size=7,
+    ),
+    body=st.binary(max_size=200),
+    query=header_texts,
+)
+@example(headers={"content-type": FORM}, body=b"&".join([b"a=b"] * 2000), query="")
+@example(headers={"content-type": FORM}, body=b"\xff=%ff&%=%zz&==", query="bodySHA256=\udcff")
+def test_nothing_a_stranger_sends_does_more_than_be_refused(
+    headers: dict[str, str], body: bytes, query: str
+) -> None:
+    for network in ALL:
+        for method in ("POST", "GET"):
+            refuse(network, request(body, headers, url=f"{URL}?{query}", method=method, received_at=0))
+
+
+ALL = stand_ins()

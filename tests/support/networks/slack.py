@@ -1,0 +1,97 @@
+"""Slack: the Events API, `files.info`, and a file server that answers without a token with its login page."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.support.networks.serving import Asked, Reply, Sent, StandIn, give, say
+
+SIGNING_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+BOT_TOKEN = "xoxb-" + "not-a-token-" * 4
+LOGIN_PAGE = Reply(
+    body=b"<!DOCTYPE html><html><title>Sign in to Slack</title></html>", media_type="text/html"
+)
+
+
+class SlackStandIn(StandIn):
+    """Slack."""
+
+    name = "slack"
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        given = {"signingSecret": SIGNING_SECRET, "botToken": BOT_TOKEN}
+        return given | ({"apiBaseUrl": f"{self.url}/api"} if self.url else {})
+
+    def new_id(self, number: int) -> str:
+        return f"F{number:010d}"
+
+    def message(self, *files: str, message: str = "1") -> bytes:
+        return json.dumps(self.event(*files, message=message)).encode()
+
+    def event(self, *files: str, message: str = "1") -> dict[str, Any]:
+        """A message with files, as the documentation of `file_share` has it."""
+        return {
+            "token": "XXYYZZ",
+            "team_id": "T123ABC456",
+            "api_app_id": "A123ABC456",
+            "event": {
+                "type": "message",
+                "subtype": "file_share",
+                "text": "Look",
+                "files": [self.file(file_id) for file_id in files],
+                "user": "U123ABC456",
+                "ts": f"1730000000.{int(message):06d}",
+                "channel": "C123ABC456",
+                "channel_type": "channel",
+                "event_ts": f"1730000000.{int(message):06d}",
+            },
+            "type": "event_callback",
+            "event_id": f"Ev{int(message):09d}",
+            "event_time": 1730000000,
+        }
+
+    def file(self, file_id: str) -> dict[str, Any]:
+        sample = self.kept[file_id]
+        path = f"{self.url}/files-pri/T123ABC456-{file_id}"
+        return {
+            "id": file_id,
+            "created": 1730000000,
+            "name": sample.file_name,
+            "title": "A title",
+            "mimetype": sample.media_type,
+            "filetype": sample.file_name.rpartition(".")[2],
+            "mode": "hosted",
+            "is_external": False,
+            "size": len(sample.content),
+            "file_access": "visible",
+            "url_private": f"{path}/{sample.file_name}",
+            "url_private_download": f"{path}/download/{sample.file_name}",
+        }
+
+    def signature(self, sent: Sent) -> dict[str, str]:
+        signed = hmac.new(SIGNING_SECRET.encode(), b"v0:%d:%b" % (sent.at, sent.body), hashlib.sha256)
+        return {"X-Slack-Request-Timestamp": str(sent.at), "X-Slack-Signature": f"v0={signed.hexdigest()}"}
+
+    def reply(self, asked: Asked) -> Reply:
+        is_authorized = asked.headers.get("authorization") == f"Bearer {BOT_TOKEN}"
+        if asked.path == "/api/files.info":
+            if not is_authorized:
+                return say({"ok": False, "error": "invalid_auth"})
+            file_id = asked.query.get("file", "")
+            if file_id not in self.kept:
+                return say({"ok": False, "error": "file_not_found"})
+            return say({"ok": True, "file": self.file(file_id), "comments": []})
+        if not is_authorized:
+            return LOGIN_PAGE
+        if asked.path.startswith("/files-pri/"):
+            # Some files are a redirect away, and want the token there again.
+            return Reply(
+                status=302, headers={"Location": f"{self.url}/files-edge/{asked.path.split('/')[2]}"}
+            )
+        sample = self.kept.get(asked.path.rpartition("-")[2])
+        return give(sample) if sample else Reply(status=404)

@@ -1,0 +1,85 @@
+"""Twilio: inbound messages as forms, media behind Basic credentials, and a store that must not see these."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Self
+from urllib.parse import parse_qsl, urlencode
+
+from tests.support.networks.serving import Asked, Reply, Sent, StandIn, give, say
+
+ACCOUNT_SID = "AC" + "0" * 32
+AUTH_TOKEN = "f" * 32
+
+
+class TwilioStandIn(StandIn):
+    """Twilio."""
+
+    name = "twilio"
+    content_type = "application/x-www-form-urlencoded; charset=utf-8"
+    store_url: str | None = None
+
+    def __enter__(self) -> Self:
+        self.store_url = self.listen(self.reply_as_store)
+        return super().__enter__()
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        given = {"accountSid": ACCOUNT_SID, "authToken": AUTH_TOKEN}
+        return given | ({"apiBaseUrl": self.url} if self.url else {})
+
+    def new_id(self, number: int) -> str:
+        return f"ME{number:032x}"
+
+    def message(self, *files: str, message: str = "1") -> bytes:
+        return urlencode(self.parameters(*files, message=message)).encode()
+
+    def parameters(self, *files: str, message: str = "1") -> dict[str, str]:
+        """An inbound MMS, as the documentation lists its parameters."""
+        sid = f"MM{int(message):032x}"
+        told = {
+            "ToCountry": "US",
+            "MediaContentType0": "",
+            "SmsMessageSid": sid,
+            "NumMedia": str(len(files)),
+            "SmsStatus": "received",
+            "Body": "Jenny I got your number ☎",
+            "FromCountry": "US",
+            "To": "whatsapp:+14155238886",
+            "NumSegments": "1",
+            "MessageSid": sid,
+            "AccountSid": ACCOUNT_SID,
+            "From": "whatsapp:+14158675310",
+            "ApiVersion": "2010-04-01",
+        }
+        path = (
+            f"{self.url or 'https://api.twilio.com'}/2010-04-01/Accounts/{ACCOUNT_SID}/Messages/{sid}/Media"
+        )
+        for number, file_id in enumerate(files):
+            told[f"MediaUrl{number}"] = f"{path}/{file_id}"
+            told[f"MediaContentType{number}"] = self.kept[file_id].media_type
+        return told
+
+    def signature(self, sent: Sent) -> dict[str, str]:
+        parameters = sorted(parse_qsl(sent.body.decode(), keep_blank_values=True))
+        signed = sent.url + "".join(name + value for name, value in parameters)
+        digest = hmac.new(AUTH_TOKEN.encode(), signed.encode(), hashlib.sha1).digest()
+        return {"X-Twilio-Signature": base64.b64encode(digest).decode()}
+
+    def reply(self, asked: Asked) -> Reply:
+        account = base64.b64encode(f"{ACCOUNT_SID}:{AUTH_TOKEN}".encode()).decode()
+        if asked.headers.get("authorization") != f"Basic {account}":
+            return say({"code": 20003, "message": "Authenticate"}, 401)
+        file_id = asked.path.rpartition("/")[2]
+        if file_id not in self.kept:
+            return say({"code": 20404, "message": "The requested resource was not found"}, 404)
+        return Reply(status=307, headers={"Location": f"{self.store_url}/{file_id}"})
+
+    def reply_as_store(self, asked: Asked) -> Reply:
+        """Refuse, as stores do, a request that is authorized in two ways."""
+        if "authorization" in asked.headers:
+            return Reply(status=400)
+        return give(self.kept[asked.path[1:]])
