@@ -1,0 +1,105 @@
+"""What storage costs, day by day, for the organization and for those who administer it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from shared.identity.roles import Role
+from tests.shared.files.stored_months import DAY, Month
+from tests.support.front import Front
+from tests.support.identity import Person
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """An organization that has stored 60 GiB for three days and 30 for two before, and who asks about it."""
+
+    front: Front
+    organization_id: UUID
+    owner: Person
+    member: Person
+    today: datetime
+
+    def usage(self, query: str = "") -> Any:
+        return self.front.get(f"/v1/usage/storage{query}", self.owner.authorization).get_json()
+
+
+@pytest.fixture(scope="module")
+def world(front: Front) -> World:
+    organization_id = front.identity.organization().id
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    database = front.services.database
+    with database.transaction() as session:
+        began = {"at": today - 5 * DAY}
+        session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), began)
+    month = Month(database, [organization_id], starts_at=today - 5 * DAY)
+    kept = month.upload(today - 5 * DAY, 30 * GIB)
+    month.replace(kept, today - 3 * DAY, 30 * GIB)
+    month.accrue(datetime.now(UTC), price=1_000_000)
+    return World(
+        front=front,
+        organization_id=organization_id,
+        owner=front.identity.person(organization_id, Role.WORKSPACE_OWNER),
+        member=front.identity.person(organization_id),
+        today=today,
+    )
+
+
+def test_storage_is_reported_day_by_day_newest_first(world: World) -> None:
+    report = world.usage()
+    assert (report["object"], report["window"], report["stored_bytes"]) == ("usage.storage", "30d", 60 * GIB)
+    assert report["total"]["cost"] == "8"
+    present, *over = report["data"]
+    assert (present["day"], present["price"], present["cost"]) == (world.today.date().isoformat(), None, None)
+    assert 0 <= present["byte_days"] < 60 * GIB
+    assert [(at["byte_days"], at["cost"], at["price"]) for at in over] == [
+        *[(60 * GIB, "2", "1")] * 3,
+        *[(30 * GIB, "1", "1")] * 2,
+    ]
+    assert report["total"]["byte_days"] == sum(at["byte_days"] for at in report["data"])
+
+
+def test_a_window_is_a_number_of_days(world: World) -> None:
+    assert len(world.usage("?window=24h")["data"]) == 2
+    assert len(world.usage("?window=7d")["data"]) == 6
+
+
+def test_administrators_read_the_same_in_their_dialect(world: World) -> None:
+    path = f"/admin/organizations/{world.organization_id}/storage-usage?window=7d"
+    shown = world.front.get(path, world.owner.authorization).get_json()
+    assert (shown["storedBytes"], shown["cost"], len(shown["days"])) == (60 * GIB, "8", 6)
+    assert shown["days"][1] == {
+        "day": (world.today - DAY).date().isoformat(),
+        "storedBytes": 60 * GIB,
+        "byteDays": 60 * GIB,
+        "price": "1",
+        "cost": "2",
+    }
+    refused = world.front.get(path, world.member.authorization)
+    assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
+
+
+def test_the_organization_owes_for_it(world: World) -> None:
+    shown = world.front.get("/v1/credits", world.owner.authorization).get_json()
+    assert (shown["balance"], shown["spent_this_month"]) == ("-8", "8")
+    assert shown["storage_overdue_since"] is not None
+    entries = f"/admin/organizations/{world.organization_id}/credits/entries"
+    newest = world.front.get(entries, world.owner.authorization).get_json()["entries"][0]
+    day = (world.today - DAY).date().isoformat()
+    assert (newest["kind"], newest["reference"], newest["amount"]) == ("storage", day, "-2")
+
+
+def test_who_stores_nothing_reads_zeros(front: Front, world: World) -> None:
+    organization_id = front.identity.organization().id
+    owner = front.identity.person(organization_id, Role.WORKSPACE_OWNER)
+    report = front.get("/v1/usage/storage", owner.authorization).get_json()
+    assert (report["stored_bytes"], report["total"], report["data"]) == (0, {"byte_days": 0, "cost": "0"}, [])
+    assert report["measured_to"] is not None
