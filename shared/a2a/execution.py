@@ -20,7 +20,7 @@ from uuid import UUID
 
 from shared.a2a.task_log import ClaimedTurn, TaskLog, TurnLost
 from shared.a2a.turn_watch import StopReason, TurnWatch, WatchedTurn
-from shared.a2a.turns import Behavior, BehaviorKind, Replied, StatusChanged, Update
+from shared.a2a.turns import Behavior, BehaviorKind, Update, settles
 from shared.errors import DomainError, Unavailable
 from shared.models.providers.errors import UpstreamRefused
 from shared.telemetry import bind_log_context, get_logger, reset_log_context
@@ -83,7 +83,7 @@ class TurnExecution:
             if watched.reason is StopReason.LOST:
                 raise TurnLost
             _insist(partial(self._log.append, watched.claimed, said))
-            if watched.stopped.is_set() or _settles(said):
+            if watched.stopped.is_set() or settles(said):
                 return
 
     def _end(self, watched: WatchedTurn) -> None:
@@ -111,11 +111,6 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, UpstreamRefused):
         return f"{error.detail} {error.error['message']}"
     return error.detail if isinstance(error, DomainError) else BROKEN
-
-
-def _settles(said: Update) -> bool:
-    """Tell whether nothing may follow an update: it has ended the turn."""
-    return isinstance(said, Replied) or (isinstance(said, StatusChanged) and said.state.is_settled)
 
 
 def _insist(write: Callable[[], Result]) -> Result:

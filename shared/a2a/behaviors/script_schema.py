@@ -212,8 +212,8 @@ class RepeatTable(_Table):
     steps: Annotated[list[StepTable], Field(min_length=1)]
 
 
-Content = Annotated[ContentTable, BeforeValidator(_as_content)]
-Ask = Annotated[AskTable, BeforeValidator(_as_content)]
+Content = Annotated[ContentTable | None, BeforeValidator(_as_content)]
+Ask = Annotated[AskTable | None, BeforeValidator(_as_content)]
 Artifact = Annotated[ArtifactTable, BeforeValidator(_as_part)]
 Echo = Annotated[EchoTable, BeforeValidator(_as_echo)]
 Error = Annotated[ErrorTable, BeforeValidator(_as_error)]
@@ -222,16 +222,16 @@ Error = Annotated[ErrorTable, BeforeValidator(_as_error)]
 class StepTable(_Table):
     """One step: exactly one key, which says what is done."""
 
-    status: Content | None = None
+    status: Content = None
     artifact: Artifact | None = None
     delay: Seconds | None = None
-    input_required: Ask | None = None
-    auth_required: Ask | None = None
-    complete: Content | None = None
-    fail: Content | None = None
-    reject: Content | None = None
-    cancel: Content | None = None
-    message: Content | None = None
+    input_required: Ask = None
+    auth_required: Ask = None
+    complete: Content = None
+    fail: Content = None
+    reject: Content = None
+    cancel: Content = None
+    message: Content = None
     echo: Echo | None = None
     error: Error | None = None
     repeat: RepeatTable | None = None

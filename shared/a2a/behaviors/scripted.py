@@ -17,7 +17,7 @@ from shared.a2a.behaviors.script_play import Cue, Silence, play
 from shared.a2a.behaviors.script_scene import Scene
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.waiting import TurnCancellation
-from shared.a2a.turns import BehaviorSettings, StatusChanged, Turn, Update
+from shared.a2a.turns import BehaviorSettings, StatusChanged, Turn, Update, settles
 from shared.a2a.types import Message, Part, Role, TaskState
 
 
@@ -42,8 +42,9 @@ class ScriptedBehavior:
         cancellation = TurnCancellation(turn)
         for step in play(script.rules, messages, scene):
             if isinstance(step, Cue):
-                yield step.make(stage)
-                if step.is_question:
+                said = step.make(stage)
+                yield said
+                if settles(said):
                     return
             elif isinstance(step, Silence) or cancellation.wait(step.seconds):
                 return
