@@ -103,6 +103,11 @@ class Courier:
             self._is_stopping = True
             self._changed.notify_all()
 
+    def close(self) -> None:
+        """Stop, and wait for what is under way."""
+        self.stop()
+        self._pool.shutdown()
+
     def _drain(self) -> int:
         attempts = 0
         while idle_threads := self._wait_for_work():

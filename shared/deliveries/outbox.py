@@ -98,6 +98,8 @@ def enqueue_delivery(
             body=body,
             in_flight_limit=in_flight_limit,
             attempt_limit=attempt_limit,
+            # Later in each statement of a transaction: messages go out in the order in which they were written.
+            due_at=func.clock_timestamp(),
         )
     )
     session.enqueue(SendDeliveries())

@@ -1,0 +1,72 @@
+"""Messages, couriers and what a test needs to see of the outbox."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from shared.database import Database
+from shared.deliveries.channels import Channel
+from shared.deliveries.courier import Courier
+from shared.deliveries.outbox import Delivery, enqueue_delivery, get_delivery, seal_address
+from shared.identity.encryption import Encryption
+from tests.support.identity import make_settings
+
+KIND = "test"
+BODY = b'{"hello": "world"}'
+ORGANIZATION = uuid4()
+_KEY = base64.urlsafe_b64encode(bytes(32)).decode()
+"""The same in every process of a test."""
+SETTINGS = make_settings(
+    egress_allow_private=True,
+    egress_allow_http=True,
+    concurrent_deliveries=8,
+    encryption_keys=(SecretStr(_KEY),),
+)
+
+
+def enqueue(database: Database, url: str, destination: UUID, **options: Any) -> UUID:
+    """Write down a message to a sealed address."""
+    headers: Mapping[str, str] = options.pop("headers", {})
+    values = {"kind": KIND, "event": "test.happened", "body": BODY, **options}
+    with database.transaction() as session:
+        return enqueue_delivery(
+            session,
+            destination_id=destination,
+            organization_id=ORGANIZATION,
+            sealed_address=seal_address(Encryption(SETTINGS), url=url, headers=headers),
+            **values,
+        )
+
+
+def read(database: Database, destination: UUID, delivery_id: UUID) -> Delivery:
+    with database.transaction() as session:
+        return get_delivery(session, destination_id=destination, delivery_id=delivery_id)
+
+
+def row(database: Database, delivery_id: UUID) -> Any:
+    """Everything that is kept of a message."""
+    with database.transaction() as session:
+        return session.execute(text("SELECT * FROM deliveries WHERE id = :id"), {"id": delivery_id}).one()
+
+
+def let_time_pass(database: Database) -> None:
+    """Let every wait and every lease end."""
+    with database.transaction() as session:
+        session.execute(text("UPDATE deliveries SET due_at = now() WHERE state IN ('waiting', 'sending')"))
+
+
+@contextmanager
+def courier(database: Database, channels: Mapping[str, Channel] | None = None) -> Iterator[Courier]:
+    """A courier as a worker has one."""
+    courier = Courier(database, SETTINGS, channels or {})
+    try:
+        yield courier
+    finally:
+        courier.close()

@@ -1,0 +1,17 @@
+"""A process that sends what is due, for tests that kill it: its arguments are a database's address and fault points."""
+
+from __future__ import annotations
+
+import sys
+
+from shared import faults
+from shared.database import Database
+from tests.shared.deliveries.outbox import courier
+
+if __name__ == "__main__":
+    url, points = sys.argv[1:]
+    faults.arm(points)
+    database = Database(url.replace("postgresql://", "postgresql+psycopg2://", 1))
+    with courier(database) as one:
+        one.send_due()
+    database.dispose()
