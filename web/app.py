@@ -26,7 +26,9 @@ from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.errors import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
+from web.media.imports import routes as import_routes
 from web.media.network_settings import routes as network_routes
+from web.media.pushes import routes as push_routes
 from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
 from web.operations.documents import routes as document_routes
@@ -44,6 +46,8 @@ ROUTES = (
     model_routes,
     *IDENTITY_ROUTES,
     *CREDIT_ROUTES,
+    push_routes,
+    import_routes,
     network_routes,
     webhook_routes,
     document_routes,

@@ -24,7 +24,8 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 class Authentication(Enum):
     """How an operation knows its caller; every operation states one.
 
-    With SIGNATURE the request itself is signed, in its network's own way, and the handler checks that.
+    With SIGNATURE the request itself is signed, in its network's own way, and the handler checks that. With
+    DISTRIBUTION_OR_SIGNATURE it does so for a request that is signed and brings no credential.
     """
 
     PUBLIC = "public"
@@ -32,6 +33,7 @@ class Authentication(Enum):
     GRANT_OR_CALLER = "grant or caller"
     CLIENT = "client"
     DISTRIBUTION = "distribution"
+    DISTRIBUTION_OR_SIGNATURE = "distribution or signature"
     SIGNATURE = "signature"
 
     @property
@@ -47,6 +49,8 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
         return None
     authorization = http.headers.get("Authorization")
+    if how is Authentication.DISTRIBUTION_OR_SIGNATURE and authorization is None and _is_signed(http):
+        return None
     try:
         credential = services.authenticator.authenticate(authorization)
     except DomainError as error:
@@ -56,6 +60,11 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         raise
     limit_rate(str(credential.id), services)
     return credential
+
+
+def _is_signed(http: Request) -> bool:
+    """Tell whether a request claims to be signed as Standard Webhooks are; what the claim is worth is checked later."""
+    return "webhook-signature" in http.headers
 
 
 def check_header_rules(http: Request) -> str | None:

@@ -40,6 +40,11 @@ class Call:
         return self._credential
 
     @property
+    def has_credential(self) -> bool:
+        """Whether one was presented, where the operation also takes something else."""
+        return self._credential is not None
+
+    @property
     def caller(self) -> Caller:
         """Who asks; an operation that is public has no caller to ask for."""
         if self._caller is None:

@@ -38,6 +38,14 @@ class FormBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JsonOrForm:
+    """JSON of one of these shapes, or a form with these fields and the part `file`; read by the handler."""
+
+    json: Sequence[type[BaseModel]]
+    fields: type[BaseModel]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RawBody:
     """A body of one of these media types that the handler reads as it was sent, byte by byte: a webhook's."""
 
@@ -45,7 +53,10 @@ class RawBody:
 
 
 class AnyQuery(BaseModel):
-    """Any query at all, which the handler reads as it was sent: part of the address that a webhook was given."""
+    """Any query at all, which the handler reads as it was sent: part of the address that a webhook was given.
+
+    A subclass describes the parameters that its handler looks for, among whatever else was sent (A2A).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +71,7 @@ class Operation:
     authentication: Authentication
     answers: Mapping[int, type[BaseModel] | str | None]
     query: type[BaseModel] | None = None
-    body: type[BaseModel] | FilePart | FormBody | RawBody | None = None
+    body: type[BaseModel] | FilePart | FormBody | JsonOrForm | RawBody | None = None
     errors: Sequence[type[DomainError]] = ()
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: bool = False
@@ -146,7 +157,7 @@ def _query(operation: Operation) -> BaseModel | None:
     if operation.query is None:
         refuse_query(query_string)
         return None
-    if operation.query is AnyQuery:
+    if issubclass(operation.query, AnyQuery):
         return None
     return read_query(query_string, operation.query)
 

@@ -28,7 +28,7 @@ from web.operations.openapi_components import (
 )
 from web.rate_limits import RateLimited
 from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
-from web.routing import FilePart, FormBody, Operation, RawBody
+from web.routing import FilePart, FormBody, JsonOrForm, Operation, RawBody
 
 PROBLEM = "application/problem+json"
 X_REQUIRED = "x-required"
@@ -57,6 +57,7 @@ _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
     Authentication.CLIENT: [{"client": []}, {}],  # the secret may stand in the form instead
     Authentication.DISTRIBUTION: [{"distribution": []}],
+    Authentication.DISTRIBUTION_OR_SIGNATURE: [{"distribution": []}, {"standardWebhooks": []}],
     Authentication.SIGNATURE: [{name: []} for name in SIGNATURE_SCHEMES],
 }
 _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
@@ -198,6 +199,8 @@ def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | No
             "additionalProperties": {"type": "string"},
         }
         return {"required": True, "content": {"application/x-www-form-urlencoded": {"schema": form}}}
+    if isinstance(operation.body, JsonOrForm):
+        return {"required": True, "content": _json_or_form(operation.body, names)}
     if isinstance(operation.body, RawBody):
         return {"required": True, "content": {media_type: {} for media_type in operation.body.media_types}}
     if operation.body is not None:
@@ -206,6 +209,23 @@ def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | No
             "content": {"application/json": {"schema": _ref(names[operation.body, "validation"])}},
         }
     return None
+
+
+def _json_or_form(body: JsonOrForm, names: Mapping[Any, str]) -> dict[str, Any]:
+    fields = body.fields.model_json_schema(by_alias=True)
+    part = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
+    form = {
+        "type": "object",
+        "description": fields["description"],
+        "properties": {
+            **{name: _without_null(dict(schema)) for name, schema in fields["properties"].items()},
+            "file": part,
+        },
+        "required": [*fields.get("required", ()), "file"],
+        "additionalProperties": False,
+    }
+    shapes = [_ref(names[shape, "validation"]) for shape in body.json]
+    return {"application/json": {"schema": {"anyOf": shapes}}, "multipart/form-data": {"schema": form}}
 
 
 def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
@@ -282,7 +302,10 @@ def _errors(operation: Operation) -> Iterable[type[DomainError]]:
     yield from _ALWAYS
     if operation.authentication.has_caller:
         yield from _AUTHENTICATED
-    elif operation.authentication is Authentication.DISTRIBUTION:
+    elif operation.authentication in (
+        Authentication.DISTRIBUTION,
+        Authentication.DISTRIBUTION_OR_SIGNATURE,
+    ):
         yield from _RECOGNIZED
     elif operation.authentication is Authentication.CLIENT:
         yield RateLimited
@@ -295,6 +318,8 @@ def _schemas(operations: Sequence[Operation]) -> tuple[dict[str, Any], dict[Any,
         models += [(body, "serialization") for body in operation.answers.values() if isinstance(body, type)]
         if isinstance(operation.body, type):
             models.append((operation.body, "validation"))
+        if isinstance(operation.body, JsonOrForm):
+            models += [(shape, "validation") for shape in operation.body.json]
     unique = list(dict.fromkeys(models))
     references, document = models_json_schema(unique, by_alias=True, ref_template=_REF)
     names = {key: reference["$ref"].rpartition("/")[2] for key, reference in references.items()}

@@ -81,4 +81,11 @@ SECURITY_SCHEMES: dict[str, Any] = {
     },
     "client": {"type": "http", "scheme": "basic", "description": "A deployment's client id and secret."},
     "distribution": {"type": "http", "scheme": "bearer", "description": "A distribution's token."},
+    "standardWebhooks": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "webhook-signature",
+        "description": "A Standard Webhooks signature with the distribution's secret, with `webhook-id` and"
+        " `webhook-timestamp`; over the whole body, which may have 1 MiB.",
+    },
 }

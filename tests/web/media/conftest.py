@@ -1,0 +1,145 @@
+"""Distributions that push, and everyone who may see or touch what was pushed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import io
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+from werkzeug.test import TestResponse
+
+from shared.egress.policy import EgressPolicy
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.encryption import Encryption
+from shared.media.fetching import Fetcher, fetch_due
+from tests.support.front import Front
+from tests.support.media_samples import PNG, Sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connector:
+    """A distribution with its token and secret, and what it says to the front."""
+
+    front: Front
+    id: UUID
+    organization_id: UUID
+    principal_id: UUID
+    deployment: CreatedDeployment
+    token: str
+    webhook_secret: str
+
+    @property
+    def path(self) -> str:
+        return f"/distributions/{self.id}/media"
+
+    @property
+    def authorization(self) -> str:
+        return f"Bearer {self.token}"
+
+    def push(self, body: object, authorization: str | None = None, **options: Any) -> TestResponse:
+        """Push JSON, with the token unless another credential is given."""
+        return self.front.post(self.path, authorization or self.authorization, json=body, **options)
+
+    def push_form(
+        self, sample: Sample = PNG, authorization: str | None = None, **fields: object
+    ) -> TestResponse:
+        """Push the bytes themselves, as a form."""
+        return self.front.post(self.path, authorization or self.authorization, data=form(sample, fields))
+
+    def push_signed(self, body: object, secret: str | None = None, **changes: str) -> TestResponse:
+        """Push JSON that is signed; `changes` replace headers."""
+        raw = json.dumps(body).encode()
+        headers = {**sign(raw, secret or self.webhook_secret), "Content-Type": "application/json"}
+        headers |= {name.replace("_", "-"): value for name, value in changes.items()}
+        return self.front.post(self.path, data=raw, headers=headers)
+
+    def read(self, import_id: str) -> dict[str, Any]:
+        answer = self.front.get(f"{self.path}/{import_id}", self.authorization)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json or {}
+        return found
+
+
+def form(sample: Sample, fields: Mapping[str, object]) -> dict[str, Any]:
+    """A form that brings a file, named anew unless `fields` name it."""
+    named = {"messageId": uuid4().hex, "attachmentId": "a-1", **fields}
+    part = (io.BytesIO(sample.content), sample.file_name, sample.media_type)
+    return {**{name: str(value) for name, value in named.items()}, "file": part}
+
+
+def media(url: str = "https://media.example/a.png", **changes: Any) -> dict[str, Any]:
+    """The JSON of one attachment, of a message of its own."""
+    return {
+        "messageId": uuid4().hex,
+        "attachmentId": "a-1",
+        "url": url,
+        "fileName": PNG.file_name,
+        "mediaType": PNG.media_type,
+        **changes,
+    }
+
+
+def sign(body: bytes, secret: str, *, at: float | None = None, webhook_id: str = "msg_1") -> dict[str, str]:
+    """Sign as a sender of Standard Webhooks does, written from its specification."""
+    timestamp = str(int(time.time() if at is None else at))
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    mac = hmac.new(key, f"{webhook_id}.{timestamp}.".encode() + body, hashlib.sha256).digest()
+    signature = f"v1,{base64.b64encode(mac).decode()}"
+    return {"webhook-id": webhook_id, "webhook-timestamp": timestamp, "webhook-signature": signature}
+
+
+def make_connector(
+    front: Front, organization_id: UUID | None = None, principal_id: UUID | None = None
+) -> Connector:
+    """A distribution; of an organization and for an identity of its own unless given."""
+    identity = front.identity
+    organization_id = organization_id or identity.organization().id
+    deployment = identity.deployment(organization_id)
+    principal_id = principal_id or identity.principal(organization_id).id
+    created = identity.distribution(
+        organization_id, principal_id=principal_id, deployment_id=deployment.deployment.id
+    )
+    return Connector(
+        front=front,
+        id=created.distribution.id,
+        organization_id=organization_id,
+        principal_id=principal_id,
+        deployment=deployment,
+        token=created.token.value,
+        webhook_secret=created.webhook_secret.value,
+    )
+
+
+@pytest.fixture(scope="module")
+def connector(front: Front) -> Connector:
+    """A distribution of this module's."""
+    return make_connector(front)
+
+
+def sql(front: Front, statement: str, **values: object) -> list[Any]:
+    with front.services.database.autocommit() as session:
+        result = session.execute(text(statement), values)
+        return list(result.all()) if result.returns_rows else []
+
+
+def fetch(front: Front) -> None:
+    """Fetch what is due, as the worker does."""
+    services = front.services
+    fetch_due(
+        Fetcher(
+            database=services.database,
+            store=services.blobs,
+            settings=services.settings,
+            encryption=Encryption(services.settings),
+            policy=EgressPolicy(allow_private=True, allow_http=True),
+        )
+    )

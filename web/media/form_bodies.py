@@ -1,0 +1,146 @@
+"""Receive a form that holds the part `file` and text fields around it, in constant memory.
+
+The file's content goes on as it arrives; the fields, which may stand before or after it, are few and short. The rules
+of `web/files/multipart.py` hold for both: nothing is taken from a body that is not whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from shared.errors import FieldError
+from shared.files.body_errors import DigestMismatch, FilePartRequired
+from shared.media.content_signatures import HEAD_BYTES
+from web.files.multipart import FRAMING_BYTES, Body, PartContent, PartParser, ReceivedPart, Sink, pieces
+from web.files.part_headers import FieldHeader, PartHeader, read_boundary, read_digests, read_form_part_header
+from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
+
+MAXIMUM_FIELD_BYTES = 4 << 10
+OpenSink = Callable[[], Sink]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedForm:
+    """A form, all of it; `head` is how the file's content begins."""
+
+    fields: Mapping[str, str]
+    part: ReceivedPart
+    head: bytes
+
+
+def receive_form(
+    body: Body,
+    content_type: str,
+    *,
+    names: Collection[str],
+    maximum_bytes: int,
+    open_sink: OpenSink | None,
+    body_digests: tuple[str, ...] = (),
+) -> ReceivedForm:
+    """Receive a form with fields of these names; its file goes into the sink, opened once its header is known.
+
+    Raises what `receive_file_part` does, UnknownParameter and DuplicateParameter.
+    """
+    parser = FormParser(read_boundary(content_type), names)
+    expected_digests = read_digests(*body_digests)
+    whole = sha256() if expected_digests else None
+    opening = _HeadKeeper(open_sink)
+    with PartContent(None, maximum_bytes, opening.open) as content:
+        fields = _Fields(content)
+        for piece, size in pieces(body, maximum_bytes + FRAMING_BYTES):
+            if whole:
+                whole.update(memoryview(piece)[:size])
+            for event in parser.receive(piece, size):
+                fields.take(event)
+        parser.finish()
+        if whole and any(whole.digest() != digest for digest in expected_digests):
+            raise DigestMismatch("The body does not have the digest sent in the request's header.")
+        return ReceivedForm(fields=fields.finish(), part=content.finish(), head=bytes(opening.head))
+
+
+class FormParser(PartParser[PartHeader | FieldHeader]):
+    """Parses a body that holds the part `file` once, and each of some fields at most once."""
+
+    def __init__(self, boundary: bytes, names: Collection[str]) -> None:
+        """Parse a body with this boundary, whose fields have these names."""
+        super().__init__(boundary)
+        self._names = names
+        self._seen: set[str] = set()
+        self._has_file = False
+
+    def _begin_part(self, block: bytes) -> PartHeader | FieldHeader:
+        header = read_form_part_header(block)
+        if isinstance(header, PartHeader):
+            if self._has_file:
+                raise FilePartRequired
+            self._has_file = True
+            return header
+        if header.name not in self._names:
+            raise UnknownParameter(errors=[_wrong(header.name, "is not a field of this form")])
+        if header.name in self._seen:
+            raise DuplicateParameter(errors=[_wrong(header.name, "was sent more than once")])
+        self._seen.add(header.name)
+        return header
+
+    def _check_boundary(self, *, is_last: bool) -> None:
+        if is_last and not self._has_file:
+            raise FilePartRequired
+
+
+class _Fields:
+    """Keeps what belongs to fields, and passes on what belongs to the file."""
+
+    def __init__(self, content: PartContent) -> None:
+        self._content = content
+        self._field: str | None = None
+        self._values: dict[str, bytearray] = {}
+
+    def take(self, event: PartHeader | FieldHeader | memoryview) -> None:
+        if isinstance(event, FieldHeader):
+            self._field = event.name
+            self._values[event.name] = bytearray()
+        elif isinstance(event, PartHeader):
+            self._field = None
+            self._content.take(event)
+        elif self._field is None:
+            self._content.take(event)
+        else:
+            self._keep(self._field, event)
+
+    def finish(self) -> dict[str, str]:
+        try:
+            return {name: value.decode("utf-8") for name, value in self._values.items()}
+        except UnicodeDecodeError:
+            raise MalformedRequest("A field of the form is not UTF-8.") from None
+
+    def _keep(self, name: str, piece: memoryview) -> None:
+        value = self._values[name]
+        if len(value) + len(piece) > MAXIMUM_FIELD_BYTES:
+            message = f"is longer than {MAXIMUM_FIELD_BYTES} bytes"
+            raise MalformedRequest("A field of the form is too long.", errors=[_wrong(name, message)])
+        value += piece
+
+
+class _HeadKeeper:
+    """A sink in front of the file's own, which keeps how the content begins."""
+
+    def __init__(self, open_sink: OpenSink | None) -> None:
+        self.head = bytearray()
+        self._open_sink = open_sink
+        self._sink: Sink | None = None
+
+    def open(self, _: PartHeader) -> Sink:
+        self._sink = self._open_sink() if self._open_sink else None
+        return self
+
+    def write(self, chunk: memoryview, /) -> None:
+        if len(self.head) < HEAD_BYTES:
+            self.head += chunk[: HEAD_BYTES - len(self.head)]
+        if self._sink is not None:
+            self._sink.write(chunk)
+
+
+def _wrong(name: str, message: str) -> FieldError:
+    return FieldError(location="body", name=name, message=message)

@@ -1,0 +1,76 @@
+"""Tell what became of pushed media: to the distribution that pushed it, and to the users of its organization."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from shared.identity.authorization import administrator
+from shared.identity.distributions import get_distribution
+from shared.identity.errors import OrganizationSuspended, ResourceNotFound
+from shared.media import imports
+from shared.media.errors import ImportNotFound
+from shared.media.imports import ImportState
+from web.authentication import Authentication
+from web.calls import Answer, Call, request_id
+from web.media import schemas
+from web.routing import Routes
+
+routes = Routes("media")
+
+_REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, Unavailable)
+
+
+@routes.operation(
+    "GET",
+    "/distributions/<id:distribution_id>/media/<id:import_id>",
+    authentication=Authentication.DISTRIBUTION,
+    answers={200: schemas.ImportBody},
+    errors=(*_REFUSED, ImportNotFound),
+)
+def read_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
+    """Tell the state of an import.
+
+    For the distribution's own token, and for users of its organization.
+    """
+    require_reader(call, distribution_id)
+    with call.services.database.autocommit() as session:
+        found = imports.get_import(session, distribution_id=distribution_id, import_id=import_id)
+    return Answer(body=schemas.ImportBody.of(found))
+
+
+@routes.operation(
+    "GET",
+    "/distributions/<id:distribution_id>/media",
+    authentication=Authentication.DISTRIBUTION,
+    query=schemas.ImportQuery,
+    answers={200: schemas.ImportPage},
+    errors=(*_REFUSED, ValidationFailed),
+)
+def list_imports(call: Call, distribution_id: UUID) -> Answer:
+    """List the imports of a distribution, newest first.
+
+    For the distribution's own token, and for users of its organization.
+    """
+    require_reader(call, distribution_id)
+    query: schemas.ImportQuery = call.query
+    with call.services.database.autocommit() as session:
+        page = imports.list_imports(
+            session,
+            distribution_id=distribution_id,
+            state=None if query.state is None else ImportState(query.state),
+            **query.position,
+        )
+    return Answer(body=schemas.ImportPage.of(page))
+
+
+def require_reader(call: Call, distribution_id: UUID) -> None:
+    """Raise ResourceNotFound or PermissionDenied unless the caller may see the distribution's imports."""
+    distribution = call.credential.distribution
+    if distribution is not None:
+        if distribution.id != distribution_id:
+            raise ResourceNotFound
+        return
+    caller = call.services.authenticator.resolve(call.credential, None)
+    with call.services.database.autocommit() as session:
+        get_distribution(session, by=administrator(caller, request_id()), distribution_id=distribution_id)

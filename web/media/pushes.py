@@ -1,0 +1,242 @@
+"""Take media that a distribution pushes: an address to fetch, or the bytes themselves.
+
+Bytes that come with the distribution's token go into the store as they arrive, under the limits of every upload;
+nothing is fetched here. Who pushes is `push_authentication`'s to say, what becomes of it `shared/media`'s.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+
+from shared.credits.errors import StorageUnpaid
+from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import check_headers, parse_url
+from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable, ValidationFailed
+from shared.files import body_errors
+from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
+from shared.files.staging import OpenReceiver
+from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
+from shared.media import errors
+from shared.media.attachments import Attachment
+from shared.media.imports import STANDARD, Import, queue_imports
+from shared.media.networks.base import SignatureInvalid
+from shared.media.pushing import PushedPart, push_content
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.files.multipart import FRAMING_BYTES, Body
+from web.media import schemas
+from web.media.form_bodies import ReceivedForm, receive_form
+from web.media.push_authentication import read_signed_body, require_own_token
+from web.requests import (
+    MAXIMUM_JSON_BYTES,
+    DuplicateParameter,
+    FieldRequired,
+    MalformedJson,
+    MalformedRequest,
+    UnknownParameter,
+    UnsupportedMediaType,
+    parse_json,
+    refuse,
+)
+from web.routing import JsonOrForm, Routes
+from web.small_bodies import read_small_body
+
+_FIELD_NAMES = frozenset(field.alias or name for name, field in schemas.NewMediaFields.model_fields.items())
+
+Shape = TypeVar("Shape", bound=BaseModel)
+
+routes = Routes("media")
+
+_ERRORS: tuple[type[DomainError], ...] = (
+    SignatureInvalid,
+    PermissionDenied,
+    ResourceNotFound,
+    OrganizationSuspended,
+    errors.DistributionDisabled,
+    TargetDisabled,
+    StorageUnpaid,
+    errors.ImportConflict,
+    errors.TooManyImports,
+    errors.MediaTypeMismatch,
+    UrlRefused,
+    SchemeRefused,
+    AddressRefused,
+    HeaderRefused,
+    MalformedJson,
+    MalformedRequest,
+    UnknownParameter,
+    DuplicateParameter,
+    UnsupportedMediaType,
+    FieldRequired,
+    ValidationFailed,
+    body_errors.FilePartRequired,
+    body_errors.ByteSizeMismatch,
+    body_errors.DigestMismatch,
+    body_errors.ContentTooLarge,
+    body_errors.UploadTimeout,
+    BlobStoreUnavailable,
+    StorageFull,
+    Unavailable,
+)
+
+
+@routes.operation(
+    "POST",
+    "/distributions/<id:distribution_id>/media",
+    authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
+    body=JsonOrForm(json=(schemas.NewMedia, schemas.NewMediaBatch), fields=schemas.NewMediaFields),
+    answers={202: schemas.PushResult},
+    errors=_ERRORS,
+)
+def push_media(call: Call, distribution_id: UUID) -> Answer:
+    """Push an inbound attachment, or several of one message.
+
+    With a `url` it is Queued, and fetched soon; with the bytes, as the part `file` of a form, it is Stored when this is
+    answered. Pushing the same attachment again gives its first import; describing it differently is refused.
+    """
+    signed_body = None
+    if call.has_credential:
+        require_own_token(call, distribution_id)
+    else:
+        signed_body = read_signed_body(call, distribution_id)
+    if call.http.mimetype == "application/json":
+        return _push_json(call, distribution_id, signed_body)
+    if call.http.mimetype == "multipart/form-data":
+        return _push_form(call, distribution_id, signed_body)
+    raise UnsupportedMediaType("Send the body as application/json or multipart/form-data.")
+
+
+def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> Answer:
+    services = call.services
+    raw = signed_body
+    if raw is None:
+        raw = read_small_body(services.small_bodies, call.http.environ, MAXIMUM_JSON_BYTES)
+    push = _read_push(raw)
+    items = push.items if isinstance(push, schemas.NewMediaBatch) else (push,)
+    for item in items:
+        _check_source(call, item)
+    with services.database.transaction() as session:
+        queued = queue_imports(
+            session,
+            services.settings,
+            distribution_id=distribution_id,
+            network=STANDARD,
+            attachments=[_attachment(push, item) for item in items],
+            secret_headers={item.attachment_id: item.headers for item in items if item.headers},
+        )
+    if isinstance(push, schemas.NewMediaBatch):
+        shown = schemas.ImportList(items=[schemas.PushedImportBody.of(one) for one in queued])
+        return Answer(body=schemas.PushResult(shown), status=202)
+    return _accepted(call, queued[0])
+
+
+def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None) -> Answer:
+    services = call.services
+    settings = services.settings
+    content_length = call.http.content_length or settings.max_media_bytes
+    if content_length > settings.max_media_bytes + 2 * FRAMING_BYTES:
+        raise body_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
+
+    def receive(open_receiver: OpenReceiver | None) -> PushedPart:
+        if signed_body is not None:
+            return _read_form(call, io.BytesIO(signed_body), open_receiver)
+        with services.receptions.admit(call.http.environ) as body:
+            return _read_form(call, body, open_receiver)
+
+    stored = push_content(
+        services.database,
+        services.blobs,
+        settings,
+        distribution_id=distribution_id,
+        receive=receive,
+        time_limit_seconds=settings.upload_grace_seconds
+        + content_length / settings.upload_minimum_bytes_per_second,
+    )
+    return _accepted(call, stored)
+
+
+def _read_form(call: Call, body: Body, open_receiver: OpenReceiver | None) -> PushedPart:
+    headers = call.http.headers
+    form = receive_form(
+        body,
+        headers.get("Content-Type", ""),
+        names=_FIELD_NAMES,
+        maximum_bytes=call.services.settings.max_media_bytes,
+        open_sink=open_receiver,
+        body_digests=tuple(
+            value for name in ("Content-Digest", "Repr-Digest") if (value := headers.get(name))
+        ),
+    )
+    return _pushed_part(form)
+
+
+def _pushed_part(form: ReceivedForm) -> PushedPart:
+    fields = _validated(schemas.NewMediaFields, form.fields)
+    attachment = Attachment(
+        message_id=fields.message_id,
+        attachment_id=fields.attachment_id,
+        conversation_id=fields.conversation_id,
+        location={},
+        file_name=fields.file_name,
+        media_type=fields.media_type,
+        size_bytes=fields.byte_size,
+        sha256=_digest(fields.sha256),
+    )
+    return PushedPart(attachment=attachment, part=form.part, head=form.head)
+
+
+def _read_push(raw: bytes) -> schemas.NewMedia | schemas.NewMediaBatch:
+    parsed = parse_json(raw)
+    if not isinstance(parsed, Mapping) or "items" not in parsed:
+        return _validated(schemas.NewMedia, parsed)
+    batch = _validated(schemas.NewMediaBatch, parsed)
+    if len({item.attachment_id for item in batch.items}) < len(batch.items):
+        message = "must not name an attachment twice"
+        raise ValidationFailed(errors=[FieldError(location="body", name="items", message=message)])
+    return batch
+
+
+def _validated(shape: type[Shape], values: object) -> Shape:
+    try:
+        return shape.model_validate(values)
+    except ValidationError as error:
+        refuse("body", error)
+
+
+def _check_source(call: Call, item: schemas.NewMediaItem) -> None:
+    """Refuse now what the fetcher would refuse by its form alone."""
+    settings = call.services.settings
+    parse_url(item.url, EgressPolicy.of(settings), with_secrets=bool(item.headers))
+    check_headers(item.headers or {})
+    if (item.byte_size or 0) > settings.max_media_bytes:
+        raise body_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
+
+
+def _attachment(push: schemas.NewMedia | schemas.NewMediaBatch, item: schemas.NewMediaItem) -> Attachment:
+    return Attachment(
+        message_id=push.message_id,
+        attachment_id=item.attachment_id,
+        conversation_id=push.conversation_id,
+        location={"url": item.url},
+        file_name=item.file_name,
+        media_type=item.media_type,
+        size_bytes=item.byte_size,
+        sha256=_digest(item.sha256),
+    )
+
+
+def _digest(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+def _accepted(call: Call, made: Import) -> Answer:
+    address = f"{call.services.settings.base_url}/distributions/{made.distribution_id}/media/{made.id}"
+    return Answer(
+        body=schemas.PushResult(schemas.PushedImportBody.of(made)), status=202, headers={"Location": address}
+    )
