@@ -14,7 +14,10 @@ from shared.errors import DomainError, Kind
 
 
 class InsufficientCredits(DomainError):
-    """The organization has too few credits for this call; `required` of them, and only `available` are free."""
+    """The organization has too few credits for this call, or owes for storage and its grace is over.
+
+    A call names what is `required`, `available` and `held`.
+    """
 
     code = "insufficient_credits"
     kind = Kind.UNPAID

@@ -1,9 +1,10 @@
 """The ledger: what was ever credited to or taken from an organization, one immutable entry after the other.
 
 An entry is a transfer between the organization's account and the one its kind names (funding for `top_up` and
-`adjustment`, consumption for `charge` and `correction`). One row states both sides, so no half of it can be missing:
-that is the balanced form here. `version` counts an organization's entries without a gap and `balance_after` continues
-the sum, so that a lost or altered entry shows. Entries are written by `credits_post`, together with the balance.
+`adjustment`, consumption for `charge`, `correction` and `storage`). One row states both sides, so no half of it can be
+missing: that is the balanced form here. `version` counts an organization's entries without a gap and `balance_after`
+continues the sum, so that a lost or altered entry shows. Entries are written by `credits_post`, together with the
+balance.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from tests.benchmarks.growth import growth
 from tests.benchmarks.models import models
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, table
+from tests.benchmarks.storage import storage
 from tests.benchmarks.sweeps import sweeping
 from tests.benchmarks.uploads import (
     large_uploads,
@@ -40,6 +41,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "growth": growth,
     "models": models,
     "credits": hot_organization,
+    "storage": storage,
 }
 PEERS = Path(__file__).resolve().parents[2] / "build" / "benchmark-peers"
 

@@ -19,6 +19,7 @@ from shared.database import Database
 from shared.files.storage_charges import measure_storage
 from shared.files.storage_proof import count_stored, find_mismeasured, prove_storage
 from shared.telemetry import LEDGER_DISCREPANCIES
+from tests.shared.files.conftest import Shelf
 from tests.shared.files.stored_months import DAY, MICROSECOND, Kept, Month, days_between
 from tests.support.identity import IdentityFactory, make_settings
 
@@ -348,6 +349,25 @@ def test_a_death_between_two_steps_charges_each_day_once(
     monkeypatch.undo()
     month.accrue(first + 4 * DAY, price=PRICE)
     _require_exact(month, first + 4 * DAY)
+
+
+@pytest.mark.parametrize("shelf", ["local"], indirect=True)
+def test_what_the_service_writes_is_measured(month: Month, shelf: Shelf) -> None:
+    """Uploads, a replace, a delete and an expiry as they are done, and not as this file imagines them."""
+    kept = shelf.upload(b"12345")
+    measure_storage(month.database, price=0, slack=timedelta(0))
+    deleted, expired = shelf.upload(b"deleted"), shelf.upload(b"expired")
+    shelf.replace(kept, b"1234567")
+    measure_storage(month.database, price=0, slack=timedelta(0))
+    shelf.delete(deleted)
+    shelf.sql("UPDATE files SET retention_expires_at = now() WHERE id = :id", id=expired.version.file_id)
+    measure_storage(month.database, price=0, slack=timedelta(0))
+    shelf.work()
+    measure_storage(month.database, price=0, slack=timedelta(0))
+    with month.database.transaction() as session:
+        assert find_mismeasured(session) == []
+        stored = session.execute(text("SELECT stored_bytes FROM storage_days WHERE price IS NULL"))
+        assert stored.scalars().all() == [12]
 
 
 def test_what_was_missed_is_found_by_the_proof_and_put_right_by_counting(
