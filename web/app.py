@@ -28,6 +28,7 @@ from web.files.routes import ROUTES as FILE_ROUTES
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.media.imports import routes as import_routes
 from web.media.network_settings import routes as network_routes
+from web.media.notifications import routes as notification_routes
 from web.media.pushes import routes as push_routes
 from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
@@ -49,6 +50,7 @@ ROUTES = (
     push_routes,
     import_routes,
     network_routes,
+    notification_routes,
     webhook_routes,
     document_routes,
     health_routes,

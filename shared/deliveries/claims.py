@@ -27,11 +27,11 @@ _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _CLAIM = text(
     """
 WITH RECURSIVE destinations AS (
-    (SELECT destination_id FROM deliveries WHERE state IN ('waiting', 'sending') ORDER BY destination_id LIMIT 1)
+    (SELECT destination_id FROM deliveries WHERE state IN ('Waiting', 'Sending') ORDER BY destination_id LIMIT 1)
     UNION ALL
     SELECT (
         SELECT next.destination_id FROM deliveries next
-        WHERE next.state IN ('waiting', 'sending') AND next.destination_id > destinations.destination_id
+        WHERE next.state IN ('Waiting', 'Sending') AND next.destination_id > destinations.destination_id
         ORDER BY next.destination_id LIMIT 1
     )
     FROM destinations WHERE destinations.destination_id IS NOT NULL
@@ -39,53 +39,53 @@ WITH RECURSIVE destinations AS (
     SELECT head.id FROM destinations
     CROSS JOIN LATERAL (
         SELECT count(*) AS under_way FROM deliveries busy
-        WHERE busy.destination_id = destinations.destination_id AND busy.state = 'sending' AND busy.due_at > now()
+        WHERE busy.destination_id = destinations.destination_id AND busy.state = 'Sending' AND busy.due_at > now()
     ) busy
     CROSS JOIN LATERAL (
         SELECT open.id, open.due_at, open.in_flight_limit, row_number() OVER (ORDER BY open.due_at, open.id) AS place
         FROM deliveries open
-        WHERE open.destination_id = destinations.destination_id AND open.state IN ('waiting', 'sending')
+        WHERE open.destination_id = destinations.destination_id AND open.state IN ('Waiting', 'Sending')
             AND open.due_at <= now()
         ORDER BY open.due_at, open.id LIMIT 16
     ) head
     WHERE busy.under_way + head.place <= head.in_flight_limit
     ORDER BY head.due_at LIMIT :limit
 )
-UPDATE deliveries SET state = 'sending', claims = deliveries.claims + 1, due_at = now() + :lease,
-    lapses = deliveries.lapses + CAST(deliveries.state = 'sending' AS integer)
+UPDATE deliveries SET state = 'Sending', claims = deliveries.claims + 1, due_at = now() + :lease,
+    lapses = deliveries.lapses + CAST(deliveries.state = 'Sending' AS integer)
 FROM due
-WHERE deliveries.id = due.id AND deliveries.state IN ('waiting', 'sending') AND deliveries.due_at <= now()
+WHERE deliveries.id = due.id AND deliveries.state IN ('Waiting', 'Sending') AND deliveries.due_at <= now()
 RETURNING deliveries.id, deliveries.claims
 """
 )
 _LOAD = text(
     """
 SELECT id, kind, destination_id, content_type, body, address_encrypted, attempts, attempt_limit, lapses
-FROM deliveries WHERE id = :id AND claims = :claim AND state = 'sending'
+FROM deliveries WHERE id = :id AND claims = :claim AND state = 'Sending'
 """
 )
 _DELIVERED = text(
     """
 UPDATE deliveries
-SET state = 'delivered', attempts = attempts + 1, last_status = :status, last_code = NULL, last_attempt_at = now(),
+SET state = 'Delivered', attempts = attempts + 1, last_status = :status, last_code = NULL, last_attempt_at = now(),
     ended_at = now(), body = NULL, address_encrypted = NULL
-WHERE id = :id AND state <> 'delivered'
+WHERE id = :id AND state <> 'Delivered'
 """
 )
 _FAILED = text(
     """
 UPDATE deliveries
-SET state = 'waiting', attempts = attempts + 1, lapses = 0, last_status = :status, last_code = :code,
+SET state = 'Waiting', attempts = attempts + 1, lapses = 0, last_status = :status, last_code = :code,
     last_attempt_at = now(), due_at = now() + :wait * (1 + :spread * random())
-WHERE id = :id AND claims = :claim AND state = 'sending'
+WHERE id = :id AND claims = :claim AND state = 'Sending'
 """
 )
 _DEAD = text(
     """
 UPDATE deliveries
-SET state = 'dead', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
+SET state = 'Dead', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
     ended_at = now()
-WHERE id = :id AND claims = :claim AND state = 'sending'
+WHERE id = :id AND claims = :claim AND state = 'Sending'
 """
 )
 

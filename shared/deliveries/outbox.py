@@ -37,10 +37,10 @@ _table = deliveries.c
 class DeliveryState(StrEnum):
     """Where a delivery is."""
 
-    WAITING = "waiting"
-    SENDING = "sending"
-    DELIVERED = "delivered"
-    DEAD = "dead"
+    WAITING = "Waiting"
+    SENDING = "Sending"
+    DELIVERED = "Delivered"
+    DEAD = "Dead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +153,8 @@ def give_up(session: Session, *, destination_id: UUID, code: str) -> int:
     """Give up what waits for a destination, which is no more; what is under way ends by itself. Give how many."""
     result = session.execute(
         update(deliveries)
-        .where(_table.destination_id == destination_id, _table.state == "waiting")
-        .values(state="dead", last_code=code, ended_at=func.now())
+        .where(_table.destination_id == destination_id, _table.state == "Waiting")
+        .values(state="Dead", last_code=code, ended_at=func.now())
     )
     return result.rowcount
 
@@ -162,8 +162,8 @@ def give_up(session: Session, *, destination_id: UUID, code: str) -> int:
 def _revive(session: Session, *conditions: Any) -> int:
     result = session.execute(
         update(deliveries)
-        .where(*conditions, _table.state == "dead")
-        .values(state="waiting", attempts=0, lapses=0, due_at=func.now(), ended_at=None)
+        .where(*conditions, _table.state == "Dead")
+        .values(state="Waiting", attempts=0, lapses=0, due_at=func.now(), ended_at=None)
     )
     if result.rowcount:
         session.enqueue(SendDeliveries())

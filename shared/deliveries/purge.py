@@ -26,7 +26,7 @@ DELETE FROM deliveries WHERE id = ANY (ARRAY(
 
 def purge_deliveries(database: Database) -> int:
     """Forget old deliveries, batch by batch; return how many."""
-    purged = _purge(database, "delivered", DELIVERED_KEPT) + _purge(database, "dead", DEAD_KEPT)
+    purged = _purge(database, "Delivered", DELIVERED_KEPT) + _purge(database, "Dead", DEAD_KEPT)
     SWEPT.labels("deliveries").inc(purged)
     return purged
 

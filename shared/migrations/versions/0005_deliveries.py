@@ -11,7 +11,7 @@ down_revision = "0004"
 _NOW = sa.text("now()")
 _ZERO = sa.text("0")
 _INSTANT = sa.DateTime(timezone=True)
-_OPEN = sa.text("state IN ('waiting', 'sending')")
+_OPEN = sa.text("state IN ('Waiting', 'Sending')")
 # A queue's indexes fill with rows that are no longer due; vacuum after one row in a hundred, not in five.
 _EAGER_VACUUM = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_insert_scale_factor = 0.05"
 
@@ -37,7 +37,7 @@ def _create_deliveries() -> None:
         sa.Column("event", sa.Text, nullable=False),
         sa.Column("destination_id", sa.Uuid, nullable=False),
         sa.Column("organization_id", sa.Uuid, nullable=False),
-        sa.Column("state", sa.Text, nullable=False, server_default=sa.text("'waiting'")),
+        sa.Column("state", sa.Text, nullable=False, server_default=sa.text("'Waiting'")),
         sa.Column("address_encrypted", sa.LargeBinary),
         sa.Column("content_type", sa.Text, nullable=False),
         sa.Column("body", sa.LargeBinary),
@@ -52,18 +52,18 @@ def _create_deliveries() -> None:
         sa.Column("last_attempt_at", _INSTANT),
         sa.Column("ended_at", _INSTANT),
         sa.Column("created_at", _INSTANT, nullable=False, server_default=_NOW),
-        sa.CheckConstraint("state IN ('waiting', 'sending', 'delivered', 'dead')", name="state"),
-        sa.CheckConstraint("(state IN ('delivered', 'dead')) = (ended_at IS NOT NULL)", name="ended"),
-        sa.CheckConstraint("(state = 'delivered') = (body IS NULL)", name="body"),
+        sa.CheckConstraint("state IN ('Waiting', 'Sending', 'Delivered', 'Dead')", name="state"),
+        sa.CheckConstraint("(state IN ('Delivered', 'Dead')) = (ended_at IS NOT NULL)", name="ended"),
+        sa.CheckConstraint("(state = 'Delivered') = (body IS NULL)", name="body"),
         sa.CheckConstraint("in_flight_limit BETWEEN 1 AND 16", name="in_flight_limit"),
         sa.CheckConstraint("attempt_limit BETWEEN 1 AND 10", name="attempt_limit"),
     )
     op.create_index("ix_deliveries_destination_id_id", "deliveries", ["destination_id", "id"])
     op.create_index("ix_deliveries_open", "deliveries", ["destination_id", "due_at"], postgresql_where=_OPEN)
     for name, column, state in (
-        ("ix_deliveries_sending", "destination_id", "sending"),
-        ("ix_deliveries_delivered", "ended_at", "delivered"),
-        ("ix_deliveries_dead", "ended_at", "dead"),
+        ("ix_deliveries_sending", "destination_id", "Sending"),
+        ("ix_deliveries_delivered", "ended_at", "Delivered"),
+        ("ix_deliveries_dead", "ended_at", "Dead"),
     ):
         op.create_index(name, "deliveries", [column], postgresql_where=sa.text(f"state = '{state}'"))
     op.execute(f"ALTER TABLE deliveries SET ({_EAGER_VACUUM})")

@@ -59,7 +59,7 @@ def row(database: Database, delivery_id: UUID) -> Any:
 def let_time_pass(database: Database) -> None:
     """Let every wait and every lease end."""
     with database.transaction() as session:
-        session.execute(text("UPDATE deliveries SET due_at = now() WHERE state IN ('waiting', 'sending')"))
+        session.execute(text("UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending')"))
 
 
 @contextmanager

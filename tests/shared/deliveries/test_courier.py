@@ -360,7 +360,7 @@ def test_a_message_that_nobody_can_send_does_not_keep_others_and_is_given_up(
         assert len(server.asked) == 1
         assert courier.send_due() == 1
     kept = row(database, broken)
-    assert (kept.state, kept.last_code) == ("dead", "interrupted")
+    assert (kept.state, kept.last_code) == ("Dead", "interrupted")
 
 
 POINTS = {

@@ -97,9 +97,9 @@ def test_what_arrived_is_forgotten_before_what_did_not(database: Database) -> No
     destination = uuid4()
     waiting, delivered, dead, old = (enqueue(database, "http://unused/", destination) for _ in range(4))
     changes = {
-        delivered: "state = 'delivered', body = NULL, ended_at = now() - interval '8 days'",
-        dead: "state = 'dead', ended_at = now() - interval '8 days'",
-        old: "state = 'dead', ended_at = now() - interval '31 days'",
+        delivered: "state = 'Delivered', body = NULL, ended_at = now() - interval '8 days'",
+        dead: "state = 'Dead', ended_at = now() - interval '8 days'",
+        old: "state = 'Dead', ended_at = now() - interval '31 days'",
         waiting: "created_at = now() - interval '40 days'",
     }
     with database.transaction() as session:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import func, select
 from werkzeug.test import TestResponse
 
+from shared.deliveries.outbox import enqueue_delivery, give_up
 from shared.identity import role_bindings
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import CreatedDeployment
@@ -206,6 +207,36 @@ def new_network(world: World) -> Attempt:
     return Attempt(path=on_distribution("/networks/slack")(world).path, body=body)
 
 
+ENDPOINT = {"url": "https://bot.example/notifications"}
+
+
+def on_endpoint(rest: str = "/notification-endpoint") -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        distribution = on_distribution()(world).path
+        path = f"/admin/{distribution}/notification-endpoint"
+        answer = world.front.put(path, world.operator.authorization, json=ENDPOINT)
+        assert answer.status_code == 200, answer.text
+        return Attempt(path=distribution + rest)
+
+    return attempt
+
+
+def on_dead_notification(world: World) -> Attempt:
+    distribution = on_endpoint("")(world).path
+    distribution_id = UUID(distribution.rpartition("/")[2])
+    with world.front.services.database.transaction() as session:
+        notification_id = enqueue_delivery(
+            session,
+            kind="distribution",
+            event="file.expired",
+            destination_id=distribution_id,
+            organization_id=world.organization_id,
+            body=b"{}",
+        )
+        give_up(session, destination_id=distribution_id, code="destination_gone")
+    return Attempt(path=f"{distribution}/notifications/{notification_id}/resend")
+
+
 def new_distribution(world: World) -> Attempt:
     body = {
         "name": "Slack",
@@ -336,6 +367,14 @@ TABLE: dict[str, Row] = {
     "put_network_settings": Row(allowed=MANAGERS, attempt=new_network),
     "read_network_settings": Row(allowed=MANAGERS, attempt=on_network),
     "remove_network_settings": Row(allowed=MANAGERS, attempt=on_network, success=204),
+    "put_notification_endpoint": Row(
+        allowed=MANAGERS, attempt=on_distribution("/notification-endpoint", **ENDPOINT)
+    ),
+    "read_notification_endpoint": Row(allowed=MANAGERS, attempt=on_endpoint()),
+    "remove_notification_endpoint": Row(allowed=MANAGERS, attempt=on_endpoint(), success=204),
+    "list_notifications": Row(allowed=MANAGERS, attempt=on_endpoint("/notifications")),
+    "resend_notification": Row(allowed=MANAGERS, attempt=on_dead_notification),
+    "resend_dead_notifications": Row(allowed=MANAGERS, attempt=on_endpoint("/notifications/resend-dead")),
     "list_signing_keys": Row(allowed=OPERATORS, attempt=anywhere("signing-keys"), outsider=403),
     "rotate_signing_keys": Row(
         allowed=OPERATORS, attempt=anywhere("signing-keys/rotate"), outsider=403, success=409
