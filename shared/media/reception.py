@@ -19,11 +19,12 @@ from shared.files.body_errors import ByteSizeMismatch, DigestMismatch
 from shared.files.staging import OpenReceiver
 from shared.media.attachments import Attachment, Source
 from shared.media.content_signatures import HEAD_BYTES, sniff
-from shared.media.errors import MediaTypeMismatch, SourceGone
+from shared.media.errors import MediaTypeMismatch, SourceGone, SourceRefused
 from shared.media.media_types import essence_of, label, suffix_of
 
 NAMELESS = "attachment"
 _GONE = frozenset({404, 410})
+_REFUSED = frozenset({401, 403})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +62,8 @@ class Fetching:
     def receive(self, open_receiver: OpenReceiver | None) -> Content:
         """Fetch the content into the receiver, opened once the source answers.
 
-        Raises the errors of `shared/egress/errors.py`, SourceGone, MediaTypeMismatch, ByteSizeMismatch, DigestMismatch,
-        LeaseLost, BlobStoreUnavailable, StorageFull.
+        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceRefused, MediaTypeMismatch, ByteSizeMismatch,
+        DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
         """
         if open_receiver is None:
             raise RuntimeError("what is fetched is stored")
@@ -82,6 +83,8 @@ class Fetching:
         except SourceAnswered as answer:
             if answer.status in _GONE:
                 raise SourceGone from None
+            if answer.status in _REFUSED and self.source.headers:
+                raise SourceRefused from None
             raise
 
     def _read(self, fetched: Fetched, open_receiver: OpenReceiver) -> Content:
