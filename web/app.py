@@ -20,6 +20,7 @@ from shared.telemetry import (
     reset_log_context,
 )
 from web import edge
+from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
 from web.converters import register_converters
 from web.credits.routes import ROUTES as CREDIT_ROUTES
@@ -52,6 +53,7 @@ ROUTES = (
     network_routes,
     notification_routes,
     webhook_routes,
+    *AGENT_ROUTES,
     document_routes,
     health_routes,
 )

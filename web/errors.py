@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException
 
 from shared.errors import DomainError, Kind
 from shared.telemetry import get_logger
+from web.a2a.errors import a2a_error, speaks_a2a
 from web.calls import request_id
 from web.edge import BODY_READ
 from web.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
@@ -181,7 +182,13 @@ def _fail(status: int, code: str, detail: str, **data: Any) -> Response:
 def _dialect(path: str) -> Callable[..., Response]:
     if path in OAUTH_PATHS:
         return oauth_error
+    if speaks_a2a(path):
+        return _a2a_error
     return openai_error if speaks_openai(path) else problem
+
+
+def _a2a_error(status: int, code: str, detail: str, **data: Any) -> Response:
+    return _close_unread(a2a_error(status, code, detail, **data))
 
 
 def _close_unread(response: Response) -> Response:

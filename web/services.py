@@ -14,6 +14,7 @@ from shared.identity.signing_keys import SigningKeys
 from shared.jobs import Publisher, Sender, create_celery
 from shared.settings import Settings
 from shared.valkey import connect_valkey
+from web.a2a.services import AgentServices, build_agent_services
 from web.files.slow_senders import BodyReceptions
 from web.models.services import ModelServices, build_model_services
 from web.rate_limits import RateLimiter
@@ -35,6 +36,7 @@ class Services:
     receptions: BodyReceptions
     small_bodies: BodyReceptions
     models: ModelServices
+    agents: AgentServices
 
 
 def build_services(settings: Settings) -> Services:
@@ -56,6 +58,7 @@ def build_services(settings: Settings) -> Services:
         receptions=_receptions(settings, settings.concurrent_uploads),
         small_bodies=_receptions(settings, settings.concurrent_small_bodies),
         models=build_model_services(settings, database, Sender(celery)),
+        agents=build_agent_services(settings, database),
     )
 
 

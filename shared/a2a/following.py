@@ -47,6 +47,12 @@ class Event:
         return TaskState(self.body["statusUpdate"]["status"]["state"])
 
     @property
+    def is_interruption(self) -> bool:
+        """Whether the task waits for its client from here on."""
+        state = self.state
+        return state is not None and state.is_interrupted
+
+    @property
     def is_last(self) -> bool:
         """Whether nothing follows."""
         state = self.state
@@ -107,7 +113,7 @@ def wait_for_turn(
 def follow(
     database: Database, watch: Watch, after_sequence: int, *, idle_seconds: float
 ) -> Iterator[Event | None]:
-    """Yield the events of the watched task after one, without end; None whenever nothing came for a while.
+    """Yield the events of the watched task after one, without end; None after every look that found none.
 
     A database that is away for a moment only delays. Raises Unavailable when it stays away.
     """
@@ -123,7 +129,8 @@ def follow(
         for event in events:
             sequence = event.sequence
             yield event
-        if not events and not watch.wait(idle_seconds):
+        if not events:
+            watch.wait(idle_seconds)
             yield None
 
 

@@ -60,12 +60,16 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A message that was taken: its turn, its task as it was then, and whether the client may see that task yet."""
+    """A message that was taken: its turn, its task as it was then, and whether the client may see that task yet.
+
+    `is_replay` says that it was taken before, so that its answer may be there already.
+    """
 
     turn_id: UUID
     task_id: UUID
     snapshot: Snapshot
     is_visible: bool
+    is_replay: bool
 
 
 def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent:
@@ -90,7 +94,7 @@ def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent
     if push is not None:
         pushes.create(session, task.id, push)
     faults.reach("send.before_commit")
-    return _sent(session, sending, turn_id, task.id)
+    return _sent(session, sending, turn_id, task.id, is_replay=False)
 
 
 def show_task(session: Session, task_id: UUID) -> None:
@@ -180,10 +184,12 @@ def _sent_before(session: Session, sending: Sending, turn_id: UUID) -> Sent:
         raise TaskNotFound("The task of this Idempotency-Key is kept no longer.")
     if sending.configuration.return_immediately:
         show_task(session, task_id)
-    return _sent(session, sending, turn_id, task_id)
+    return _sent(session, sending, turn_id, task_id, is_replay=True)
 
 
-def _sent(session: Session, sending: Sending, turn_id: UUID, task_id: UUID) -> Sent:
+def _sent(session: Session, sending: Sending, turn_id: UUID, task_id: UUID, *, is_replay: bool) -> Sent:
     snapshot = read_snapshot(session, task_id, history_length=sending.configuration.history_length)
     is_visible = session.execute(select(tasks.c.is_visible).where(tasks.c.id == task_id)).scalar_one()
-    return Sent(turn_id=turn_id, task_id=task_id, snapshot=snapshot, is_visible=is_visible)
+    return Sent(
+        turn_id=turn_id, task_id=task_id, snapshot=snapshot, is_visible=is_visible, is_replay=is_replay
+    )

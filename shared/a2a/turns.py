@@ -49,8 +49,9 @@ class DeclaredExtension:
 class BehaviorSettings:
     """A row of `behaviors`: a named way a daemon works.
 
-    A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself, or none and
-    follows the file of the setting `A2A_SCRIPT`. What follows is for the card: the behavior is a skill there, and these are the media types that it reads and writes.
+    A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself, or none
+    and follows the file of the setting `A2A_SCRIPT`. What follows is for the card: the behavior is a skill there, and
+    these are the media types that it reads and writes.
     """
 
     id: UUID

@@ -35,7 +35,7 @@ def whole_answer(invoker: Invoker, inbox: Inbox, environ: WSGIEnvironment) -> Re
     """Wait for the document. Raises what `replies` raises, and ClientDisconnected once nobody waits for it."""
     with closing(replies(invoker, inbox)) as coming:
         for reply in coming:
-            if reply is None and _has_hung_up(environ.get("gunicorn.socket")):
+            if reply is None and has_hung_up(environ.get("gunicorn.socket")):
                 raise ClientDisconnected
             if reply is not None and reply.kind is ReplyKind.END:
                 return Response(reply.data, content_type="application/json")
@@ -50,7 +50,7 @@ def streamed_answer(invoker: Invoker, inbox: Inbox, dialect: Dialect) -> Respons
     return Response(frames, content_type="text/event-stream; charset=utf-8", headers=_HEADERS)
 
 
-def _has_hung_up(connection: socket.socket | None) -> bool:
+def has_hung_up(connection: socket.socket | None) -> bool:
     """Tell whether the client has closed its side, which an answer that writes nothing until its end cannot notice."""
     if connection is None:
         return False

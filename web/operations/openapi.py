@@ -15,9 +15,11 @@ from shared.errors import DomainError
 from shared.files.references import ReferenceKind
 from shared.identity import errors as identity_errors
 from shared.media.networks.registry import NETWORKS
+from web.a2a.errors import a2a_status, speaks_a2a
 from web.authentication import Authentication
 from web.errors import OAUTH_PATHS, STATUSES, oauth_code
 from web.openai_errors import openai_code, openai_type, speaks_openai
+from web.operations.openapi_a2a import A2A_ERROR_SCHEMA, a2a_error_answer, a2a_header_parameters
 from web.operations.openapi_components import (
     OAUTH_SCHEMA,
     OPENAI_ERROR_SCHEMA,
@@ -94,7 +96,8 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
         "paths": dict(paths),
         "components": {
             "schemas": schemas
-            | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA, "OpenAIError": OPENAI_ERROR_SCHEMA},
+            | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA, "OpenAIError": OPENAI_ERROR_SCHEMA}
+            | {"A2AError": A2A_ERROR_SCHEMA},
             "securitySchemes": SECURITY_SCHEMES | SIGNATURE_SCHEMES,
         },
     }
@@ -169,6 +172,8 @@ def _header_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
             "description": "The signed header of the routed request, forwarded unchanged; omitted for own work.",
             "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"},
         }
+    if speaks_a2a(operation.path):
+        yield from a2a_header_parameters(operation.path)
     if isinstance(operation.body, FilePart):
         yield {
             "name": "Prefer",
@@ -247,8 +252,11 @@ def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
 
 def _problems(operation: Operation) -> dict[str, Any]:
     by_status: dict[int, dict[str, str]] = defaultdict(dict)
+    status_of = a2a_status if speaks_a2a(operation.path) else _plain_status
     for error in _errors(operation):
-        by_status[STATUSES[error.kind]].setdefault(error.code, (error.__doc__ or "").strip().split("\n\n")[0])
+        by_status[status_of(STATUSES[error.kind], error.code)].setdefault(
+            error.code, (error.__doc__ or "").strip().split("\n\n")[0]
+        )
     if "<" in operation.path:
         by_status[404].setdefault("not_found", "Nothing is at this address.")
     by_status[500]["internal_error"] = "The service failed."
@@ -268,9 +276,19 @@ def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def _plain_status(status: int, _: str) -> int:
+    return status
+
+
+def _a2a_error(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    return a2a_error_answer(codes, _ref("A2AError"))
+
+
 def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
     if path in OAUTH_PATHS:
         return _oauth_error
+    if speaks_a2a(path):
+        return _a2a_error
     return _openai_error if speaks_openai(path) else _problem
 
 

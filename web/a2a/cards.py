@@ -1,0 +1,89 @@
+"""Serve agents' cards: public, with the headers that let clients keep them for a while."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC
+from email.utils import format_datetime
+from uuid import UUID
+
+from flask import Response, request
+
+from shared.a2a.agent_cards import extend_card, make_card
+from shared.a2a.errors import AgentNotFound, ExtendedAgentCardNotConfigured
+from shared.a2a.exact_json import render
+from shared.a2a.types import AgentCard
+from shared.errors import Unavailable
+from shared.settings import Settings
+from web.a2a.directory import Known
+from web.a2a.routing import AGENT_PREFIX, AgentCall, AgentRoutes, answer
+from web.authentication import Authentication
+from web.calls import Call
+from web.routing import AnyQuery, Routes
+
+MAXIMUM_AGE_SECONDS = 60
+WELL_KNOWN = "/.well-known/agent-card.json"
+
+routes = Routes("agent-cards")
+extended_routes = AgentRoutes("agents")
+
+
+@routes.operation(
+    "GET",
+    WELL_KNOWN,
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers={200: AgentCard},
+    errors=(AgentNotFound, Unavailable),
+)
+def read_agent_card(call: Call) -> Response:
+    """Read the card of the default agent."""
+    return _card(call, None)
+
+
+@routes.operation(
+    "GET",
+    f"{AGENT_PREFIX}{WELL_KNOWN}",
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers={200: AgentCard},
+    errors=(AgentNotFound, Unavailable),
+)
+def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
+    """Read the card of a deployment's agent."""
+    return _card(call, deployment_id)
+
+
+@extended_routes.agent_operation(
+    "GET", "/extendedAgentCard", answers={200: AgentCard}, errors=(ExtendedAgentCardNotConfigured,)
+)
+def read_extended_agent_card(call: AgentCall) -> Response:
+    """Read what an agent says of itself to those who may talk to it."""
+    known = call.services.directory.get(call.agent.deployment_id)
+    path = request.path.removesuffix("/extendedAgentCard")
+    card = extend_card(_make(known, call.call.services.settings, path), call.agent)
+    return answer(call, card)
+
+
+def _card(call: Call, deployment_id: UUID | None) -> Response:
+    services = call.services
+    known = services.agents.directory.get(deployment_id)
+    path = "" if deployment_id is None else f"/agents/{deployment_id}"
+    text = render(_make(known, services.settings, path).to_wire())
+    response = Response(text, content_type="application/json")
+    response.headers["Cache-Control"] = f"public, max-age={MAXIMUM_AGE_SECONDS}"
+    response.headers["Last-Modified"] = format_datetime(known.agent.changed_at.astimezone(UTC), usegmt=True)
+    response.headers["Access-Control-Allow-Origin"] = "*"
+    response.set_etag(hashlib.sha256(text.encode()).hexdigest()[:32])
+    response.make_conditional(request)
+    return response
+
+
+def _make(known: Known, settings: Settings, path: str) -> AgentCard:
+    return make_card(
+        known.agent,
+        known.declared,
+        url=f"{settings.base_url}{path}",
+        base_url=settings.base_url,
+        pushes=settings.a2a_push_notifications,
+    )

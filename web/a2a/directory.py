@@ -1,0 +1,52 @@
+"""The agents as this process last read them, at most `LIVE_ROW_CACHE_SECONDS` ago: every request needs one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared.a2a.agents import Agent, get_agent, get_default_agent_id
+from shared.a2a.extensions import declared_by
+from shared.a2a.own_extensions import OwnExtensions
+from shared.a2a.turns import DeclaredExtension
+from shared.database import Database
+from shared.identity.expiring_cache import ExpiringCache
+from shared.settings import Settings
+
+AGENTS_LIMIT = 1024
+_DEFAULT = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """An agent, and the extensions that it declares."""
+
+    agent: Agent
+    declared: tuple[DeclaredExtension, ...]
+
+
+class AgentDirectory:
+    """Finds agents."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        """Know none yet."""
+        self._database = database
+        self._settings = settings
+        self.own = OwnExtensions(settings.base_url)
+        self._known = ExpiringCache[Known](AGENTS_LIMIT)
+
+    def get(self, deployment_id: UUID | None) -> Known:
+        """Give an agent, by default the one at the root. Raises AgentNotFound."""
+        key = (deployment_id or _DEFAULT).bytes
+        known = self._known.find(key)
+        if known is None:
+            known = self._read(deployment_id)
+            self._known.put(key, known, ttl_seconds=self._settings.live_row_cache_seconds)
+        return known
+
+    def _read(self, deployment_id: UUID | None) -> Known:
+        with self._database.autocommit() as session:
+            if deployment_id is None:
+                deployment_id = get_default_agent_id(session, self._settings.default_agent)
+            agent = get_agent(session, deployment_id)
+        return Known(agent=agent, declared=declared_by(agent, self.own))

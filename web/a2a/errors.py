@@ -1,0 +1,120 @@
+"""A2A's dialect of errors: google.rpc.Status in JSON with an ErrorInfo, and what is wrong with which field.
+
+The statuses are those of the protocol's definition 1.0.1; what it has no word for gets the nearest, with a reason of
+ours in our own domain, because clients turn an answer without an ErrorInfo into "method not found".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from flask import Response, current_app
+
+from web.calls import request_id
+
+PROTOCOL_DOMAIN = "a2a-protocol.org"
+_PATHS = frozenset(
+    {"/message:send", "/message:stream", "/tasks", "/extendedAgentCard", "/.well-known/agent-card.json"}
+)
+_PREFIXES = ("/tasks/", "/agents/")
+
+_TABLE: Mapping[str, tuple[int, str]] = {
+    "task_not_found": (404, "NOT_FOUND"),
+    "task_not_cancelable": (400, "FAILED_PRECONDITION"),
+    "push_notification_not_supported": (400, "FAILED_PRECONDITION"),
+    "unsupported_operation": (400, "FAILED_PRECONDITION"),
+    "content_type_not_supported": (400, "INVALID_ARGUMENT"),
+    "invalid_agent_response": (500, "INTERNAL"),
+    "extended_agent_card_not_configured": (400, "FAILED_PRECONDITION"),
+    "extension_support_required": (400, "FAILED_PRECONDITION"),
+    "version_not_supported": (400, "FAILED_PRECONDITION"),
+    "invalid_params": (400, "INVALID_ARGUMENT"),
+}
+"""The protocol's errors (5.4), and the one that clients know besides: status and name by our code."""
+
+_REASONS = {
+    "validation_failed": "INVALID_PARAMS",
+    "unknown_parameter": "INVALID_PARAMS",
+    "duplicate_parameter": "INVALID_PARAMS",
+    "malformed_json": "INVALID_REQUEST",
+    "malformed_request": "INVALID_REQUEST",
+    "not_found": "METHOD_NOT_FOUND",
+    "method_not_allowed": "METHOD_NOT_FOUND",
+    "internal_error": "INTERNAL_ERROR",
+}
+"""Reasons that published clients know for what the service calls otherwise."""
+
+_STATUSES = {422: 400, 415: 400}
+_NAMES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    402: "FAILED_PRECONDITION",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def speaks_a2a(path: str) -> bool:
+    """Whether errors at this path are A2A's."""
+    return path in _PATHS or path.startswith(_PREFIXES)
+
+
+def a2a_status(status: int, code: str) -> int:
+    """Give the status with which an error leaves, from the one that its kind has elsewhere."""
+    return _TABLE[code][0] if code in _TABLE else _STATUSES.get(status, status)
+
+
+def a2a_reason(code: str) -> str:
+    """Give the reason that clients read."""
+    return _REASONS.get(code, code.upper())
+
+
+def a2a_body(status: int, code: str, detail: str, **data: Any) -> dict[str, Any]:
+    """Make the body of an error within a request."""
+    host = urlsplit(current_app.config["BASE_URL"]).hostname or PROTOCOL_DOMAIN
+    return error_body(status, code, detail, request=request_id(), host=host, **data)
+
+
+def error_body(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    request: str,
+    host: str,
+    errors: Sequence[Mapping[str, str]] = (),
+    **data: Any,
+) -> dict[str, Any]:
+    """Make the body of an error; `data` stands in the ErrorInfo as text, and so does the request's id."""
+    final = a2a_status(status, code)
+    name = _TABLE[code][1] if code in _TABLE else _NAMES.get(final, "UNKNOWN")
+    is_known = code in _TABLE or code in _REASONS
+    information = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": a2a_reason(code),
+        "domain": PROTOCOL_DOMAIN if is_known else host,
+        "metadata": {key: str(value) for key, value in data.items()} | {"requestId": request},
+    }
+    details: list[dict[str, Any]] = [information]
+    if errors:
+        violations = [{"field": at["name"], "description": at["message"]} for at in errors]
+        details.append({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations})
+    return {"error": {"code": final, "status": name, "message": detail, "details": details}}
+
+
+def a2a_error(status: int, code: str, detail: str, **data: Any) -> Response:
+    """Make an error answer."""
+    body = a2a_body(status, code, detail, **data)
+    return Response(json.dumps(body), body["error"]["code"], content_type="application/json")

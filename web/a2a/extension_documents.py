@@ -1,0 +1,54 @@
+"""Serve the specification of each of the service's extensions at its URI, and the schemas of its data beside it."""
+
+from __future__ import annotations
+
+from flask import Response
+from werkzeug.exceptions import NotFound
+
+from shared.a2a.exact_json import render
+from shared.a2a.own_extensions import OwnExtension, find_own_extension, schema_of, specification_of
+from web.authentication import Authentication
+from web.calls import Call
+from web.routing import AnyQuery, Routes
+
+routes = Routes("extensions")
+
+_HEADERS = {
+    "Cache-Control": "public, max-age=3600",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+}
+
+
+@routes.operation(
+    "GET",
+    "/extensions/<name>/<version>",
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers={200: "text/html"},
+)
+def read_extension(call: Call, name: str, version: str) -> Response:
+    """Read the specification of one of the service's A2A extensions."""
+    own = _find(name, version)
+    text = specification_of(own, call.services.settings.base_url)
+    return Response(text, content_type="text/html; charset=utf-8", headers=_HEADERS)
+
+
+@routes.operation(
+    "GET",
+    "/extensions/<name>/<version>/schema.json",
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers={200: "application/schema+json"},
+)
+def read_extension_schema(call: Call, name: str, version: str) -> Response:
+    """Read the JSON Schemas of the data and parameters of one of the service's A2A extensions."""
+    own = _find(name, version)
+    uri = f"{call.services.settings.base_url}/extensions/{name}/{version}"
+    return Response(render(schema_of(own, uri)), content_type="application/schema+json", headers=_HEADERS)
+
+
+def _find(name: str, version: str) -> OwnExtension:
+    own = find_own_extension(name, version)
+    if own is None:
+        raise NotFound("There is no such extension.")
+    return own

@@ -1,0 +1,56 @@
+"""Negotiate extensions on every A2A route, and say on every answer what was activated: streams and errors too.
+
+The header is read under its name of today and of 0.3. What is activated depends on the agent alone, so it can be said
+also where the credential was refused.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from flask import Flask, Response, current_app, g, request
+
+from shared.a2a.extensions import activate, read_requested
+from shared.errors import DomainError
+from web.a2a.errors import speaks_a2a
+from web.services import Services
+
+HEADER = "A2A-Extensions"
+HEADERS = (HEADER, "X-A2A-Extensions")
+
+
+def active_extensions(deployment_id: UUID | None) -> tuple[str, ...]:
+    """Give the extensions that this request activates of the agent's; read once for a request.
+
+    Raises AgentNotFound.
+    """
+    if "a2a_extensions" not in g:
+        requested = read_requested([value for name in HEADERS for value in request.headers.getlist(name)])
+        active: tuple[str, ...] = ()
+        if requested:
+            services: Services = current_app.extensions["services"]
+            active = activate(services.agents.directory.get(deployment_id).declared, requested)
+        g.a2a_extensions = active
+    known: tuple[str, ...] = g.a2a_extensions
+    return known
+
+
+def echo_extensions(app: Flask) -> None:
+    """Put the activated extensions into every answer of the protocol's addresses."""
+
+    def echo(response: Response) -> Response:
+        if any(name in request.headers for name in HEADERS) and speaks_a2a(request.path):
+            active = _find_active()
+            if active:
+                response.headers[HEADER] = ", ".join(active)
+        return response
+
+    app.after_request(echo)
+
+
+def _find_active() -> tuple[str, ...]:
+    """Give what is activated; nothing where there is no such agent, or the database does not answer."""
+    try:
+        return active_extensions((request.view_args or {}).get("deployment_id"))
+    except DomainError:
+        return ()

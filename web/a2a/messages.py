@@ -1,0 +1,125 @@
+"""Send a message to an agent, and wait for its answer or follow it."""
+
+from __future__ import annotations
+
+import time
+
+from flask import Response
+from werkzeug.exceptions import ClientDisconnected
+
+from shared.a2a import errors
+from shared.a2a.agents import SKILL_KEY
+from shared.a2a.extensions import check_data, require
+from shared.a2a.following import TurnState, read_reply, wait_for_turn
+from shared.a2a.sending import Sending, Sent, send, show_task
+from shared.a2a.snapshots import read_snapshot
+from shared.a2a.types import SendMessageRequest, SendMessageResponse
+from shared.files.body_errors import ContentTooLarge, UploadTimeout
+from web.a2a.routing import AgentCall, AgentRoutes, answer
+from web.a2a.streams import stream_answer
+from web.models.answers import has_hung_up
+from web.requests import MalformedJson
+
+routes = AgentRoutes("agents")
+
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+_SENDING = (
+    errors.TaskNotFound,
+    errors.UnsupportedOperation,
+    errors.ContentTypeNotSupported,
+    errors.InvalidAgentResponse,
+    errors.ExtensionSupportRequired,
+    errors.PushNotificationNotSupported,
+    errors.IdempotencyKeyReused,
+    errors.TooManyStreams,
+    MalformedJson,
+    ContentTooLarge,
+    UploadTimeout,
+)
+
+
+@routes.agent_operation(
+    "POST",
+    "/message:send",
+    body=SendMessageRequest,
+    answers={200: SendMessageResponse},
+    errors=_SENDING,
+)
+def send_message(call: AgentCall) -> Response:
+    """Send a message and wait for its answer, a task or a message.
+
+    The answer is given when the task has ended or waits for its client, at once with `returnImmediately`, and after
+    `A2A_WAIT_SECONDS` with the task as it is. With an `Idempotency-Key` the same message is taken once.
+    """
+    sent, request = _send(call)
+    configuration = request.configuration
+    if configuration is not None and configuration.return_immediately:
+        return _linked(call, sent, SendMessageResponse(task=sent.snapshot.task))
+    history_length = configuration.history_length if configuration is not None else None
+    state = _wait(call, sent)
+    database = call.call.services.database
+    with database.transaction() as session:
+        if state.reply is not None:
+            answered = SendMessageResponse(message=read_reply(session, sent.task_id, state.reply))
+        else:
+            show_task(session, sent.task_id)
+            snapshot = read_snapshot(session, sent.task_id, history_length=history_length)
+            answered = SendMessageResponse(task=snapshot.task)
+    return _linked(call, sent, answered)
+
+
+@routes.agent_operation(
+    "POST",
+    "/message:stream",
+    body=SendMessageRequest,
+    answers={200: "text/event-stream"},
+    errors=_SENDING,
+)
+def stream_message(call: AgentCall) -> Response:
+    """Send a message and follow its answer: the task and then its updates, or one message.
+
+    The stream ends when the task has ended or waits for its client. Whoever loses it subscribes to the task.
+    """
+    sent, _ = _send(call)
+    return stream_answer(call, sent)
+
+
+def _send(call: AgentCall) -> tuple[Sent, SendMessageRequest]:
+    require(call.declared, call.active)
+    services, request = call.services, call.read_body(SendMessageRequest)
+    check_data(request.message, call.active, services.directory.own)
+    skill_id = (request.message.metadata or {}).get(SKILL_KEY)
+    services.refusals.check(call.agent.choose_behavior(skill_id), request.message)
+    sending = Sending(
+        request=request,
+        agent=call.agent,
+        scope=call.scope,
+        caller=call.call.caller,
+        active_extensions=call.active,
+        idempotency_key=call.http.headers.get(IDEMPOTENCY_HEADER),
+    )
+    with call.call.services.database.transaction() as session:
+        sent = send(session, sending, services.pushes)
+    services.hints.tell(sent.task_id)
+    return sent, request
+
+
+def _wait(call: AgentCall, sent: Sent) -> TurnState:
+    """Wait until the turn is done, for as long as that is worth it and the client is there."""
+    services, settings = call.services, call.call.services.settings
+    deadline = time.monotonic() + settings.a2a_wait_seconds
+    connection = call.http.environ.get("gunicorn.socket")
+    with (
+        services.slots.hold(call.call.caller.credential_id),
+        services.watch.watch(sent.task_id) as watch,
+    ):
+        for state in wait_for_turn(call.call.services.database, watch, sent.turn_id, deadline=deadline):
+            if state is not None:
+                return state
+            if has_hung_up(connection):
+                raise ClientDisconnected
+    raise RuntimeError("a wait ended without its end")
+
+
+def _linked(call: AgentCall, sent: Sent, body: SendMessageResponse) -> Response:
+    return answer(call, call.services.links.with_links(sent.task_id, body.to_wire()))

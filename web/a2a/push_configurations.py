@@ -1,0 +1,88 @@
+"""Say where updates of a task are posted to."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from flask import Response
+
+from shared.a2a.errors import PushNotificationNotSupported, TaskNotFound
+from shared.a2a.snapshots import find_snapshot
+from shared.a2a.types import ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig
+from shared.database import Session
+from web.a2a.queries import PageQuery
+from web.a2a.routing import AgentCall, AgentRoutes, answer, require_task_id
+from web.requests import MalformedJson
+
+routes = AgentRoutes("agents")
+
+DEFAULT_PAGE = 50
+_COLLECTION = "/tasks/<task_id>/pushNotificationConfigs"
+_ERRORS = (TaskNotFound, PushNotificationNotSupported)
+
+
+@routes.agent_operation(
+    "POST",
+    _COLLECTION,
+    body=TaskPushNotificationConfig,
+    answers={200: TaskPushNotificationConfig},
+    errors=(*_ERRORS, MalformedJson),
+)
+def create_push_configuration(call: AgentCall, task_id: str) -> Response:
+    """Have a task's updates posted somewhere, from now on; credentials are not given back."""
+    call.services.pushes.require_support()
+    wanted = call.read_body(TaskPushNotificationConfig)
+    with call.call.services.database.transaction() as session:
+        found = _require_task(session, call, task_id)
+        created = call.services.pushes.create(session, found, wanted)
+    return answer(call, created)
+
+
+@routes.agent_operation(
+    "GET",
+    _COLLECTION,
+    query=PageQuery,
+    answers={200: ListTaskPushNotificationConfigsResponse},
+    errors=_ERRORS,
+)
+def list_push_configurations(call: AgentCall, task_id: str) -> Response:
+    """List where a task's updates are posted to."""
+    call.services.pushes.require_support()
+    query = call.read_query(PageQuery)
+    with call.call.services.database.transaction() as session:
+        found = _require_task(session, call, task_id)
+        configs, token = call.services.pushes.list_page(
+            session, found, size=query.page_size or DEFAULT_PAGE, token=query.page_token
+        )
+    return answer(call, ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token))
+
+
+@routes.agent_operation(
+    "GET", f"{_COLLECTION}/<path:config_id>", answers={200: TaskPushNotificationConfig}, errors=_ERRORS
+)
+def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
+    """Read where a task's updates are posted to."""
+    call.services.pushes.require_support()
+    with call.call.services.database.transaction() as session:
+        found = _require_task(session, call, task_id)
+        config = call.services.pushes.get(session, found, config_id)
+    return answer(call, config)
+
+
+@routes.agent_operation(
+    "DELETE", f"{_COLLECTION}/<path:config_id>", answers={200: "application/json"}, errors=_ERRORS
+)
+def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
+    """Have a task's updates posted there no more; nothing happens if they were not."""
+    call.services.pushes.require_support()
+    with call.call.services.database.transaction() as session:
+        found = _require_task(session, call, task_id)
+        call.services.pushes.delete(session, found, config_id)
+    return answer(call, {})
+
+
+def _require_task(session: Session, call: AgentCall, task_id: str) -> UUID:
+    found = require_task_id(task_id)
+    if find_snapshot(session, call.scope, found, history_length=0) is None:
+        raise TaskNotFound
+    return found

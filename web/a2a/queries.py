@@ -1,0 +1,59 @@
+"""The query parameters of A2A's routes, under either spelling; anything else in a query is ignored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from shared.a2a.listing import DEFAULT_PAGE, MAXIMUM_PAGE, TaskQuery
+from shared.a2a.types import Instant, TaskState
+from web.routing import AnyQuery
+
+_EMPTY_AS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)
+HistoryLength = Annotated[Annotated[int, Field(ge=0, le=(1 << 31) - 1)] | None, _EMPTY_AS_ABSENT]
+PageSize = Annotated[Annotated[int, Field(ge=1, le=MAXIMUM_PAGE)] | None, _EMPTY_AS_ABSENT]
+
+
+class AgentQuery(AnyQuery):
+    """Parameters in camelCase, or as protobuf spells them."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+
+class TaskReadQuery(AgentQuery):
+    """How much of a task."""
+
+    history_length: HistoryLength = None
+
+
+class TaskListQuery(AgentQuery):
+    """Which tasks, and how much of each."""
+
+    context_id: Annotated[str | None, _EMPTY_AS_ABSENT] = None
+    status: Annotated[TaskState | None, _EMPTY_AS_ABSENT] = None
+    page_size: PageSize = None
+    page_token: str = ""
+    history_length: HistoryLength = None
+    status_timestamp_after: Annotated[Instant | None, _EMPTY_AS_ABSENT] = None
+    include_artifacts: Literal["true", "false", ""] = ""
+
+    def wanted(self) -> TaskQuery:
+        """Say it to the domain."""
+        return TaskQuery(
+            context_id=self.context_id,
+            state=self.status,
+            changed_since=self.status_timestamp_after,
+            page_size=self.page_size or DEFAULT_PAGE,
+            page_token=self.page_token,
+            history_length=self.history_length,
+            with_artifacts=self.include_artifacts == "true",
+        )
+
+
+class PageQuery(AgentQuery):
+    """Which page of a list."""
+
+    page_size: PageSize = None
+    page_token: str = ""

@@ -1,0 +1,193 @@
+"""Declare the protocol's operations: each at the root, for the default agent, and below `/agents/{deploymentId}`.
+
+Here stands what all of them have in common, in this order: authentication (`web/routing.py`), version, agent, whether
+this caller may talk to it. Liberal in: unknown query parameters and members are ignored, either name of a media type
+is taken, a body may lack its type. Strict out: nothing unknown, no nulls, the media type that was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+from flask import Flask, Request, Response
+from pydantic import BaseModel, ValidationError
+
+from shared.a2a.agents import Agent, Scope, authorize
+from shared.a2a.errors import AgentNotFound, InvalidParams, TaskNotFound, VersionNotSupported
+from shared.a2a.exact_json import NUMBERS, render
+from shared.a2a.identifiers import find_task_id
+from shared.a2a.turns import DeclaredExtension
+from shared.a2a.types import A2A
+from shared.credits.errors import BillingOrganizationRequired
+from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable
+from web.a2a.extensions import active_extensions, echo_extensions
+from web.a2a.services import AgentServices
+from web.authentication import Authentication
+from web.calls import Call
+from web.requests import MalformedRequest, parse_json
+from web.routing import AnyQuery, Routes
+from web.small_bodies import read_small_body
+
+A2A_JSON = "application/a2a+json"
+AGENT_PREFIX = "/agents/<id:deployment_id>"
+VERSION_HEADER = "A2A-Version"
+_SPOKEN = re.compile(r"1\.0(\.\d+)?")
+_REFUSALS: tuple[type[DomainError], ...] = (
+    VersionNotSupported,
+    AgentNotFound,
+    BillingOrganizationRequired,
+    PermissionDenied,
+    InvalidParams,
+    Unavailable,
+)
+Shape = TypeVar("Shape", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCall:
+    """A request to an agent by someone who may talk to it."""
+
+    call: Call
+    agent: Agent
+    declared: tuple[DeclaredExtension, ...]
+    scope: Scope
+    active: tuple[str, ...]
+
+    @property
+    def http(self) -> Request:
+        """The request."""
+        return self.call.http
+
+    @property
+    def services(self) -> AgentServices:
+        """What A2A's routes use."""
+        return self.call.services.agents
+
+    def read_body(self, shape: type[Shape]) -> Shape:
+        """Read the JSON body, whatever it says it is. Raises MalformedJson, InvalidParams, ContentTooLarge."""
+        services = self.call.services
+        raw = read_small_body(services.small_bodies, self.http.environ, services.settings.max_message_bytes)
+        return _validated(shape, parse_json(raw, **NUMBERS) if raw.strip() else {}, "body")
+
+    def read_query(self, shape: type[Shape]) -> Shape:
+        """Read the query parameters that the shape knows. Raises InvalidParams."""
+        return _validated(shape, query_of(self.http), "query")
+
+
+AgentHandler = Callable[..., Response]
+
+
+class AgentRoutes(Routes):
+    """Operations of the protocol."""
+
+    def agent_operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        answers: Mapping[int, type[A2A] | str],
+        query: type[AnyQuery] = AnyQuery,
+        errors: tuple[type[DomainError], ...] = (),
+        body: type[A2A] | None = None,
+        hidden: bool = False,
+    ) -> Callable[[AgentHandler], AgentHandler]:
+        """Declare the decorated function as the handler of `method path` for the default agent and for each."""
+
+        def declare(handler: AgentHandler) -> AgentHandler:
+            for prefix, suffix in (("", ""), (AGENT_PREFIX, "_of_agent")):
+                view = _guarded(handler)
+                view.__name__ = f"{handler.__name__}{suffix}"
+                self.operation(
+                    method,
+                    prefix + path,
+                    authentication=Authentication.CALLER,
+                    answers=answers,
+                    query=query,
+                    body=body,
+                    errors=(*_REFUSALS, *errors),
+                    hidden=hidden,
+                )(view)
+            return handler
+
+        return declare
+
+    def register(self, app: Flask) -> None:
+        """Mount the operations, and the echo of extensions around all of them."""
+        super().register(app)
+        if "a2a" not in app.extensions:
+            app.extensions["a2a"] = True
+            echo_extensions(app)
+
+
+def answer(call: AgentCall | Call, body: A2A | Mapping[str, Any]) -> Response:
+    """Answer with a JSON object, under the media type that the request speaks of."""
+    wire = body.to_wire() if isinstance(body, A2A) else body
+    spoken = A2A_JSON if prefers_a2a(call.http) else "application/json"
+    return Response(render(wire), content_type=spoken)
+
+
+def prefers_a2a(http: Request) -> bool:
+    """Whether the request names the protocol's own media type."""
+    return A2A_JSON in http.headers.get("Accept", "") or http.mimetype == A2A_JSON
+
+
+def query_of(http: Request) -> dict[str, str]:
+    """Read a query; of a parameter that is repeated, which of them is meant cannot be known. Raises InvalidParams."""
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(http.environ.get("QUERY_STRING", ""), keep_blank_values=True):
+        if name in values:
+            raise InvalidParams(errors=[FieldError(location="query", name=name, message="was sent twice")])
+        values[name] = value
+    return values
+
+
+def require_task_id(value: str) -> UUID:
+    """Read a task's id from a path. Raises TaskNotFound for what no task is called."""
+    task_id = find_task_id(value)
+    if task_id is None:
+        raise TaskNotFound
+    return task_id
+
+
+def check_version(http: Request, *, is_required: bool) -> None:
+    """Refuse versions of the protocol that are not spoken here; absent and empty mean 0.3 where that is required."""
+    asked = http.headers.get(VERSION_HEADER) or http.args.get(VERSION_HEADER) or ""
+    if not (_SPOKEN.fullmatch(asked.strip()) if asked.strip() else not is_required):
+        raise VersionNotSupported
+
+
+def _guarded(handler: AgentHandler) -> Callable[..., Response]:
+    @wraps(handler)
+    def view(call: Call, deployment_id: UUID | None = None, **path: Any) -> Response:
+        check_version(call.http, is_required=call.services.settings.a2a_require_version)
+        known = call.services.agents.directory.get(deployment_id)
+        agent_call = AgentCall(
+            call=call,
+            agent=known.agent,
+            declared=known.declared,
+            scope=authorize(call.caller, known.agent),
+            active=active_extensions(deployment_id),
+        )
+        return handler(agent_call, **path)
+
+    return view
+
+
+def _validated(shape: type[Shape], value: object, location: str) -> Shape:
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        fields = [
+            FieldError(location=location, name=".".join(map(str, at["loc"])) or location, message=at["msg"])
+            for at in found
+        ]
+        raise InvalidParams(errors=fields) from None
+    except RecursionError:
+        raise MalformedRequest from None

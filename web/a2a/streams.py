@@ -1,0 +1,241 @@
+"""Send what happens to a task as server-sent events, from the rows, for as long as somebody listens.
+
+A stream holds a thread and nothing else, ends with the task, and may end at any other moment: whoever subscribes again,
+at any web process, is given the task as it is and then what follows. Until the first event a failure is an answer with
+its own status; afterwards it is an event named `error`. Comments keep proxies from hanging up.
+
+Events have no ids, as the protocol has it, unless the client sends `Last-Event-ID` (any number): then they are numbered
+and a subscription goes on after that number instead of beginning with the task.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from flask import Response
+
+from shared.a2a.errors import TaskNotFound, UnsupportedOperation
+from shared.a2a.exact_json import render
+from shared.a2a.following import Event, follow, read_reply, read_turn_state
+from shared.a2a.sending import Sent, show_task
+from shared.a2a.snapshots import Snapshot, find_snapshot, read_snapshot
+from shared.a2a.watching import Watch
+from shared.database import Database
+from shared.errors import DomainError
+from shared.telemetry import get_logger
+from web.a2a.errors import error_body
+from web.a2a.routing import AgentCall
+from web.a2a.services import AgentServices
+from web.calls import request_id
+from web.errors import STATUSES
+
+log = get_logger(__name__)
+
+COMMENT_SECONDS = 10.0
+"""After so long without an event a comment is sent; a task is shown whose agent has not said whether it makes one."""
+LOOK_SECONDS = 2.0
+COMMENT = b": still working\n\n"
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+_LARGEST_ID = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What frames are made of, taken from the request, whose context ends before its stream does."""
+
+    database: Database
+    services: AgentServices
+    task_id: UUID
+    credential_id: UUID
+    resume_after: int | None
+
+    @classmethod
+    def of(cls, call: AgentCall, task_id: UUID) -> Source:
+        """Take what is needed of a request."""
+        sent = call.http.headers.get("Last-Event-ID", "").strip()
+        return cls(
+            database=call.call.services.database,
+            services=call.services,
+            task_id=task_id,
+            credential_id=call.call.caller.credential_id,
+            resume_after=min(int(sent), _LARGEST_ID) if sent.isascii() and sent.isdigit() else None,
+        )
+
+    @contextmanager
+    def waiting(self) -> Iterator[Watch]:
+        """Hold one of the credential's streams, and be woken when the task changes. Raises TooManyStreams."""
+        with self.services.slots.hold(self.credential_id), self.services.watch.watch(self.task_id) as watch:
+            yield watch
+
+    def task(self, snapshot: Snapshot) -> bytes:
+        """Make the frame of a task."""
+        return self._frame({"task": snapshot.task.to_wire()}, snapshot.sequence)
+
+    def event(self, event: Event) -> bytes:
+        """Make the frame of an event."""
+        return self._frame(event.body, event.sequence)
+
+    def message(self, number: int) -> bytes:
+        """Make the frame of the message that was the whole answer."""
+        with self.database.autocommit() as session:
+            reply = read_reply(session, self.task_id, number)
+        return self._frame({"message": reply.to_wire()}, number)
+
+    def _frame(self, body: Mapping[str, Any], number: int) -> bytes:
+        text = render(self.services.links.with_links(self.task_id, body))
+        numbered = f"id: {number}\n" if self.resume_after is not None else ""
+        return f"{numbered}data: {text}\n\n".encode()
+
+
+def stream_answer(call: AgentCall, sent: Sent) -> Response:
+    """Stream the answer to a message: its task first and then updates, or the one message that it is."""
+    return _response(call, _answer_frames(Source.of(call, sent.task_id), sent))
+
+
+def stream_task(call: AgentCall, task_id: UUID) -> Response:
+    """Stream a task's updates, its present state first. Raises TaskNotFound, UnsupportedOperation when it has ended."""
+    return _response(call, _task_frames(Source.of(call, task_id), partial(_find, call, task_id)))
+
+
+def _response(call: AgentCall, frames: Generator[bytes]) -> Response:
+    """Answer with the first frame, or raise what came in its place, and then with the rest."""
+    first = next(frames)
+    host = urlsplit(call.call.services.settings.base_url).hostname or ""
+    body = _relayed(first, frames, request=request_id(), host=host)
+    return Response(body, content_type="text/event-stream; charset=utf-8", headers=_HEADERS)
+
+
+def _relayed(first: bytes, frames: Generator[bytes], *, request: str, host: str) -> Iterator[bytes]:
+    try:
+        yield first
+        yield from frames
+    except DomainError as error:
+        log.warning("stream.failed", code=error.code)
+        body = error_body(STATUSES[error.kind], error.code, error.detail, request=request, host=host)
+        yield f"event: error\ndata: {json.dumps(body)}\n\n".encode()
+    finally:
+        frames.close()
+
+
+def _answer_frames(source: Source, sent: Sent) -> Generator[bytes]:
+    """Give the frames of an answer; they end where the turn does."""
+    with source.waiting() as watch:
+        answer = _Answer(source, sent)
+        yield from answer.begin()
+        if answer.is_over():
+            return
+        for event in follow(source.database, watch, sent.snapshot.sequence, idle_seconds=LOOK_SECONDS):
+            yield from answer.hear(event) if event is not None else answer.wait()
+            if answer.is_over():
+                return
+
+
+def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Generator[bytes]:
+    """Give the frames of a subscription, which outlasts interruptions and ends with the task."""
+    with source.waiting() as watch:
+        snapshot = find()
+        after = snapshot.sequence if source.resume_after is None else source.resume_after
+        if snapshot.task.status.state.is_terminal and after >= snapshot.sequence:
+            raise UnsupportedOperation("The task has ended; there is nothing to follow.")
+        yield source.task(snapshot) if source.resume_after is None else COMMENT
+        pace = _Pace()
+        for event in follow(source.database, watch, after, idle_seconds=LOOK_SECONDS):
+            if event is not None:
+                pace.note()
+                yield source.event(event)
+                if event.is_last:
+                    return
+            elif pace.is_silent:
+                pace.note()
+                yield COMMENT
+
+
+def _find(call: AgentCall, task_id: UUID) -> Snapshot:
+    with call.call.services.database.autocommit() as session:
+        snapshot = find_snapshot(session, call.scope, task_id)
+    if snapshot is None:
+        raise TaskNotFound
+    return snapshot
+
+
+class _Pace:
+    """When something was last sent."""
+
+    def __init__(self) -> None:
+        self.note()
+
+    def note(self) -> None:
+        """Something is being sent."""
+        self._said_at = time.monotonic()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it is time to be heard again."""
+        return time.monotonic() - self._said_at >= COMMENT_SECONDS
+
+
+class _Answer:
+    """The frames of one answer: the task as it was when the message was taken, as soon as there is to be a task."""
+
+    def __init__(self, source: Source, sent: Sent) -> None:
+        self._source = source
+        self._sent = sent
+        self._is_shown = False
+        self._pace = _Pace()
+        self._is_over = False
+
+    def is_over(self) -> bool:
+        """Tell whether nothing follows."""
+        return self._is_over
+
+    def begin(self) -> Iterator[bytes]:
+        """Show a task that is known to the client, or the whole answer if it was given before."""
+        if self._sent.is_replay and (answered := self._find_answer()) is not None:
+            self._is_over = True
+            yield answered
+        elif self._sent.is_visible:
+            yield self._show()
+
+    def hear(self, event: Event) -> Iterator[bytes]:
+        """Pass an event on."""
+        self._pace.note()
+        if not self._is_shown and event.kind != "message":
+            yield self._show()
+        yield self._source.event(event)
+        self._is_over = event.is_last or event.is_interruption
+
+    def wait(self) -> Iterator[bytes]:
+        """Let the client know, now and then, that there is nothing to tell. Raises InvalidAgentResponse."""
+        if not self._is_shown:
+            with self._source.database.autocommit() as session:
+                read_turn_state(session, self._sent.turn_id)
+        if not self._pace.is_silent:
+            return
+        self._pace.note()
+        if self._is_shown:
+            yield COMMENT
+            return
+        with self._source.database.transaction() as session:
+            show_task(session, self._sent.task_id)
+        yield self._show()
+
+    def _show(self) -> bytes:
+        self._is_shown = True
+        return self._source.task(self._sent.snapshot)
+
+    def _find_answer(self) -> bytes | None:
+        with self._source.database.autocommit() as session:
+            state = read_turn_state(session, self._sent.turn_id)
+            if not state.is_done:
+                return None
+            if state.reply is None:
+                return self._source.task(read_snapshot(session, self._sent.task_id, history_length=None))
+        return self._source.message(state.reply)

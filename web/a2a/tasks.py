@@ -1,0 +1,83 @@
+"""Read, list, cancel and follow tasks: the caller's own; of all others it is said that there is no such task."""
+
+from __future__ import annotations
+
+from flask import Response
+
+from shared.a2a.cancellation import cancel_task as cancel
+from shared.a2a.errors import TaskNotCancelable, TaskNotFound, TooManyStreams, UnsupportedOperation
+from shared.a2a.listing import list_tasks as list_page
+from shared.a2a.snapshots import find_snapshot
+from shared.a2a.types import CancelTaskRequest, ListTasksResponse, Task
+from web.a2a.queries import TaskListQuery, TaskReadQuery
+from web.a2a.routing import AgentCall, AgentRoutes, answer, require_task_id
+from web.a2a.streams import stream_task
+from web.requests import MalformedJson
+
+routes = AgentRoutes("agents")
+
+
+@routes.agent_operation(
+    "GET", "/tasks/<task_id>", query=TaskReadQuery, answers={200: Task}, errors=(TaskNotFound,)
+)
+def read_task(call: AgentCall, task_id: str) -> Response:
+    """Read a task: its status, artifacts and history."""
+    query = call.read_query(TaskReadQuery)
+    found = require_task_id(task_id)
+    with call.call.services.database.autocommit() as session:
+        snapshot = find_snapshot(session, call.scope, found, history_length=query.history_length)
+    if snapshot is None:
+        raise TaskNotFound
+    return answer(call, call.services.links.with_links(found, snapshot.task.to_wire()))
+
+
+@routes.agent_operation("GET", "/tasks", query=TaskListQuery, answers={200: ListTasksResponse})
+def list_tasks(call: AgentCall) -> Response:
+    """List the caller's tasks with this agent, the last changed first."""
+    wanted = call.read_query(TaskListQuery).wanted()
+    with call.call.services.database.autocommit() as session:
+        page = list_page(session, call.scope, wanted)
+    wire = page.to_wire()
+    links = call.services.links
+    pairs = zip(page.tasks, wire["tasks"], strict=True)
+    return answer(
+        call, wire | {"tasks": [links.with_links(require_task_id(task.id), at) for task, at in pairs]}
+    )
+
+
+@routes.agent_operation(
+    "POST",
+    "/tasks/<task_id>:cancel",
+    answers={200: Task},
+    errors=(TaskNotFound, TaskNotCancelable, MalformedJson),
+)
+def cancel_task(call: AgentCall, task_id: str) -> Response:
+    """Cancel a task; the body may be absent."""
+    call.read_body(CancelTaskRequest)
+    found = require_task_id(task_id)
+    with call.call.services.database.transaction() as session:
+        task = cancel(session, call.scope, found)
+    call.services.hints.tell(found)
+    return answer(call, call.services.links.with_links(found, task.to_wire()))
+
+
+@routes.agent_operation(
+    "POST",
+    "/tasks/<task_id>:subscribe",
+    answers={200: "text/event-stream"},
+    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
+)
+def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
+    """Follow a task that has not ended: the task as it is, and then its updates until it ends."""
+    return stream_task(call, require_task_id(task_id))
+
+
+@routes.agent_operation(
+    "GET",
+    "/tasks/<task_id>:subscribe",
+    answers={200: "text/event-stream"},
+    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
+)
+def follow_task(call: AgentCall, task_id: str) -> Response:
+    """Follow a task, as the protocol's other definition has it."""
+    return stream_task(call, require_task_id(task_id))

@@ -1,0 +1,77 @@
+"""What the OpenAPI document says of A2A's routes only: their error shape and their headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from web.a2a.errors import PROTOCOL_DOMAIN, a2a_reason
+
+A2A_ERROR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": f"What went wrong: google.rpc.Status; `domain` is {PROTOCOL_DOMAIN} or this service's host.",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "integer"},
+                "status": {"type": "string"},
+                "message": {"type": "string"},
+                "details": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "@type": {"type": "string"},
+                            "reason": {"type": "string"},
+                            "domain": {"type": "string"},
+                            "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
+                            "fieldViolations": {
+                                "type": "array",
+                                "items": {
+                                    "type": "object",
+                                    "properties": {
+                                        name: {"type": "string"} for name in ("field", "description")
+                                    },
+                                },
+                            },
+                        },
+                        "required": ["@type"],
+                    },
+                },
+            },
+            "required": ["code", "status", "message", "details"],
+        }
+    },
+    "required": ["error"],
+}
+
+_HEADERS = {
+    "A2A-Version": ("The version of the protocol: `1.0`.", r"^1\.0(\.[0-9]+)?$"),
+    "A2A-Extensions": ("URIs of extensions to activate, comma-separated.", r"^[!-~]+(, ?[!-~]+)*$"),
+}
+_IDEMPOTENCY = ("Names this message, so that a repetition is not taken for another one.", r"^[!-~]{1,255}$")
+
+
+def a2a_header_parameters(path: str) -> Iterable[dict[str, Any]]:
+    """Describe the headers of an A2A route."""
+    headers = dict(_HEADERS)
+    if path.endswith(("/message:send", "/message:stream")):
+        headers["Idempotency-Key"] = _IDEMPOTENCY
+    for name, (description, pattern) in headers.items():
+        yield {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": description,
+            "schema": {"type": "string", "pattern": pattern},
+        }
+
+
+def a2a_error_answer(codes: Mapping[str, str], reference: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the errors of a status."""
+    reasons: dict[str, str] = {}
+    for code, meaning in codes.items():
+        reasons.setdefault(a2a_reason(code), meaning)
+    listed = "\n".join(f"- `{reason}`: {meaning}" for reason, meaning in reasons.items())
+    return {"description": listed, "content": {"application/json": {"schema": dict(reference)}}}
