@@ -35,6 +35,11 @@ def label(declared: str | None, head: bytes) -> str:
     return declared if _agrees(essence, sniffed) else UNKNOWN
 
 
+def claim_of(media_type: str | None) -> str | None:
+    """Give a media type if it claims anything at all: many servers call everything `application/octet-stream`."""
+    return None if media_type is None or essence_of(media_type) in _CLAIM_NOTHING else media_type
+
+
 def essence_of(media_type: str) -> str:
     """Give a media type without its parameters, in lower case."""
     return media_type.partition(";")[0].strip().lower()
@@ -48,7 +53,7 @@ def suffix_of(media_type: str) -> str:
 def _label_active(declared: str, essence: str, sniffed: Sniffed) -> str:
     family = essence.partition("/")[0]
     if sniffed.nature is Nature.PAGE:
-        is_honest = family == "text" or "xml" in essence or "html" in essence
+        is_honest = family == "text" or essence == "application/xml" or essence.endswith("+xml")
     else:
         is_honest = essence in _PROGRAM_TYPES or (family == "text" and "text" in sniffed.families)
     if not is_honest:

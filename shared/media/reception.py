@@ -20,7 +20,7 @@ from shared.files.staging import OpenReceiver
 from shared.media.attachments import Attachment, Source
 from shared.media.content_signatures import HEAD_BYTES, sniff
 from shared.media.errors import MediaTypeMismatch, SourceGone, SourceRefused
-from shared.media.media_types import essence_of, label, suffix_of
+from shared.media.media_types import claim_of, essence_of, label, suffix_of
 
 NAMELESS = "attachment"
 _GONE = frozenset({404, 410})
@@ -110,7 +110,7 @@ class _Gauge:
 
     def __init__(self, fetching: Fetching, served_type: str | None) -> None:
         self._fetching = fetching
-        self._declared = fetching.attachment.media_type or served_type
+        self._declared = fetching.attachment.media_type or claim_of(served_type)
         self._head = bytearray()
         self._media_type: str | None = None
         self._received_bytes = 0

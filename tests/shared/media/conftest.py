@@ -55,21 +55,12 @@ class Desk:
     database: Database
     store: BlobStore
     fetcher: Fetcher
-    identity: IdentityFactory
     source: MediaSource
     patch: pytest.MonkeyPatch = field(repr=False)
 
     def mailbox(self) -> Mailbox:
         """A distribution of an organization of its own."""
-        organization_id = self.identity.organization().id
-        deployment = self.identity.deployment(organization_id)
-        principal_id = self.identity.principal(organization_id).id
-        created = self.identity.distribution(
-            organization_id, principal_id=principal_id, deployment_id=deployment.deployment.id
-        )
-        return Mailbox(
-            organization_id=organization_id, principal_id=principal_id, deployment=deployment, created=created
-        )
+        return make_mailbox(self.database)
 
     def push(
         self,
@@ -156,6 +147,12 @@ def source() -> Iterator[MediaSource]:
         yield source
 
 
+@pytest.fixture(scope="module")
+def mailbox(database: Database) -> Mailbox:
+    """The distribution of tests that change nothing about it."""
+    return make_mailbox(database)
+
+
 @pytest.fixture
 def desk(
     database: Database, source: MediaSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -165,8 +162,8 @@ def desk(
     yield desk
     monkeypatch.undo()
     # The next test of this module has a store of its own.
-    for table in ("media_imports", "blobs", "file_versions", "files"):
-        desk.sql(f"TRUNCATE {table} CASCADE")
+    for table in ("media_imports", "expiring_media", "blobs", "file_versions", "files"):
+        desk.sql(f"DELETE FROM {table}")
 
 
 def make_desk(
@@ -184,9 +181,22 @@ def make_desk(
         database=database,
         store=store,
         fetcher=fetcher,
-        identity=IdentityFactory(database, settings),
         source=source,
         patch=patch,
+    )
+
+
+def make_mailbox(database: Database) -> Mailbox:
+    """A distribution of an organization of its own."""
+    identity = IdentityFactory(database, make_settings())
+    organization_id = identity.organization().id
+    deployment = identity.deployment(organization_id)
+    principal_id = identity.principal(organization_id).id
+    created = identity.distribution(
+        organization_id, principal_id=principal_id, deployment_id=deployment.deployment.id
+    )
+    return Mailbox(
+        organization_id=organization_id, principal_id=principal_id, deployment=deployment, created=created
     )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.media.imports import ImportState
-from tests.shared.media.conftest import Desk, attachment
+from tests.shared.media.conftest import Desk, Mailbox, attachment
 from tests.support.media_samples import PNG, SAMPLES, Sample
 from tests.support.media_sources import chunked, content, in_turn, status
 
@@ -16,9 +16,8 @@ from tests.support.media_sources import chunked, content, in_turn, status
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.media_type)
 @pytest.mark.parametrize("is_length_told", [True, False])
 def test_an_attachment_becomes_a_file_of_the_receiver(
-    desk: Desk, sample: Sample, is_length_told: bool
+    desk: Desk, mailbox: Mailbox, sample: Sample, is_length_told: bool
 ) -> None:
-    mailbox = desk.mailbox()
     serve = content(sample.content, sample.media_type) if is_length_told else chunked(sample.content)
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", serve), sample))
     assert desk.work() == 1
@@ -34,8 +33,7 @@ def test_an_attachment_becomes_a_file_of_the_receiver(
     desk.require_tidy()
 
 
-def test_a_file_stays_as_long_as_its_distribution_says(desk: Desk) -> None:
-    mailbox = desk.mailbox()
+def test_a_file_stays_as_long_as_its_distribution_says(desk: Desk, mailbox: Mailbox) -> None:
     desk.sql("UPDATE distributions SET media_retention_days = 3 WHERE id = :id", id=mailbox.id)
     desk.push(mailbox, attachment(desk.source.serve("/media", content(PNG.content))))
     desk.work()
@@ -44,8 +42,9 @@ def test_a_file_stays_as_long_as_its_distribution_says(desk: Desk) -> None:
     assert timedelta(days=3) - timedelta(minutes=1) < left <= timedelta(days=3)
 
 
-def test_secret_headers_reach_the_source_and_are_erased_with_the_location(desk: Desk) -> None:
-    mailbox = desk.mailbox()
+def test_secret_headers_reach_the_source_and_are_erased_with_the_location(
+    desk: Desk, mailbox: Mailbox
+) -> None:
     wanted = attachment(desk.source.serve("/secret", content(PNG.content)))
     (queued,) = desk.push(mailbox, wanted, headers={"a-1": {"Authorization": "Bearer hush"}})
     (row,) = desk.sql("SELECT * FROM media_imports WHERE id = :id", id=queued.id)
@@ -58,8 +57,7 @@ def test_secret_headers_reach_the_source_and_are_erased_with_the_location(desk: 
     assert desk.push(mailbox, wanted)[0].id == queued.id
 
 
-def test_what_may_pass_is_tried_again_later(desk: Desk) -> None:
-    mailbox = desk.mailbox()
+def test_what_may_pass_is_tried_again_later(desk: Desk, mailbox: Mailbox) -> None:
     answers = in_turn(status(503), status(500), content(PNG.content))
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", answers)))
     desk.work()
@@ -72,15 +70,15 @@ def test_what_may_pass_is_tried_again_later(desk: Desk) -> None:
     desk.require_tidy()
 
 
-def test_a_source_that_asks_for_patience_gets_it(desk: Desk) -> None:
+def test_a_source_that_asks_for_patience_gets_it(desk: Desk, mailbox: Mailbox) -> None:
     url = desk.source.serve("/media", status(429, **{"Retry-After": "600"}))
-    (queued,) = desk.push(desk.mailbox(), attachment(url))
+    (queued,) = desk.push(mailbox, attachment(url))
     desk.work()
     assert desk.read(queued).due_at > datetime.now(UTC) + timedelta(seconds=590)
 
 
-def test_an_import_is_given_up_after_its_last_attempt(desk: Desk) -> None:
-    (queued,) = desk.push(desk.mailbox(), attachment(desk.source.serve("/down", status(503))))
+def test_an_import_is_given_up_after_its_last_attempt(desk: Desk, mailbox: Mailbox) -> None:
+    (queued,) = desk.push(mailbox, attachment(desk.source.serve("/down", status(503))))
     before = desk.source.count("/down")
     desk.work_until_idle()
     assert desk.source.count("/down") - before == desk.fetcher.settings.media_attempts
