@@ -131,7 +131,9 @@ def _translated_errors() -> Iterator[None]:
             raise LockTimeout from error
         raise Unavailable("The database does not answer at the moment; try again.") from error
     except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-        # The driver's own, when a connection breaks between two statements.
+        # The driver's own: from a statement that was given to it alone, or a connection that broke between two.
+        if error.pgcode == _LOCK_NOT_AVAILABLE:
+            raise LockTimeout from error
         raise Unavailable("The database does not answer at the moment; try again.") from error
     except DBAPIError as error:
         if error.connection_invalidated:

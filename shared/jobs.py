@@ -16,10 +16,8 @@ from typing import Any, ClassVar
 import redis
 from celery import Celery
 from kombu import Queue
-from kombu.exceptions import OperationalError
 
 from shared.broker import register_transport
-from shared.errors import Unavailable
 from shared.telemetry import PUBLISH_FAILURES, get_logger
 from shared.valkey import connect_valkey
 
@@ -148,25 +146,6 @@ class Publisher:
         except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
             PUBLISH_FAILURES.inc()
             log.warning("job.not_published", kind=job.kind, error=str(error))
-
-
-class Sender:
-    """Sends one job's message and waits for the broker, for work that a client waits for."""
-
-    def __init__(self, app: Celery) -> None:
-        """Prepare to send through this Celery application."""
-        self._app = app
-
-    def send(self, job: Job) -> None:
-        """Send a job's message now. Raises BrokerUnavailable."""
-        try:
-            send(self._app, job)
-        except (OperationalError, redis.RedisError) as error:
-            raise BrokerUnavailable from error
-
-
-class BrokerUnavailable(Unavailable):
-    """The queue does not answer at the moment; try again."""
 
 
 def send(app: Celery, job: Job) -> None:

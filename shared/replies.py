@@ -13,7 +13,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -38,7 +38,6 @@ _RETRY_SECONDS = 0.2
 class ReplyKind(StrEnum):
     """What a reply says."""
 
-    STARTED = "started"
     ALIVE = "alive"
     DATA = "data"
     END = "end"
@@ -210,21 +209,19 @@ class ReplyWriter:
         self._lock = threading.Lock()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
-        """Send a reply; False when nobody listens any more or the request was cancelled. Raises redis.RedisError."""
-        with self._lock, self._valkey.pipeline(transaction=False) as pipeline:
+        """Send a reply; False when nobody listens any more. Raises redis.RedisError."""
+        with self._lock:
             fields: dict[Any, Any] = {
                 "i": self._address.invocation_id.bytes,
                 "n": self._sent,
                 "k": kind.value,
                 "d": data,
             }
-            pipeline.xadd(
+            added = self._valkey.xadd(
                 self._address.stream, fields, nomkstream=True, maxlen=STREAM_LIMIT, approximate=True
             )
-            pipeline.exists(_cancel_key(self._address.invocation_id))
-            added, cancelled = pipeline.execute()
             self._sent += 1
-        return added is not None and not cancelled
+        return added is not None
 
 
 def cancel(valkey: redis.Redis, invocation_id: UUID) -> None:
@@ -235,6 +232,12 @@ def cancel(valkey: redis.Redis, invocation_id: UUID) -> None:
 def is_cancelled(valkey: redis.Redis, invocation_id: UUID) -> bool:
     """Tell whether an invocation was cancelled. Raises redis.RedisError."""
     return bool(valkey.exists(_cancel_key(invocation_id)))
+
+
+def find_cancelled(valkey: redis.Redis, invocation_ids: Sequence[UUID]) -> set[UUID]:
+    """Tell which of these invocations were cancelled, in one round trip. Raises redis.RedisError."""
+    marks: Any = valkey.mget([_cancel_key(invocation_id) for invocation_id in invocation_ids])
+    return {invocation_id for invocation_id, mark in zip(invocation_ids, marks, strict=True) if mark}
 
 
 def _cancel_key(invocation_id: UUID) -> str:

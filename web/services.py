@@ -11,7 +11,7 @@ from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
 from shared.identity.authentication import Authenticator
 from shared.identity.signing_keys import SigningKeys
-from shared.jobs import Publisher, Sender, create_celery
+from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
 from shared.valkey import connect_valkey
 from web.a2a.services import AgentServices, build_agent_services
@@ -57,7 +57,7 @@ def build_services(settings: Settings) -> Services:
         rate_limiter=RateLimiter(valkey),
         receptions=_receptions(settings, settings.concurrent_uploads),
         small_bodies=_receptions(settings, settings.concurrent_small_bodies),
-        models=build_model_services(settings, database, Sender(celery)),
+        models=build_model_services(settings, database),
         agents=build_agent_services(settings, database),
     )
 

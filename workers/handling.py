@@ -51,7 +51,7 @@ def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
     """Let `handler` do every job of this kind; it returns how much it found to do."""
 
     def handle(**_: object) -> None:
-        with _met(job):
+        with met(job.kind):
             done = handler()
             if done:
                 log.info("job.done", count=done)
@@ -63,27 +63,27 @@ def bind_each(app: Celery, job: type[JobType], handler: Callable[[JobType], None
     """Let `handler` do each job of a kind whose messages name their work."""
 
     def handle(**fields: str) -> None:
-        with _met(job):
+        with met(job.kind):
             handler(job(**fields))
 
     app.task(name=job.kind, ignore_result=True)(handle)
 
 
 @contextlib.contextmanager
-def _met(job: type[Job]) -> Iterator[None]:
+def met(kind: str) -> Iterator[None]:
     """Meet whatever happens within: count it, log it, and let the message be acknowledged."""
-    token = bind_log_context(job=job.kind)
+    token = bind_log_context(job=kind)
     started = time.perf_counter()
     try:
         yield
     except DomainError as error:
-        JOBS.labels(job.kind, "deferred").inc()
+        JOBS.labels(kind, "deferred").inc()
         log.warning("job.deferred", error=error.code)
     except Exception:
-        JOBS.labels(job.kind, "failed").inc()
+        JOBS.labels(kind, "failed").inc()
         log.exception("job.failed")
     else:
-        JOBS.labels(job.kind, "done").inc()
+        JOBS.labels(kind, "done").inc()
     finally:
-        JOB_SECONDS.labels(job.kind).observe(time.perf_counter() - started)
+        JOB_SECONDS.labels(kind).observe(time.perf_counter() - started)
         reset_log_context(token)

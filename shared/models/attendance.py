@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
+from uuid import UUID
 
 import redis
 
@@ -36,6 +37,13 @@ class Listener(Protocol):
         """Take a reply; False when nobody listens any more. Raises redis.RedisError."""
 
 
+FindCancelled = Callable[[Sequence[UUID]], Collection[UUID]]
+
+
+def _nobody(_: Sequence[UUID]) -> Collection[UUID]:
+    return ()
+
+
 class Attended:
     """One call under way, as its own thread and the attendant share it."""
 
@@ -46,7 +54,7 @@ class Attended:
         self.streamed_bytes = 0
         self.has_sent_data = False
         self._listener = listener
-        self.sent_at = self.noted_at = time.monotonic()
+        self.sent_at, self.noted_at = float("-inf"), time.monotonic()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
         """Send a reply; False, and cancelled, when nobody waits for it or it cannot be sent."""
@@ -65,9 +73,10 @@ class Attended:
 class Attendance:
     """The calls of this process; the thread begins with the first."""
 
-    def __init__(self, database: Database) -> None:
-        """Look after nothing yet."""
+    def __init__(self, database: Database, find_cancelled: FindCancelled = _nobody) -> None:
+        """Look after nothing yet; `find_cancelled` tells which of some calls nobody waits for any more."""
         self._database = database
+        self._find_cancelled = find_cancelled
         self._calls: set[Attended] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -76,7 +85,6 @@ class Attendance:
     def attend(self, dispatch: holds.Dispatch, listener: Listener) -> Iterator[Attended]:
         """Look after a call within the block."""
         attended = Attended(dispatch, listener)
-        attended.send(ReplyKind.STARTED)
         with self._lock:
             self._calls.add(attended)
             if self._thread is None:
@@ -105,11 +113,26 @@ class Attendance:
             time.sleep(ROUND_SECONDS)
             with self._lock:
                 calls = list(self._calls)
+            self._cancel_unwanted(calls)
             for attended in calls:
                 try:
                     self._look_after(attended)
                 except Exception:  # the other calls must be looked after whatever became of this one
                     log.exception("call.not_looked_after", invocation_id=attended.dispatch.invocation_id)
+
+    def _cancel_unwanted(self, calls: Sequence[Attended]) -> None:
+        """Ask for all calls at once: with every reply, as streams send them, it would double their cost."""
+        under_way = [attended for attended in calls if not attended.cancelled.is_set()]
+        if not under_way:
+            return
+        try:
+            unwanted = self._find_cancelled([attended.dispatch.invocation_id for attended in under_way])
+        except redis.RedisError as error:
+            log.warning("cancellations.not_read", error=str(error))
+            return
+        for attended in under_way:
+            if attended.dispatch.invocation_id in unwanted:
+                attended.cancelled.set()
 
     def _look_after(self, attended: Attended) -> None:
         now = time.monotonic()

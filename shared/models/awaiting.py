@@ -16,7 +16,7 @@ import redis
 from shared.errors import DomainError, Kind
 from shared.models.invocations import Invoker, ModelsOverloaded, give_up
 from shared.models.providers.errors import UpstreamRefused
-from shared.replies import Inbox, Reply, ReplyKind, cancel
+from shared.replies import Inbox, Reply, ReplyKind
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -24,7 +24,6 @@ log = get_logger(__name__)
 PING_SECONDS = 2.0
 QUEUE_SECONDS = 60.0
 SILENCE_SECONDS = 30.0
-_WORDLESS = frozenset({ReplyKind.STARTED, ReplyKind.ALIVE})
 _REFUSALS = {413: Kind.TOO_LARGE, 422: Kind.INVALID}
 
 
@@ -116,13 +115,13 @@ def _watched(invoker: Invoker, inbox: Inbox) -> Iterator[Reply | None]:
         began, heard_at = True, time.monotonic()
         if reply.kind is ReplyKind.LOST:
             raise CallLost
-        if reply.kind not in _WORDLESS:
+        if reply.kind is not ReplyKind.ALIVE:
             yield reply
 
 
 def _cancel(invoker: Invoker, inbox: Inbox) -> None:
     try:
-        cancel(invoker.valkey, inbox.address.invocation_id)
+        invoker.queue.withdraw(inbox.address.invocation_id)
     except redis.RedisError:
         # Without Valkey the worker cannot reply either, and stops at its next attempt.
         log.warning("invocation.not_cancelled", invocation_id=inbox.address.invocation_id)

@@ -18,21 +18,20 @@ from shared.credits import holds
 from shared.credits.settlement import Outcome, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
-from shared.models import accepted_requests, settling
-from shared.models.accepted_requests import AcceptedRequest
+from shared.models import settling
 from shared.models.attendance import Attendance, Attended
 from shared.models.awaiting import describe_failure
 from shared.models.catalog import ModelEntry, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Failure, Translator, upstream_body
 from shared.models.errors import ContextLengthExceeded, ModelNotFound
-from shared.models.jobs import Invoke
 from shared.models.providers.base import Event, UpstreamStream
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
 from shared.models.upstreams import speaking_for
-from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
+from shared.models.waiting_calls import AcceptedRequest, CallQueue
+from shared.replies import ReplyAddress, ReplyKind, ReplyWriter, is_cancelled
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -46,37 +45,47 @@ class Executor:
 
     database: Database
     valkey: redis.Redis
+    queue: CallQueue
     catalog: CatalogFile
     router: Router
     slots: ModelSlots
     attendance: Attendance
 
 
-def execute(executor: Executor, job: Invoke) -> None:
+def execute(executor: Executor, address: ReplyAddress) -> None:
     """Carry out an invocation, unless another worker has, it has ended, or its request is gone."""
-    invocation_id = UUID(job.invocation_id)
-    writer = ReplyWriter(executor.valkey, ReplyAddress(stream=job.stream, invocation_id=invocation_id))
-    dispatch = settling.take_dispatch(executor.database, invocation_id)
+    dispatch = settling.take_dispatch(executor.database, address.invocation_id)
     if dispatch is None:
         return
     faults.reach("invocation.dispatched")
-    with executor.attendance.attend(dispatch, writer) as attended:
-        request = _take(executor, invocation_id)
+    with executor.attendance.attend(dispatch, ReplyWriter(executor.valkey, address)) as attended:
+        request = _take(executor, address.invocation_id)
         if request is None:
-            settling.settle(
-                executor.database, dispatch, Outcome(status=Status.FAILED, counts=settling.NOTHING)
-            )
-            attended.send(ReplyKind.FAILED, describe_failure(Unavailable(_REQUEST_LOST)))
+            _end_unmade(executor, dispatch, attended)
         else:
             _carry_out(executor, dispatch, request, attended)
 
 
 def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
     try:
-        return accepted_requests.take(executor.valkey, invocation_id)
+        return executor.queue.take_request(invocation_id)
     except redis.RedisError as error:
         log.warning("request.not_taken", invocation_id=invocation_id, error=str(error))
         return None
+
+
+def _end_unmade(executor: Executor, dispatch: holds.Dispatch, attended: Attended) -> None:
+    """End a call whose request is gone: withdrawn by whoever waited for it, or lost."""
+    status = Status.CANCELLED if _is_cancelled(executor, dispatch.invocation_id) else Status.FAILED
+    settling.settle(executor.database, dispatch, Outcome(status=status, counts=settling.NOTHING))
+    attended.send(ReplyKind.FAILED, describe_failure(Unavailable(_REQUEST_LOST)))
+
+
+def _is_cancelled(executor: Executor, invocation_id: UUID) -> bool:
+    try:
+        return is_cancelled(executor.valkey, invocation_id)
+    except redis.RedisError:
+        return False
 
 
 def _carry_out(

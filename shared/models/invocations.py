@@ -21,14 +21,11 @@ from shared.errors import DomainError, Kind
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 from shared.ids import new_id
-from shared.jobs import MODELS, BrokerUnavailable, Sender, queue_length
-from shared.models import accepted_requests
-from shared.models.accepted_requests import AcceptedRequest
 from shared.models.catalog import Catalog, Endpoint, ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
-from shared.models.jobs import Invoke
 from shared.models.upstreams import speaking_for
+from shared.models.waiting_calls import AcceptedRequest, CallQueue
 from shared.replies import Inbox, ReplyStream
 from shared.telemetry import get_logger
 
@@ -61,8 +58,7 @@ class Invoker:
     """What the front sends calls through."""
 
     database: Database
-    valkey: redis.Redis
-    sender: Sender
+    queue: CallQueue
     replies: ReplyStream
     limits: Limits
 
@@ -116,7 +112,7 @@ def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
         voided = holds.void(session, invocation_id)
     if voided:
         try:
-            accepted_requests.drop(invoker.valkey, invocation_id)
+            invoker.queue.drop_request(invocation_id)
         except redis.RedisError:
             log.warning("request.not_dropped", invocation_id=invocation_id)
     return voided
@@ -124,10 +120,10 @@ def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
 
 def _refuse_overload(invoker: Invoker) -> None:
     try:
-        waiting = queue_length(invoker.valkey, MODELS)
+        is_full = invoker.queue.is_full(invoker.limits.queued_calls)
     except redis.RedisError:
         raise ModelsOverloaded from None
-    if waiting >= invoker.limits.queued_calls:
+    if is_full:
         raise ModelsOverloaded
 
 
@@ -135,13 +131,12 @@ def _queue(invoker: Invoker, invocation_id: UUID, request: ParsedRequest) -> Inb
     accepted = AcceptedRequest(
         dialect=request.dialect, is_stream=request.is_stream, created=int(time.time()), body=request.body
     )
-    accepted_requests.store(invoker.valkey, invocation_id, accepted)
-    # Listen first: the reply may be there before `send` returns.
+    # Listen first: the reply may be there before `put` returns.
     inbox = invoker.replies.open(invocation_id)
     try:
-        invoker.sender.send(Invoke(invocation_id=str(invocation_id), stream=inbox.address.stream))
-    except BrokerUnavailable:
-        # The broker may have taken the message and not said so: if a worker has begun, that is the call.
+        invoker.queue.put(inbox.address, accepted)
+    except redis.RedisError:
+        # Valkey may have taken the call and not said so: if a worker has begun, that is the call.
         if give_up(invoker, invocation_id):
             inbox.close()
             raise ModelsOverloaded from None

@@ -10,7 +10,16 @@ import redis
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import replies
 from shared.ids import new_id
-from shared.replies import Reply, ReplyAddress, ReplyKind, ReplyStream, ReplyWriter, cancel
+from shared.replies import (
+    Reply,
+    ReplyAddress,
+    ReplyKind,
+    ReplyStream,
+    ReplyWriter,
+    cancel,
+    find_cancelled,
+    is_cancelled,
+)
 
 PATIENCE_SECONDS = 10
 
@@ -43,17 +52,17 @@ def test_replies_arrive_in_order_at_the_request_they_are_for(
             assert received == [Reply(kind=ReplyKind.DATA, data=f"{number}".encode()) for number in range(50)]
 
 
-def test_a_writer_learns_that_the_request_was_cancelled(valkey: redis.Redis, stream: ReplyStream) -> None:
-    with stream.open(new_id()) as inbox:
-        writer = ReplyWriter(valkey, inbox.address)
-        assert writer.send(ReplyKind.STARTED)
-        cancel(valkey, inbox.address.invocation_id)
-        assert not writer.send(ReplyKind.DATA, b"unwanted")
+def test_what_was_cancelled_is_found_among_others(valkey: redis.Redis) -> None:
+    unwanted, wanted = new_id(), new_id()
+    cancel(valkey, unwanted)
+    assert find_cancelled(valkey, [wanted, unwanted]) == {unwanted}
+    assert is_cancelled(valkey, unwanted)
+    assert not is_cancelled(valkey, wanted)
 
 
 def test_a_writer_learns_that_the_front_is_gone(valkey: redis.Redis) -> None:
     gone = ReplyAddress(stream="quartermaster:replies:of-a-front-that-died", invocation_id=new_id())
-    assert not ReplyWriter(valkey, gone).send(ReplyKind.STARTED)
+    assert not ReplyWriter(valkey, gone).send(ReplyKind.ALIVE)
     assert not valkey.exists(gone.stream), "a dead front's stream must not come back"
 
 
@@ -63,8 +72,8 @@ def test_a_request_is_told_when_valkey_has_forgotten_its_replies(
     monkeypatch.setattr(replies, "RENEWAL_SECONDS", 0.05)
     with stream.open(new_id()) as inbox:
         writer = ReplyWriter(valkey, inbox.address)
-        writer.send(ReplyKind.STARTED)
-        assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.STARTED)
+        writer.send(ReplyKind.ALIVE)
+        assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.ALIVE)
         valkey.delete(inbox.address.stream)
         assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.LOST)
     with stream.open(new_id()) as next_inbox:

@@ -12,7 +12,6 @@ from cryptography.fernet import Fernet
 import shared.credits.jobs
 import shared.files.jobs
 import shared.identity.jobs
-import shared.models.jobs
 from deploy.roles import WORKERS
 from shared.jobs import QUEUES, Job, create_celery
 from shared.settings import Settings
@@ -25,7 +24,7 @@ from workers.schedule import SCHEDULE
 
 JOBS: list[type[Job]] = [
     job
-    for module in (shared.files.jobs, shared.identity.jobs, shared.credits.jobs, shared.models.jobs)
+    for module in (shared.files.jobs, shared.identity.jobs, shared.credits.jobs)
     for job in vars(module).values()
     if isinstance(job, type) and Job in job.__mro__[1:]
 ]

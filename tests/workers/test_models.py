@@ -1,71 +1,103 @@
-"""The worker's handler of model calls: bound to its message, and drained when the worker is asked to stop."""
+"""The part of a Celery worker that takes model calls: where it runs, and how it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery import Celery, _state
+import redis
+from celery import Celery
 from celery.signals import worker_shutting_down
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
-from shared.jobs import create_celery, message
+from shared.jobs import create_celery
 from shared.models.attendance import Attendance
-from shared.models.jobs import Invoke
+from shared.models.dialects import Dialect
+from shared.models.waiting_calls import KEY, AcceptedRequest, CallQueue
+from shared.replies import ReplyAddress
 from tests.support.identity import make_settings
 from tests.support.stack import wait_until
 from workers import models
 from workers.handling import Depot
-from workers.models import ModelDepot, bind_models
+from workers.models import ModelCalls, bind_models
+
+NOBODY = "quartermaster:replies:nobody"
+REQUEST = AcceptedRequest(dialect=Dialect.CHAT, is_stream=False, created=0, body={"model": "none"})
 
 
-@pytest.fixture(scope="module")
-def app(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
-    # Celery tells every application of a process of every other's tasks; this one must have its own handler.
-    shared_tasks: Any = _state
-    others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
-    app = create_celery(valkey_server.url)
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "PATIENCE_SECONDS", 0.1)
+
+
+@pytest.fixture
+def depot(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Depot]:
     depot = Depot(make_settings(database_url=database_url, redis_url=valkey_server.url))
+    yield depot
+    depot.database.dispose()
+
+
+@pytest.fixture
+def app(depot: Depot, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
+    app = create_celery(valkey_server.url)
     receivers: Any = list(worker_shutting_down.receivers)
     bind_models(app, depot)
     yield app
     worker_shutting_down.receivers = receivers
-    shared_tasks._on_app_finalizers = others
-    depot.database.dispose()
     app.close()
 
 
-def test_a_worker_that_has_made_no_call_yet_has_nothing_to_drain(app: Celery) -> None:
+@pytest.mark.parametrize(("queue", "takes"), [("models", True), ("uploads", False)])
+def test_only_the_worker_of_the_queue_takes_calls(app: Celery, queue: str, *, takes: bool) -> None:
+    app.amqp.queues.select([queue])
+    (step,) = app.steps["worker"]
+    worker = SimpleNamespace(app=app, concurrency=2)
+    assert step(worker).include_if(worker) is takes
+
+
+def test_calls_are_taken_from_the_workers_start_to_its_stop(
+    app: Celery, valkey_server: EmbeddedValkey
+) -> None:
+    (step,) = app.steps["worker"]
+    worker = SimpleNamespace(app=app, concurrency=2)
+    part = step(worker)
+    with redis.Redis.from_url(valkey_server.url) as valkey:
+        queue = CallQueue(valkey)
+        part.start(worker)
+        queue.put(ReplyAddress(invocation_id=new_id(), stream=NOBODY), REQUEST)
+        wait_until(lambda: not valkey.llen(KEY), "a call that is not there is taken, and ends")
+        worker_shutting_down.send(sender=None)
+        part.stop(worker)
+        queue.put(ReplyAddress(invocation_id=new_id(), stream=NOBODY), REQUEST)
+        assert valkey.llen(KEY) == 1
+        valkey.delete(KEY)
+
+
+def test_a_worker_that_takes_no_calls_has_nothing_to_drain(app: Celery) -> None:
     worker_shutting_down.send(sender=None)
 
 
-def test_a_message_for_a_call_that_is_not_there_is_acknowledged(app: Celery) -> None:
-    job = Invoke(invocation_id=str(new_id()), stream="quartermaster:replies:nobody")
-    assert app.tasks[Invoke.kind].apply(kwargs=message(job)).get() is None
-
-
 def test_calls_under_way_are_cancelled_once_the_drain_is_over(
-    app: Celery, monkeypatch: pytest.MonkeyPatch
+    depot: Depot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled: list[object] = []
-    monkeypatch.setattr(models, "DRAIN_SECONDS", 0.0)
 
     def cancel_all(attendance: Attendance) -> None:
         cancelled.append(attendance)
 
+    monkeypatch.setattr(models, "DRAIN_SECONDS", 0.0)
     monkeypatch.setattr(Attendance, "cancel_all", cancel_all)
-    app.tasks[Invoke.kind].apply(
-        kwargs=message(Invoke(invocation_id=str(new_id()), stream="quartermaster:replies:nobody"))
-    )
-    worker_shutting_down.send(sender=None)
+    calls = ModelCalls(depot)
+    calls.start(2)
+    calls.drain()
+    calls.stop()
     wait_until(lambda: cancelled, "the drain is over")
 
 
-def test_everything_a_call_needs_is_made_once(database_url: str, valkey_server: EmbeddedValkey) -> None:
-    depot = Depot(make_settings(database_url=database_url, redis_url=valkey_server.url))
-    made = ModelDepot(depot)
-    assert made.executor is made.executor
-    assert made.executor.database is depot.database
-    depot.database.dispose()
+def test_everything_a_call_needs_is_made_once(depot: Depot) -> None:
+    calls = ModelCalls(depot)
+    assert calls.executor is calls.executor
+    assert calls.executor.database is depot.database

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from shared.credits.reports import model_usage
 from shared.database import Database
 from shared.errors import DomainError
-from shared.jobs import Sender
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
+from shared.models.waiting_calls import CallQueue
 from shared.replies import ReplyStream
 from shared.settings import Settings
 from shared.telemetry import get_logger
@@ -56,16 +56,14 @@ class ModelServices:
     invoker: Invoker
 
 
-def build_model_services(settings: Settings, database: Database, sender: Sender) -> ModelServices:
+def build_model_services(settings: Settings, database: Database) -> ModelServices:
     """Connect the parts; nothing is opened until it is used. Raises CatalogInvalid for a wrong MODELS_CONFIG."""
     valkey = connect_valkey(settings.redis_url)
     limits = Limits(
         queued_calls=settings.queued_model_calls,
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )
-    invoker = Invoker(
-        database=database, valkey=valkey, sender=sender, replies=ReplyStream(valkey), limits=limits
-    )
+    invoker = Invoker(database=database, queue=CallQueue(valkey), replies=ReplyStream(valkey), limits=limits)
     return ModelServices(
         catalog=CatalogFile(settings.models_config), usage=RecentModelUsage(database), invoker=invoker
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
+from uuid import UUID
 
 import pytest
+import redis
 
-from shared.jobs import create_celery, send
-from shared.models.jobs import Invoke
+from shared.models.dialects import Dialect
+from shared.models.waiting_calls import AcceptedRequest, CallQueue
+from shared.replies import ReplyAddress
 from tests.journeys.models.asking import (
     ask,
     assert_ended_with_an_error,
+    body_of,
     has_finished_well,
     listening,
     scripted,
@@ -23,6 +26,7 @@ from tests.support.stack import wait_until
 
 LONG = scripted(chunks=2000, delay_seconds=0.02)
 SHORT = scripted(chunks=5)
+REQUEST = AcceptedRequest(dialect=Dialect.CHAT, is_stream=False, created=0, body=body_of(SHORT))
 
 
 def test_a_killed_worker_fails_its_calls_finally_and_they_are_settled_by_estimate(
@@ -84,12 +88,12 @@ def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once(
     assert record["is_estimated"] is not is_settled
 
 
-def test_messages_that_come_again_change_nothing(service: ModelService) -> None:
+def test_calls_that_are_put_again_change_nothing(service: ModelService, valkey: redis.Redis) -> None:
     calls, made = list(service.invocations()), len(service.upstream.served)
     records = service.records()
-    with contextlib.closing(create_celery(service.stack.redis_url)) as app:
-        for call in calls:
-            send(app, Invoke(invocation_id=call, stream="quartermaster:replies:gone"))
+    for call in calls:
+        address = ReplyAddress(invocation_id=UUID(call), stream="quartermaster:replies:gone")
+        CallQueue(valkey).put(address, REQUEST)
     with running_worker(service):
         assert ask(service, SHORT).status_code == 200
     assert len(service.upstream.served) == made + 1

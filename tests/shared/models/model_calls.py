@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,16 +20,15 @@ from shared.credits.reconciliation import reconcile
 from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
-from shared.jobs import KEY_PREFIX, MODELS, Sender, create_celery
 from shared.models.attendance import Attendance
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.execution import Executor, execute
 from shared.models.invocations import Invoker, Limits, invoke
-from shared.models.jobs import Invoke
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
-from shared.replies import Inbox, Reply, ReplyKind, ReplyStream
+from shared.models.waiting_calls import KEY, CallQueue
+from shared.replies import Inbox, Reply, ReplyKind, ReplyStream, find_cancelled
 from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
 
@@ -94,7 +94,7 @@ class ModelCalls:
 
     def execute(self, inbox: Inbox, executor: Executor | None = None) -> None:
         """Carry a call out to its end, as a worker does that gets its message."""
-        execute(executor or self.executor, job_of(inbox))
+        execute(executor or self.executor, inbox.address)
 
     @contextmanager
     def executing(self, inbox: Inbox) -> Iterator[None]:
@@ -128,6 +128,15 @@ class ModelCalls:
         ]
         return state
 
+    def states(self) -> list[str]:
+        """The states of the organization's invocations."""
+        assert self.caller.payer_id is not None
+        statement = text(
+            "SELECT state FROM invocations WHERE organization_id = CAST(:id AS uuid) ORDER BY id"
+        )
+        with self.database.autocommit() as session:
+            return list(session.execute(statement, {"id": str(self.caller.payer_id)}).scalars())
+
     @property
     def balance(self) -> Balance:
         """What the organization has."""
@@ -148,11 +157,6 @@ class ModelCalls:
         with self.database.autocommit() as session:
             rows = session.execute(text(statement), {"id": str(inbox.address.invocation_id)})
             return [dict(row._mapping) for row in rows]
-
-
-def job_of(inbox: Inbox) -> Invoke:
-    """The message that a call's worker gets."""
-    return Invoke(invocation_id=str(inbox.address.invocation_id), stream=inbox.address.stream)
 
 
 def received(inbox: Inbox) -> list[Reply]:
@@ -181,26 +185,25 @@ def model_calls(
     catalog = directory / "models.toml"
     catalog.write_text(CATALOG)
     valkey = connect_valkey(valkey_url)
-    app = create_celery(valkey_url)
     executor = Executor(
         database=database,
         valkey=valkey,
+        queue=CallQueue(valkey),
         catalog=CatalogFile(catalog, look_every_seconds=0),
         router=Router(),
         slots=ModelSlots(valkey),
-        attendance=Attendance(database),
+        attendance=Attendance(database, partial(find_cancelled, valkey)),
     )
-    invoker = Invoker(database=database, valkey=valkey, sender=Sender(app), replies=replies, limits=LIMITS)
+    invoker = Invoker(database=database, queue=CallQueue(valkey), replies=replies, limits=LIMITS)
     caller = factory.actor(factory.person(organization_id, bound=True)).caller
     try:
         yield ModelCalls(database=database, valkey=valkey, invoker=invoker, executor=executor, caller=caller)
     finally:
-        valkey.delete(KEY_PREFIX + MODELS, *valkey.scan_iter("quartermaster:request:*"))
+        valkey.delete(KEY, *valkey.scan_iter("quartermaster:request:*"))
         for inbox in list(replies._inboxes.values()):
             inbox.close()
         executor.router.close()
         executor.slots.close()
-        app.close()
 
 
 def give_credits(database: Database, organization_id: UUID) -> None:

@@ -38,7 +38,7 @@ def test_a_call_whose_upstream_is_silent_gives_signs_of_life(calls: ModelCalls) 
 def test_a_call_that_was_cancelled_during_a_silence_ends(calls: ModelCalls) -> None:
     inbox = calls.chat("!wait 100000")
     with calls.executing(inbox):
-        hear(inbox, ReplyKind.STARTED)
+        hear(inbox, ReplyKind.ALIVE)
         cancel(calls.valkey, inbox.address.invocation_id)
     assert calls.charge(inbox)[0] == "cancelled"
 

@@ -15,6 +15,7 @@ from shared.ids import new_id
 from shared.models import awaiting
 from shared.models.awaiting import CallFailed, CallLost, replies
 from shared.models.invocations import ModelsOverloaded
+from shared.models.waiting_calls import CallQueue
 from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, cancel, is_cancelled
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
@@ -91,7 +92,7 @@ def test_a_call_that_a_worker_took_and_never_spoke_of_is_lost_and_cancelled(call
 @pytest.mark.usefixtures("_impatient")
 def test_a_call_whose_worker_falls_silent_is_lost_and_cancelled(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
-    writer_to(calls, inbox).send(ReplyKind.STARTED)
+    writer_to(calls, inbox).send(ReplyKind.ALIVE)
     heard: list[Reply | None] = []
     with pytest.raises(CallLost):
         heard.extend(replies(calls.invoker, inbox))
@@ -103,7 +104,7 @@ def test_a_call_whose_worker_falls_silent_is_lost_and_cancelled(calls: ModelCall
 def test_a_sign_of_life_is_no_reply_but_ends_a_silence(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     writer = writer_to(calls, inbox)
-    writer.send(ReplyKind.STARTED)
+    writer.send(ReplyKind.ALIVE)
     coming = replies(calls.invoker, inbox)
     for _ in range(10):
         writer.send(ReplyKind.ALIVE)
@@ -127,7 +128,7 @@ def test_whoever_stops_waiting_cancels_the_call(calls: ModelCalls) -> None:
 def test_a_reply_missing_in_the_middle_is_noticed(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     writer = writer_to(calls, inbox)
-    writer.send(ReplyKind.STARTED)
+    writer.send(ReplyKind.ALIVE)
     entries = calls.valkey.xlen(inbox.address.stream)
     assert entries
     writer._sent += 1
@@ -139,7 +140,7 @@ def test_a_reply_missing_in_the_middle_is_noticed(calls: ModelCalls) -> None:
 def test_a_stream_that_valkey_forgot_is_noticed(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     writer = writer_to(calls, inbox)
-    assert writer.send(ReplyKind.STARTED)
+    assert writer.send(ReplyKind.ALIVE)
     calls.valkey.delete(inbox.address.stream)
     assert not writer.send(ReplyKind.DATA, b"into the void")
     with pytest.raises(CallLost):
@@ -178,7 +179,7 @@ def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: 
     monkeypatch.setattr(awaiting, "PING_SECONDS", 0.02)
     inbox = calls.chat("hello")
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
-        coming = replies(replace(calls.invoker, valkey=dead), inbox)
+        coming = replies(replace(calls.invoker, queue=CallQueue(dead)), inbox)
         assert next(coming) is None
         coming.close()
     assert not is_marked_cancelled(calls, inbox)

@@ -10,10 +10,12 @@ import pytest
 from sqlalchemy import text
 
 from shared.database import Database
+from shared.ids import new_id
 from shared.models.execution import Executor, execute
+from shared.models.waiting_calls import CallQueue
 from shared.replies import Inbox, ReplyKind, cancel
 from shared.valkey import connect_valkey
-from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of, job_of, received
+from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of, received
 from tests.support.stack import free_port, wait_until
 
 WORDS = ("!tokens 9", 2, 9)
@@ -40,7 +42,7 @@ def test_a_completed_call_is_charged_as_reported(calls: ModelCalls, endpoint: st
     inbox = ask(calls, endpoint, "!tokens 9", model)
     calls.execute(inbox)
     replies = received(inbox)
-    assert [replies[0].kind, replies[-1].kind] == [ReplyKind.STARTED, ReplyKind.END]
+    assert replies[-1].kind is ReplyKind.END
     assert "word8" in data_of(replies)
     assert calls.charge(inbox) == ("completed", 2, 9, False)
     assert calls.balance.balance == CREDITS - (2 * 1 + 9 * 2)
@@ -51,8 +53,8 @@ def test_a_completed_call_is_charged_as_reported(calls: ModelCalls, endpoint: st
 def test_a_call_for_the_whole_answer_gets_one_document(calls: ModelCalls, endpoint: str, model: str) -> None:
     inbox = ask(calls, endpoint, "!tokens 9", model, stream=False)
     calls.execute(inbox)
-    started, end = received(inbox)
-    assert (started.kind, end.kind) == (ReplyKind.STARTED, ReplyKind.END)
+    (end,) = received(inbox)
+    assert end.kind is ReplyKind.END
     assert json.loads(end.data)["usage"]["total_tokens"] == 11
     assert calls.charge(inbox) == ("completed", 2, 9, False)
 
@@ -154,7 +156,7 @@ def test_an_answer_that_breaks_is_a_failure_for_who_waits_for_the_whole(
     inbox = calls.respond("!tokens 9\n!break after 4", model=model, stream=False)
     calls.execute(inbox)
     replies = received(inbox)
-    assert [reply.kind for reply in replies] == [ReplyKind.STARTED, ReplyKind.FAILED]
+    assert [reply.kind for reply in replies] == [ReplyKind.FAILED]
     assert json.loads(replies[-1].data)["may_have_cost"] is True
     assert calls.charge(inbox)[:3:2] == ("failed", 6)
 
@@ -185,7 +187,7 @@ def test_a_model_that_answers_all_it_can_takes_no_more(calls: ModelCalls) -> Non
 
 def test_a_call_cancelled_before_it_begins_is_not_made(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9")
-    cancel(calls.valkey, inbox.address.invocation_id)
+    calls.invoker.queue.withdraw(inbox.address.invocation_id)
     calls.execute(inbox)
     assert calls.charge(inbox) == ("cancelled", 0, 0, False)
 
@@ -240,7 +242,7 @@ def test_a_second_message_for_a_call_does_nothing(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9")
     for _ in range(3):
         calls.execute(inbox)
-    assert [reply.kind for reply in received(inbox)].count(ReplyKind.STARTED) == 1
+    assert [reply.kind for reply in received(inbox)].count(ReplyKind.END) == 1
     assert inbox.receive(0.1) is None
     assert calls.balance.balance == CREDITS - 20
 
@@ -258,7 +260,7 @@ def test_a_call_whose_request_was_forgotten_costs_nothing_and_says_so(calls: Mod
 def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9")
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
-        calls.execute(inbox, replace(calls.executor, valkey=dead))
+        calls.execute(inbox, replace(calls.executor, valkey=dead, queue=CallQueue(dead)))
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 
 
@@ -278,6 +280,5 @@ def test_an_unforeseen_mistake_of_ours_is_told_and_settled(calls: ModelCalls) ->
 def test_a_message_for_an_invocation_that_does_not_exist_does_nothing(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     calls.execute(inbox)
-    unknown = replace(job_of(inbox), invocation_id="00000000-0000-7000-8000-000000000000")
-    execute(calls.executor, unknown)
+    execute(calls.executor, replace(inbox.address, invocation_id=new_id()))
     assert calls.charge(inbox)[0] == "completed"

@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import redis
 
 from shared.credits.errors import InsufficientCredits
-from shared.jobs import KEY_PREFIX, MODELS, BrokerUnavailable, Job, Sender, create_celery
 from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
 from shared.models.invocations import ModelsOverloaded
-from shared.models.jobs import Invoke
-from shared.replies import Inbox, ReplyKind, ReplyStream
+from shared.models.waiting_calls import KEY, AcceptedRequest, CallQueue
+from shared.replies import Inbox, ReplyAddress, ReplyKind, ReplyStream
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
 from tests.support.stack import free_port
@@ -41,9 +41,9 @@ def test_a_prompt_is_in_no_row_and_in_no_message(calls: ModelCalls) -> None:
     inbox = calls.chat("a canary in a coal mine")
     row = calls._rows("SELECT * FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]
     assert "canary" not in repr(row)
-    messages: Any = calls.valkey.lrange(KEY_PREFIX + MODELS, 0, -1)
-    assert len(messages) == 1
-    assert b"canary" not in messages[0]
+    entries: Any = calls.valkey.lrange(KEY, 0, -1)
+    assert len(entries) == 1
+    assert b"canary" not in entries[0]
     key = f"quartermaster:request:{inbox.address.invocation_id.hex}"
     assert 0 < int(calls.valkey.ttl(key)) <= 300
 
@@ -63,7 +63,7 @@ def test_a_call_that_could_cost_too_much_is_refused_before_it_is_queued(calls: M
     with pytest.raises(InsufficientCredits) as raised:
         calls.with_limits(reserved_completion_tokens=CREDITS).chat("hello")
     assert raised.value.data["available"] == "1"
-    assert calls.valkey.llen(KEY_PREFIX + MODELS) == 0
+    assert calls.valkey.llen(KEY) == 0
 
 
 def test_no_more_calls_are_queued_than_may_wait(calls: ModelCalls) -> None:
@@ -79,10 +79,13 @@ def test_no_more_calls_are_queued_than_may_wait(calls: ModelCalls) -> None:
 
 def test_a_call_is_refused_and_holds_nothing_while_valkey_is_away(calls: ModelCalls) -> None:
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
-        unheard = replace(calls, invoker=replace(calls.invoker, valkey=dead))
-        with pytest.raises(ModelsOverloaded):
-            unheard.chat("hello")
+        unsent = replace(calls, invoker=replace(calls.invoker, queue=CallQueue(dead)))
+        for _ in range(2):
+            with pytest.raises(ModelsOverloaded):
+                unsent.chat("hello")
     assert (calls.balance.held, calls.discrepancies()) == (0, [])
+    assert calls.invoker.replies.waiting == 0
+    assert calls.states() == ["voided"], "while it is known to be away nothing is held in vain"
 
 
 def test_a_call_whose_replies_could_not_be_heard_gives_its_hold_back(calls: ModelCalls) -> None:
@@ -94,28 +97,18 @@ def test_a_call_whose_replies_could_not_be_heard_gives_its_hold_back(calls: Mode
     assert not list(calls.valkey.scan_iter("quartermaster:request:*"))
 
 
-def test_a_call_that_the_broker_does_not_take_gives_its_hold_back(calls: ModelCalls) -> None:
-    app = create_celery(f"redis://127.0.0.1:{free_port()}/0")
-    unsent = replace(calls, invoker=replace(calls.invoker, sender=Sender(app)))
-    with pytest.raises(ModelsOverloaded):
-        unsent.chat("hello")
-    app.close()
-    assert (calls.balance.held, calls.discrepancies()) == (0, [])
-    assert calls.invoker.replies.waiting == 0
+def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(calls: ModelCalls) -> None:
+    class Hesitant(CallQueue):
+        """A queue that takes the call and whose answer is lost."""
 
-
-def test_a_call_that_a_worker_begins_although_the_broker_did_not_say_so_goes_on(calls: ModelCalls) -> None:
-    class Hesitant(Sender):
-        """A broker that passes the message on and whose answer is lost."""
-
-        def send(self, job: Job) -> None:
-            assert isinstance(job, Invoke)
-            thread = threading.Thread(target=execute, args=(calls.executor, job))
+        def put(self, address: ReplyAddress, request: AcceptedRequest) -> None:
+            super().put(address, request)
+            thread = threading.Thread(target=execute, args=(calls.executor, address))
             thread.start()
             thread.join(20)
-            raise BrokerUnavailable
+            raise redis.ConnectionError
 
-    unheard = replace(calls, invoker=replace(calls.invoker, sender=Hesitant(create_celery("redis://"))))
+    unheard = replace(calls, invoker=replace(calls.invoker, queue=Hesitant(calls.valkey)))
     inbox = unheard.chat("!tokens 3")
     assert received(inbox)[-1].kind is ReplyKind.END
     assert calls.charge(inbox)[0] == "completed"
