@@ -24,6 +24,7 @@ _ADMINISTRATION = {
     "identities": "deploy.cli_routing",
     "role-bindings": "deploy.cli_routing",
     "distributions": "deploy.cli_routing",
+    "networks": "deploy.cli_networks",
     "deployments": "deploy.cli_agents",
     "versions": "deploy.cli_agents",
     "client-credentials": "deploy.cli_agents",

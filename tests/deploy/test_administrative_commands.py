@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -67,7 +68,9 @@ def measure_wrongly(database: Database, organization_id: str, *, stored_bytes: i
         session.execute(statement, {"id": organization_id, "bytes": stored_bytes})
 
 
-def test_every_administrative_command_does_its_work(operator: Operator, database: Database) -> None:
+def test_every_administrative_command_does_its_work(
+    operator: Operator, database: Database, tmp_path: Path
+) -> None:
     do = operator.do
     user = do("users", "create", email=f"{uuid4().hex}@example.org")
     assert do("users", "show", user["id"]) == user
@@ -164,10 +167,14 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     assert of_user in do("role-bindings", "list", **inside)["roleBindings"]
     do("role-bindings", "unbind", binding["id"])
 
-    route_messages(operator, inside, principal["id"], deployment["id"])
+    given = tmp_path / "slack.json"
+    given.write_text(json.dumps({"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32}))
+    route_messages(operator, inside, principal["id"], deployment["id"], given)
 
 
-def route_messages(operator: Operator, inside: dict[str, str], principal_id: str, deployment_id: str) -> None:
+def route_messages(
+    operator: Operator, inside: dict[str, str], principal_id: str, deployment_id: str, given: Path
+) -> None:
     do = operator.do
     distribution = do(
         "distributions",
@@ -185,6 +192,13 @@ def route_messages(operator: Operator, inside: dict[str, str], principal_id: str
     assert changed == shown | {"mediaRetentionDays": 7}
     assert do("distributions", "disable", distribution["id"])["disabledAt"]
     assert do("distributions", "enable", distribution["id"]) == changed
+    slack = do("networks", "set", distribution["id"], "slack", settings=given)
+    assert [(one["name"], one["last4"]) for one in slack["settings"]] == [
+        ("botToken", "tttt"),
+        ("signingSecret", "ssss"),
+    ]
+    assert do("networks", "show", distribution["id"], "slack") == slack
+    assert do("networks", "remove", distribution["id"], "slack") == {}
     rotated = do("distributions", "rotate-token", distribution["id"], overlap_seconds=0)
     assert rotated["token"].endswith(rotated["tokenLast4"])
     assert do("distributions", "rotate-webhook-secret", distribution["id"])["webhookSecret"].startswith(
