@@ -28,8 +28,9 @@ PROCESSES = {"web", "worker", "beat", "migrate", "bootstrap"}
 class Operator:
     """Runs commands in this process, and remembers which."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], directory: Path) -> None:
         self.environment = environment
+        self.directory = directory
         self.ran: set[tuple[str, ...]] = set()
 
     def do(self, *words: str, **options: object) -> dict[str, Any]:
@@ -43,9 +44,17 @@ class Operator:
         printed: dict[str, Any] = json.loads(result.output) if result.output else {}
         return printed
 
+    def write(self, document: object) -> Path:
+        """Write a file of JSON for a command to read."""
+        path = self.directory / f"{uuid4().hex}.json"
+        path.write_text(json.dumps(document))
+        return path
+
 
 @pytest.fixture
-def operator(database_url: str, database: Database, valkey_server: EmbeddedValkey) -> Operator:
+def operator(
+    database_url: str, database: Database, valkey_server: EmbeddedValkey, tmp_path: Path
+) -> Operator:
     key = Fernet.generate_key().decode()
     ensure_keys(database, make_settings(encryption_keys=(key,)))
     return Operator(
@@ -54,7 +63,8 @@ def operator(database_url: str, database: Database, valkey_server: EmbeddedValke
             "REDIS_URL": valkey_server.url,
             "BLOB_STORE": "file:///unused",
             "ENCRYPTION_KEYS": key,
-        }
+        },
+        tmp_path,
     )
 
 
@@ -68,9 +78,7 @@ def measure_wrongly(database: Database, organization_id: str, *, stored_bytes: i
         session.execute(statement, {"id": organization_id, "bytes": stored_bytes})
 
 
-def test_every_administrative_command_does_its_work(
-    operator: Operator, database: Database, tmp_path: Path
-) -> None:
+def test_every_administrative_command_does_its_work(operator: Operator, database: Database) -> None:
     do = operator.do
     user = do("users", "create", email=f"{uuid4().hex}@example.org")
     assert do("users", "show", user["id"]) == user
@@ -167,14 +175,10 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     assert of_user in do("role-bindings", "list", **inside)["roleBindings"]
     do("role-bindings", "unbind", binding["id"])
 
-    given = tmp_path / "slack.json"
-    given.write_text(json.dumps({"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32}))
-    route_messages(operator, inside, principal["id"], deployment["id"], given)
+    route_messages(operator, inside, principal["id"], deployment["id"])
 
 
-def route_messages(
-    operator: Operator, inside: dict[str, str], principal_id: str, deployment_id: str, given: Path
-) -> None:
+def route_messages(operator: Operator, inside: dict[str, str], principal_id: str, deployment_id: str) -> None:
     do = operator.do
     distribution = do(
         "distributions",
@@ -192,6 +196,7 @@ def route_messages(
     assert changed == shown | {"mediaRetentionDays": 7}
     assert do("distributions", "disable", distribution["id"])["disabledAt"]
     assert do("distributions", "enable", distribution["id"]) == changed
+    given = operator.write({"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32})
     slack = do("networks", "set", distribution["id"], "slack", settings=given)
     assert [(one["name"], one["last4"]) for one in slack["settings"]] == [
         ("botToken", "tttt"),
