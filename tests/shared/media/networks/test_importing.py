@@ -1,0 +1,188 @@
+"""From a network's webhook to a stored file, or to the code that says why there is none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from shared.identity.authorization import OPERATOR
+from shared.identity.distributions import update_distribution
+from shared.media.imports import Import, ImportState
+from shared.media.network_administration import put_network_settings, remove_network_settings
+from shared.media.networks.registry import NETWORKS
+from tests.shared.media.conftest import Desk, Mailbox, make_mailbox
+from tests.shared.media.networks.requests import network_of, signed
+from tests.support.identity import make_settings
+from tests.support.media_samples import JPEG, MP4, OGG, PDF, PNG, SAMPLES, Sample
+from tests.support.networks import (
+    STAND_INS,
+    DiscordStandIn,
+    SlackStandIn,
+    StandIn,
+    TelegramStandIn,
+    TwilioStandIn,
+    WhatsAppStandIn,
+)
+from tests.support.networks.serving import Reply, give
+
+
+@dataclass(kw_only=True)
+class Wire:
+    """A network, a distribution that is set up for it, and a worker."""
+
+    stand_in: StandIn
+    desk: Desk
+    mailbox: Mailbox
+
+    def push(self, *samples: Sample) -> tuple[Import, ...]:
+        """Take a webhook down that tells of these, as the front does."""
+        body = self.stand_in.message(*[self.stand_in.keep(sample) for sample in samples])
+        attachments = network_of(self.stand_in).attachments(signed(self.stand_in, body))
+        return self.desk.push(self.mailbox, *attachments, network=self.stand_in.name)
+
+    def end_of(self, queued: Import) -> tuple[ImportState, str | None]:
+        """Let a worker do what it can, and tell how it ended."""
+        self.desk.work_until_idle()
+        ended = self.desk.read(queued)
+        self.desk.require_tidy()
+        return ended.state, ended.code
+
+    def set_up(self, **changes: str) -> None:
+        settings = make_settings(egress_allow_http=True)
+        with self.desk.database.transaction() as session:
+            update_distribution(
+                session, by=OPERATOR, distribution_id=self.mailbox.id, networks=list(NETWORKS)
+            )
+            put_network_settings(
+                session,
+                settings,
+                by=OPERATOR,
+                distribution_id=self.mailbox.id,
+                network=network_of(self.stand_in),
+                values={**self.stand_in.settings, **changes},
+            )
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Mapping[type[StandIn], StandIn]]:
+    started = {make: make().__enter__() for make in STAND_INS}
+    yield started
+    for stand_in in started.values():
+        stand_in.__exit__(None, None, None)
+
+
+Connect = Callable[[type[StandIn]], Wire]
+
+
+@pytest.fixture
+def connect(desk: Desk, running: Mapping[type[StandIn], StandIn]) -> Connect:
+    def make_wire(make: type[StandIn]) -> Wire:
+        running[make].answers.clear()
+        wire = Wire(stand_in=running[make], desk=desk, mailbox=make_mailbox(desk.database))
+        wire.set_up()
+        return wire
+
+    return make_wire
+
+
+@pytest.mark.parametrize("make", STAND_INS, ids=lambda make: make.name)
+def test_files_of_every_type_come_through_every_network(connect: Connect, make: type[StandIn]) -> None:
+    wire = connect(make)
+    queued = [wire.push(sample)[0] for sample in SAMPLES] if make is TelegramStandIn else wire.push(*SAMPLES)
+    if make is TelegramStandIn:
+        # Each message of Telegram's holds one file; all of these are of the message 1.
+        assert len({one.attachment_id for one in queued}) == len(SAMPLES)
+    wire.desk.work_until_idle()
+    for one, sample in zip(queued, SAMPLES, strict=True):
+        stored = wire.desk.read(one)
+        assert (stored.state, stored.code) == (ImportState.STORED, None)
+        assert wire.desk.content_of(stored) == sample.content
+    files = wire.desk.files_of(wire.mailbox)
+    assert {bytes(file.content_sha256) for file in files} == {
+        hashlib.sha256(sample.content).digest() for sample in SAMPLES
+    }
+    assert {file.media_type for file in files} == {sample.media_type for sample in SAMPLES}
+    assert {file.purpose for file in files} == {"MessagingMedia"}
+    wire.desk.require_tidy()
+
+
+@pytest.mark.parametrize("make", STAND_INS, ids=lambda make: make.name)
+def test_what_was_deleted_meanwhile_is_gone(connect: Connect, make: type[StandIn]) -> None:
+    wire = connect(make)
+    (queued,) = wire.push(PNG)
+    wire.stand_in.kept.clear()
+    assert wire.end_of(queued) == (ImportState.FAILED, "media_gone")
+
+
+@pytest.mark.parametrize(
+    ("make", "changes"),
+    [
+        (SlackStandIn, {"botToken": "xoxb-revoked-revoked"}),
+        (TwilioStandIn, {"authToken": "0" * 32}),
+        (TelegramStandIn, {"botToken": "123456789:revoked-revoked-revoked"}),
+        (WhatsAppStandIn, {"accessToken": "revoked-revoked-revoked"}),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_credentials_that_are_not_good_any_more_are_named(
+    connect: Connect, make: type[StandIn], changes: dict[str, str]
+) -> None:
+    wire = connect(make)
+    (queued,) = wire.push(PNG)
+    wire.set_up(**changes)
+    assert wire.end_of(queued) == (ImportState.FAILED, "network_credentials_refused")
+
+
+def test_settings_that_were_forgotten_end_what_waits(connect: Connect) -> None:
+    wire = connect(DiscordStandIn)
+    (queued,) = wire.push(PDF)
+    with wire.desk.database.transaction() as session:
+        remove_network_settings(
+            session, by=OPERATOR, distribution_id=wire.mailbox.id, network=NETWORKS["discord"]
+        )
+    assert wire.end_of(queued) == (ImportState.FAILED, "network_not_configured")
+
+
+def test_slacks_login_page_is_not_stored(connect: Connect) -> None:
+    wire = connect(SlackStandIn)
+    (queued,) = wire.push(PNG)
+    page = Reply(
+        body=b"<!DOCTYPE html>" + bytes(len(PNG.content) - 15), media_type="text/html; charset=utf-8"
+    )
+    wire.stand_in.answers[f"/files-edge/T123ABC456-{queued.attachment_id}"] = page
+    assert wire.end_of(queued) == (ImportState.FAILED, "media_type_mismatch")
+
+
+def test_content_that_is_not_what_whatsapp_said_is_not_stored(connect: Connect) -> None:
+    wire = connect(WhatsAppStandIn)
+    (queued,) = wire.push(OGG)
+    altered = Sample(file_name=OGG.file_name, media_type=OGG.media_type, content=OGG.content[:-1] + b"\xff")
+    wire.stand_in.answers["/whatsapp_business/attachments/"] = give(altered)
+    assert wire.end_of(queued) == (ImportState.FAILED, "digest_mismatch")
+
+
+def test_a_network_that_is_busy_is_asked_again(connect: Connect) -> None:
+    wire = connect(TelegramStandIn)
+    (queued,) = wire.push(JPEG)
+    path = f"/bot{wire.stand_in.settings['botToken']}/getFile"
+    wire.stand_in.answers[path] = Reply(
+        body=b'{"ok": false, "error_code": 429, "parameters": {"retry_after": 3}}', status=429
+    )
+    wire.desk.work()
+    waiting = wire.desk.read(queued)
+    assert (waiting.state, waiting.code, waiting.attempts) == (ImportState.QUEUED, "source_busy", 1)
+    wire.stand_in.answers.clear()
+    assert wire.end_of(queued) == (ImportState.STORED, None)
+
+
+def test_what_was_posted_twice_and_edited_is_stored_once(connect: Connect) -> None:
+    wire = connect(TwilioStandIn)
+    body = wire.stand_in.message(wire.stand_in.keep(MP4), message="77")
+    told = network_of(wire.stand_in).attachments(signed(wire.stand_in, body))
+    for _ in range(3):
+        wire.desk.push(wire.mailbox, *told, network="twilio")
+        wire.desk.work()
+    assert len(wire.desk.files_of(wire.mailbox)) == 1
