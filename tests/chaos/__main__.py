@@ -24,6 +24,7 @@ from tests.support.stack import Servers, Stack, TookTooLong, free_port
 FRONTS = 2
 FINISH_SECONDS = 120.0
 SETTLE_SECONDS = 60.0
+SHOWN_CHARACTERS = 2000
 SETTINGS = {
     "ACCESS_TOKEN_SECONDS": "86400",  # clients of a long run do not refresh
     "LOG_LEVEL": "WARNING",
@@ -104,7 +105,7 @@ class Run:
                 line for line in log.read_text(errors="replace").splitlines() if '"level": "error"' in line
             ]
             for line in failures[:VIOLATIONS_SHOWN]:
-                print(f"  {log.name}: {line[-2000:]}")
+                print(f"  {log.name}: {_ends_of(line)}")
 
     def _start(self) -> list[str]:
         ports = [self._stack.web_port, *(free_port() for _ in range(FRONTS - 1))]
@@ -151,6 +152,15 @@ class Run:
 def _counts(counter: Counter[str]) -> str:
     total = sum(counter.values())
     return f"{total} ({', '.join(f'{count} {name}' for name, count in counter.most_common())})"
+
+
+def _ends_of(line: str) -> str:
+    """Shorten a line in its middle: it begins with what failed, and a traceback ends with why."""
+    return (
+        line
+        if len(line) <= 2 * SHOWN_CHARACTERS
+        else f"{line[:SHOWN_CHARACTERS]} … {line[-SHOWN_CHARACTERS:]}"
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ lock" means "its process is gone or done"; no age has to be guessed. The lock is
 the process. The directory may be shared by several hosts only if the file system carries flock between them (NFSv4
 does; a mount with `local_lock` does not).
 
-A file just created is not locked yet, and a sweep may get in between and delete it: the receiver therefore looks,
-once it has the lock, whether its file still has a name, and starts over if not. So does a sweep, with the lock in hand.
+A file just created is not locked yet, and a sweep may get in between. So it is made under another name, and gets its
+own, under which a sweep asks for its row, only once it is locked. What a sweep finds under the other name it deletes;
+the receiver therefore looks, once it has the lock, whether its file still has a name, and starts over if not.
 
 Left to others: placing, reading and removing (`local`); whether a row exists (the files domain).
 """
@@ -27,6 +28,7 @@ from uuid import UUID
 from shared.files.blobs.base import AtMost, Blob, BlobStoreUnavailable, Size, StorageFull, largest
 
 FILE_MODE = 0o600
+UNLOCKED_SUFFIX = ".new"
 WRITEBACK_BYTES = 8 << 20
 LOCK_ATTEMPTS = 100
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -166,7 +168,7 @@ def _release_all(batch: list[LocalUnattended]) -> None:
 
 
 def _find_unattended(directory: str, name: str) -> LocalUnattended | None:
-    version_id = _parse_name(name)
+    version_id = _parse_name(name.removesuffix(UNLOCKED_SUFFIX))
     if version_id is None:
         return None
     path = f"{directory}/{name}"
@@ -175,9 +177,14 @@ def _find_unattended(directory: str, name: str) -> LocalUnattended | None:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None  # placed or discarded since the directory was read
-    if _is_lockable(descriptor):
-        return LocalUnattended(path, version_id, descriptor)
-    os.close(descriptor)
+    if not _is_lockable(descriptor):
+        os.close(descriptor)
+        return None
+    found = LocalUnattended(path, version_id, descriptor)
+    if not name.endswith(UNLOCKED_SUFFIX):
+        return found
+    found.discard()
+    found.release()
     return None
 
 
@@ -201,12 +208,15 @@ def _parse_name(name: str) -> UUID | None:
 
 
 def _create_locked(path: str) -> int:
-    """Create a file that nobody had and that, once locked, still has its name."""
+    """Create a file that nobody had, and give it its name once it is locked."""
+    unlocked = path + UNLOCKED_SUFFIX
     for _ in range(LOCK_ATTEMPTS):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+        descriptor = os.open(unlocked, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink > 0:
+                os.link(unlocked, path)  # unlike a rename it never takes a name that is there
+                os.unlink(unlocked)
                 return descriptor
         except BaseException:
             os.close(descriptor)

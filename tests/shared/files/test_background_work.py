@@ -5,6 +5,7 @@ A death is an exception at a fault point here; real kills of real processes are 
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -80,6 +81,23 @@ def test_the_bytes_of_a_deleted_file_are_removed(shelf: Shelf, *, is_placed: boo
     assert collect_doomed(shelf.database, shelf.store) == 0
     assert shelf.state(file) is None
     assert shelf.read(kept) == b"kept"
+    shelf.require_tidy()
+
+
+def test_a_sweep_that_comes_between_the_making_of_a_file_and_its_lock_costs_the_upload_nothing(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, sweeps_left = fcntl.flock, [sweep_staging]
+
+    def sweep_first(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and sweeps_left:
+            sweeps_left.pop()(shelf.database, shelf.store)
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    file = shelf.upload(b"content")
+    shelf.work()
+    assert shelf.read(file) == b"content"
     shelf.require_tidy()
 
 
