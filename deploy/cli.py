@@ -25,6 +25,7 @@ _ADMINISTRATION = {
     "role-bindings": "deploy.cli_routing",
     "distributions": "deploy.cli_routing",
     "networks": "deploy.cli_networks",
+    "notifications": "deploy.cli_notifications",
     "deployments": "deploy.cli_agents",
     "versions": "deploy.cli_agents",
     "client-credentials": "deploy.cli_agents",

@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import click
 import pytest
@@ -17,6 +17,7 @@ from sqlalchemy import func, text, update
 from deploy.cli import main
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
+from shared.deliveries.outbox import enqueue_delivery, give_up
 from shared.files.storage_charges import accrue_storage
 from shared.identity.key_rotation import ensure_keys
 from shared.identity.tables import signing_keys
@@ -28,8 +29,9 @@ PROCESSES = {"web", "worker", "beat", "migrate", "bootstrap"}
 class Operator:
     """Runs commands in this process, and remembers which."""
 
-    def __init__(self, environment: dict[str, str], directory: Path) -> None:
+    def __init__(self, environment: dict[str, str], database: Database, directory: Path) -> None:
         self.environment = environment
+        self.database = database
         self.directory = directory
         self.ran: set[tuple[str, ...]] = set()
 
@@ -64,6 +66,7 @@ def operator(
             "BLOB_STORE": "file:///unused",
             "ENCRYPTION_KEYS": key,
         },
+        database,
         tmp_path,
     )
 
@@ -204,11 +207,41 @@ def route_messages(operator: Operator, inside: dict[str, str], principal_id: str
     ]
     assert do("networks", "show", distribution["id"], "slack") == slack
     assert do("networks", "remove", distribution["id"], "slack") == {}
+    notify(operator, distribution["id"])
     rotated = do("distributions", "rotate-token", distribution["id"], overlap_seconds=0)
     assert rotated["token"].endswith(rotated["tokenLast4"])
     assert do("distributions", "rotate-webhook-secret", distribution["id"])["webhookSecret"].startswith(
         "whsec_"
     )
+
+
+def give_up_notification(database: Database, distribution_id: UUID) -> UUID:
+    """Let a notification have been given up."""
+    with database.transaction() as session:
+        notification_id = enqueue_delivery(
+            session,
+            kind="distribution",
+            event="file.expired",
+            destination_id=distribution_id,
+            organization_id=uuid4(),
+            body=b"{}",
+        )
+        give_up(session, destination_id=distribution_id, code="destination_gone")
+    return notification_id
+
+
+def notify(operator: Operator, distribution_id: str) -> None:
+    do = operator.do
+    (operator.directory / "url").write_text("https://bot.example/hook?key=secret\n")
+    endpoint = do("notifications", "set-endpoint", distribution_id, url_file=operator.directory / "url")
+    assert endpoint["url"] == "https://bot.example/hook?key=secret"
+    assert do("notifications", "show-endpoint", distribution_id) == endpoint
+    given_up = give_up_notification(operator.database, UUID(distribution_id))
+    (listed,) = do("notifications", "list", distribution_id, state="Dead")["notifications"]
+    assert listed["id"] == str(given_up)
+    assert do("notifications", "resend", distribution_id, notification=given_up)["state"] == "Waiting"
+    assert do("notifications", "resend-dead", distribution_id) == {"count": 0}
+    assert do("notifications", "remove-endpoint", distribution_id) == {}
 
 
 def administrative_commands() -> set[tuple[str, ...]]:
