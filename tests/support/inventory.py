@@ -42,10 +42,14 @@ _DISAGREEING_ROWS = {
         OR f.current_version_id <> (SELECT id FROM file_versions v
             WHERE v.file_id = f.id AND v.revision = f.revision)""",
     "a file that no upload made": """
-        SELECT f.id FROM files f WHERE 1 <> (SELECT count(*) FROM file_operations o
+        SELECT f.id FROM files f WHERE f.purpose = 'AgentArtifact' AND 1 <> (SELECT count(*) FROM file_operations o
         WHERE o.file_id = f.id AND o.kind = 'upload')""",
+    "imported media that no import made, or more than one": """
+        SELECT f.id FROM files f WHERE f.purpose = 'MessagingMedia' AND 1 <> (SELECT count(*) FROM media_imports i
+        WHERE i.file_id = f.id AND i.version_id = f.current_version_id)""",
     "a version that no operation made, or more than one": """
-        SELECT v.id FROM file_versions v WHERE 1 <> (SELECT count(*) FROM file_operations o
+        SELECT v.id FROM file_versions v JOIN files f ON f.id = v.file_id AND f.purpose = 'AgentArtifact'
+        WHERE 1 <> (SELECT count(*) FROM file_operations o
         WHERE o.version_id = v.id AND o.kind IN ('upload', 'replace'))""",
     "a deletion that no operation made": """
         SELECT f.id FROM files f WHERE f.state = 'Deleted' AND 1 <> (SELECT count(*) FROM file_operations o
