@@ -49,11 +49,9 @@ class Connector:
         """Push JSON, with the token unless another credential is given."""
         return self.front.post(self.path, authorization or self.authorization, json=body, **options)
 
-    def push_form(
-        self, sample: Sample = PNG, authorization: str | None = None, **fields: object
-    ) -> TestResponse:
+    def push_form(self, sample: Sample = PNG, **fields: object) -> TestResponse:
         """Push the bytes themselves, as a form."""
-        return self.front.post(self.path, authorization or self.authorization, data=form(sample, fields))
+        return self.front.post(self.path, self.authorization, data=form(sample, fields))
 
     def push_signed(self, body: object, secret: str | None = None, **changes: str) -> TestResponse:
         """Push JSON that is signed; `changes` replace headers."""
@@ -74,6 +72,18 @@ def form(sample: Sample, fields: Mapping[str, object]) -> dict[str, Any]:
     named = {"messageId": uuid4().hex, "attachmentId": "a-1", **fields}
     part = (io.BytesIO(sample.content), sample.file_name, sample.media_type)
     return {**{name: str(value) for name, value in named.items()}, "file": part}
+
+
+def encode(*parts: tuple[str, str | Sample]) -> tuple[bytes, str]:
+    """Write a form, part by part; give it with its content type."""
+    lines = b""
+    for name, value in parts:
+        disposition = f'Content-Disposition: form-data; name="{name}"'
+        if isinstance(value, Sample):
+            disposition += f'; filename="{value.file_name}"\r\nContent-Type: {value.media_type}'
+        body = value.content if isinstance(value, Sample) else value.encode()
+        lines += f"--boundary\r\n{disposition}\r\n\r\n".encode() + body + b"\r\n"
+    return lines + b"--boundary--\r\n", "multipart/form-data; boundary=boundary"
 
 
 def media(url: str = "https://media.example/a.png", **changes: Any) -> dict[str, Any]:
