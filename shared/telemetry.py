@@ -78,6 +78,11 @@ DELIVERIES = Counter(
 IMPORTS = Counter(
     "quartermaster_imports_total", "Attempts to import media, by how they ended.", ["network", "outcome"]
 )
+DEAD_DELIVERIES = Gauge(
+    "quartermaster_deliveries_dead",
+    "Messages to other services that were given up and can be sent again.",
+    multiprocess_mode="mostrecent",
+)
 BACKLOG = Gauge(
     "quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], multiprocess_mode="mostrecent"
 )

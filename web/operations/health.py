@@ -12,8 +12,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client import REGISTRY as PROCESS_REGISTRY
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from shared.deliveries.backlog import measure_deliveries
 from shared.files.backlog import measure_backlog
-from shared.telemetry import BACKLOG, OLDEST_BACKLOG_SECONDS, get_logger
+from shared.telemetry import BACKLOG, DEAD_DELIVERIES, OLDEST_BACKLOG_SECONDS, get_logger
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.routing import Routes
@@ -62,6 +63,10 @@ def metrics(call: Call) -> Response:
         for backlog in measure_backlog(session):
             BACKLOG.labels(backlog.state).set(backlog.rows)
             OLDEST_BACKLOG_SECONDS.labels(backlog.state).set(backlog.oldest_seconds)
+        deliveries = measure_deliveries(session)
+    BACKLOG.labels("deliveries").set(deliveries.due)
+    OLDEST_BACKLOG_SECONDS.labels("deliveries").set(deliveries.oldest_due_seconds)
+    DEAD_DELIVERIES.set(deliveries.dead)
     registry = PROCESS_REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry = CollectorRegistry()

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.database import Database
+from shared.deliveries.backlog import measure_deliveries
 from shared.deliveries.courier import Courier
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
 from shared.deliveries.jobs import SendDeliveries
@@ -111,3 +112,19 @@ def test_what_arrived_is_forgotten_before_what_did_not(database: Database) -> No
             read(database, destination, gone)
     assert row(database, dead).body is not None
     assert read(database, destination, waiting).state is DeliveryState.WAITING
+
+
+def test_what_is_due_and_what_was_given_up_is_counted(database: Database) -> None:
+    destination = uuid4()
+    enqueue(database, "http://unused/", uuid4())
+    for _ in range(2):
+        enqueue(database, "http://unused/", destination)
+    later = enqueue(database, "http://unused/", uuid4())
+    with database.transaction() as session:
+        give_up(session, destination_id=destination, code="destination_gone")
+        session.execute(
+            text("UPDATE deliveries SET due_at = now() + interval '1 hour' WHERE id = :id"), {"id": later}
+        )
+        backlog = measure_deliveries(session)
+    assert (backlog.due, backlog.dead) == (1, 2)
+    assert backlog.oldest_due_seconds >= 0
