@@ -79,13 +79,17 @@ class Stage:
     def _artifact(
         self, table: ArtifactTable, parts: list[PartTable], scene: Scene, artifact_id: str
     ) -> Artifact:
+        made = tuple(self._part(part, scene, artifact_id) for part in parts)
+        # An artifact that is one file is described as that file; of several parts each file describes itself.
+        described = made[0].metadata or {} if len(made) == 1 and parts[0].file is not None else {}
+        metadata = {**described, **(scene.fill(table.metadata) or {})}
         return Artifact(
             artifact_id=artifact_id,
             name=scene.fill(table.name),
             description=scene.fill(table.description),
-            parts=tuple(self._part(part, scene, artifact_id) for part in parts),
-            metadata=scene.fill(table.metadata),
-            extensions=tuple(table.extensions),
+            parts=made,
+            metadata=metadata if metadata or table.metadata is not None else None,
+            extensions=tuple(dict.fromkeys((*table.extensions, *described))),
         )
 
     def _message(self, content: ContentTable, scene: Scene) -> Message:
@@ -113,10 +117,16 @@ class Stage:
 
     def _part(self, table: PartTable, scene: Scene, key: str) -> Part:
         if table.file is not None:
-            return self._files.store(self._turn, _new_file(table.file, scene, key)).part
+            return self._stored(table, table.file, scene, key)
         held: dict[str, Any] = {name: getattr(table, name) for name in table.model_fields_set - {"raw"}}
         part = scene.fill(held)
         return Part.model_validate(part if table.raw is None else {**part, "raw": table.raw})
+
+    def _stored(self, table: PartTable, file: FileTable, scene: Scene, key: str) -> Part:
+        stored = self._files.store(self._turn, _new_file(file, scene, key))
+        described = self._files.describe(self._turn, stored)
+        metadata = {**described, **(scene.fill(table.metadata) or {})}
+        return stored.part.model_copy(update={"metadata": metadata or None})
 
     def _next_message_id(self) -> str:
         self._messages += 1

@@ -1,0 +1,219 @@
+"""Agents with real tasks in this module's database, answered in this process as a worker would."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+
+from shared.a2a import exact_json
+from shared.a2a.agents import Agent, Scope, authorize, get_agent
+from shared.a2a.behaviors.registry import Behaviors, build_behaviors
+from shared.a2a.cancellation import cancel_task
+from shared.a2a.execution import TurnExecution
+from shared.a2a.push_configurations import PushConfigurations
+from shared.a2a.sending import Sending, Sent, send
+from shared.a2a.snapshots import read_snapshot
+from shared.a2a.tables import behaviors as behavior_rows
+from shared.a2a.task_log import TaskLog
+from shared.a2a.turn_watch import TurnWatch
+from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, Task
+from shared.a2a.watching import TaskHints
+from shared.credits.balances import Balance, get_balance
+from shared.credits.ledger import top_up
+from shared.credits.reconciliation import reconcile
+from shared.database import Database
+from shared.egress.policy import EgressPolicy
+from shared.files.stores import open_configured_store
+from shared.identity.authorization import OPERATOR
+from shared.identity.callers import Caller
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.encryption import Encryption
+from shared.ids import new_id
+from shared.settings import Settings
+from shared.valkey import connect_valkey
+from tests.shared.a2a.behaviors.turns import message
+from tests.support.identity import IdentityFactory, make_settings
+
+CREDITS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agents:
+    """One organization, its agent, a caller, and a worker."""
+
+    database: Database
+    settings: Settings
+    identity: IdentityFactory
+    deployment: CreatedDeployment
+    caller: Caller
+    log: TaskLog
+    watch: TurnWatch
+    execution: TurnExecution
+    behaviors: Behaviors
+
+    @property
+    def organization_id(self) -> UUID:
+        return self.deployment.deployment.organization_id
+
+    @property
+    def agent(self) -> Agent:
+        with self.database.autocommit() as session:
+            return get_agent(session, self.deployment.deployment.id)
+
+    def scope(self, caller: Caller | None = None) -> Scope:
+        return authorize(caller or self.caller, self.agent)
+
+    def use_script(self, script: str) -> None:
+        """Let the agent follow this script from now on."""
+        self._use(kind="script", script=script)
+
+    def use_model(self, model: str, instructions: str = "") -> None:
+        """Let the agent ask this model from now on."""
+        self._use(kind="model", model=model, instructions=instructions)
+
+    def say(
+        self,
+        said: Message | str,
+        *,
+        task: Task | None = None,
+        context_id: str | None = None,
+        caller: Caller | None = None,
+        extensions: Sequence[str] = (),
+        accepted: Sequence[str] = (),
+    ) -> Sent:
+        """Send a message, which then waits."""
+        told = said if isinstance(said, Message) else message(said)
+        told = told.model_copy(update={"task_id": task.id if task else None, "context_id": context_id})
+        request = SendMessageRequest(
+            message=told, configuration=SendMessageConfiguration(accepted_output_modes=tuple(accepted))
+        )
+        sending = Sending(
+            request=request,
+            agent=self.agent,
+            scope=self.scope(caller),
+            caller=caller or self.caller,
+            active_extensions=extensions,
+        )
+        policy = EgressPolicy.of(self.settings)
+        pushes = PushConfigurations(encryption=Encryption(self.settings), policy=policy)
+        with self.database.transaction() as session:
+            return send(session, sending, pushes)
+
+    def answer(self, said: Message | str, **how: Any) -> Task:
+        """Send a message and answer it; give the task."""
+        sent = self.say(said, **how)
+        self.execution.answer(sent.turn_id)
+        return self.task(sent.task_id)
+
+    @contextmanager
+    def answering(self, sent: Sent) -> Iterator[None]:
+        """Answer within the block, in a thread; the block must let it end."""
+        thread = threading.Thread(target=self.execution.answer, args=(sent.turn_id,))
+        thread.start()
+        yield
+        thread.join(20)
+        assert not thread.is_alive()
+
+    def task(self, task_id: UUID | str) -> Task:
+        with self.database.autocommit() as session:
+            return read_snapshot(session, UUID(str(task_id)), history_length=None).task
+
+    def cancel(self, task_id: UUID) -> Task:
+        with self.database.transaction() as session:
+            return cancel_task(session, self.scope(), task_id)
+
+    def events(self, task_id: UUID | str) -> list[Mapping[str, Any]]:
+        rows = self.rows(
+            "SELECT CAST(event AS text) AS event FROM task_events WHERE task_id = :id ORDER BY sequence",
+            id=task_id,
+        )
+        return [exact_json.parse(row["event"]) for row in rows]
+
+    def turn(self, turn_id: UUID) -> dict[str, Any]:
+        return self.rows("SELECT * FROM task_turns WHERE id = :id", id=turn_id)[0]
+
+    def usage(self) -> list[dict[str, Any]]:
+        """The usage records of the organization, oldest first."""
+        return self.rows(
+            "SELECT * FROM usage_records WHERE organization_id = :id ORDER BY occurred_at",
+            id=self.organization_id,
+        )
+
+    def files(self) -> list[dict[str, Any]]:
+        return self.rows(
+            "SELECT * FROM files WHERE organization_id = :id ORDER BY id", id=self.organization_id
+        )
+
+    def rows(self, statement: str, **values: Any) -> list[dict[str, Any]]:
+        with self.database.autocommit() as session:
+            found = session.execute(text(statement), {name: str(value) for name, value in values.items()})
+            return [dict(row._mapping) for row in found]
+
+    def set(self, statement: str, **values: Any) -> None:
+        with self.database.transaction() as session:
+            session.execute(text(statement), {name: str(value) for name, value in values.items()})
+
+    @property
+    def balance(self) -> Balance:
+        with self.database.autocommit() as session:
+            return get_balance(session, self.organization_id)
+
+    def discrepancies(self) -> list[str]:
+        with self.database.transaction() as session:
+            return [found.kind for found in reconcile(session, self.organization_id)]
+
+    def _use(self, *, kind: str, **values: str) -> None:
+        row = {
+            "id": new_id(),
+            "deployment_id": self.deployment.deployment.id,
+            "name": f"behavior-{uuid4().hex[:8]}",
+            "kind": kind,
+            "description": "For tests.",
+            "input_modes": ["*/*"],
+            "is_default": True,
+        }
+        with self.database.transaction() as session:
+            session.execute(behavior_rows.update().values(is_default=False))
+            session.execute(behavior_rows.insert().values(**row, **values))
+
+
+@contextmanager
+def make_agents(
+    database: Database, valkey_url: str, directory: Path, *, amount: int = CREDITS, **settings: object
+) -> Iterator[Agents]:
+    """Make an organization with credits and an agent, and a worker for it."""
+    loaded = make_settings(redis_url=valkey_url, blob_store=directory.as_uri(), **settings)
+    factory = IdentityFactory(database, loaded)
+    organization_id = factory.organization().id
+    if amount:
+        with database.transaction() as session:
+            top_up(
+                session, organization_id=organization_id, amount=amount, reference=str(uuid4()), by=OPERATOR
+            )
+    valkey = connect_valkey(valkey_url)
+    log = TaskLog(database, TaskHints(valkey))
+    watch = TurnWatch(log, turn_seconds=loaded.a2a_turn_seconds)
+    behaviors = build_behaviors(database, open_configured_store(loaded), valkey, loaded)
+    try:
+        yield Agents(
+            database=database,
+            settings=loaded,
+            identity=factory,
+            deployment=factory.deployment(organization_id),
+            caller=factory.actor(factory.person(organization_id, bound=True)).caller,
+            log=log,
+            watch=watch,
+            execution=TurnExecution(log, watch, behaviors.by_kind),
+            behaviors=behaviors,
+        )
+    finally:
+        behaviors.calls.router.close()
+        behaviors.calls.slots.close()
+        valkey.close()

@@ -1,0 +1,30 @@
+"""Agents for the tests of behaviors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a import task_log, turn_watch
+from shared.database import Database
+from tests.shared.a2a.behaviors.agents import Agents, make_agents
+
+
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what happens every few seconds happen several times a second."""
+    monkeypatch.setattr(turn_watch, "ROUND_SECONDS", 0.02)
+    monkeypatch.setattr(turn_watch, "RENEWAL_SECONDS", 0.02)
+    monkeypatch.setattr(task_log, "CANCELLATION_SECONDS", 0.02)
+
+
+@pytest.fixture
+def agents(
+    database: Database, valkey_server: EmbeddedValkey, tmp_path: Path, brisk: None
+) -> Iterator[Agents]:
+    """A new organization's agent."""
+    with make_agents(database, valkey_server.url, tmp_path) as agents:
+        yield agents

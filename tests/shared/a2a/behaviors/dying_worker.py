@@ -1,0 +1,83 @@
+"""A worker that dies: answers turns, each in a process of its own that ends at a named point.
+
+`python -m tests.shared.a2a.behaviors.dying_worker`, with a JSON document on its standard input: `settings`, and
+`deaths` as pairs of a turn's id and a point (`shared/faults.py`). Prints the signals by which the processes ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from shared import faults
+from shared.a2a.behaviors import model_backed
+from shared.a2a.behaviors.registry import build_behaviors
+from shared.a2a.execution import TurnExecution
+from shared.a2a.task_log import TaskLog
+from shared.a2a.turn_watch import TurnWatch
+from shared.a2a.watching import TaskHints
+from shared.database import Database
+from shared.files.stores import open_configured_store
+from shared.settings import Settings
+from shared.valkey import connect_valkey
+
+ROOT = Path(__file__).parents[4]
+
+
+def let_die(settings: Settings, database_url: str, deaths: Sequence[tuple[UUID, str]]) -> list[int]:
+    """Let a worker die for each turn at its point; give the signals."""
+    document = {
+        "settings": {
+            "database_url": database_url,
+            "redis_url": settings.redis_url,
+            "blob_store": settings.blob_store,
+            "base_url": settings.base_url,
+            "encryption_keys": settings.encryption_keys[0].get_secret_value(),
+            "models_config": str(settings.models_config),
+            "a2a_inline_artifact_bytes": settings.a2a_inline_artifact_bytes,
+        },
+        "deaths": [(str(turn_id), point) for turn_id, point in deaths],
+    }
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.shared.a2a.behaviors.dying_worker"],
+        cwd=ROOT,
+        input=json.dumps(document),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    signals: list[int] = json.loads(run.stdout)
+    return signals
+
+
+def main() -> None:
+    document = json.load(sys.stdin)
+    settings = Settings(**document["settings"])
+    children = []
+    for turn_id, point in document["deaths"]:
+        child = os.fork()  # nothing is connected and no thread runs yet
+        if child == 0:
+            faults.arm(point)
+            _answer(settings, UUID(turn_id))
+            os._exit(0)
+        children.append(child)
+    print(json.dumps([os.WTERMSIG(os.waitpid(child, 0)[1]) for child in children]))
+
+
+def _answer(settings: Settings, turn_id: UUID) -> None:
+    model_backed.COALESCING_SECONDS = 0.0
+    database, valkey = Database(settings.database_url), connect_valkey(settings.redis_url)
+    log = TaskLog(database, TaskHints(valkey))
+    behaviors = build_behaviors(database, open_configured_store(settings), valkey, settings)
+    watch = TurnWatch(log, turn_seconds=settings.a2a_turn_seconds)
+    TurnExecution(log, watch, behaviors.by_kind).answer(turn_id)
+
+
+if __name__ == "__main__":
+    main()

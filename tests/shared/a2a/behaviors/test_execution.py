@@ -1,0 +1,195 @@
+"""A turn is answered once, by whoever holds its lease, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.execution import BROKEN, TOO_LONG
+from shared.a2a.lost_turns import INTERRUPTED
+from shared.a2a.task_log import ClaimedTurn
+from shared.a2a.turns import Update
+from shared.a2a.types import Task, TaskState
+from shared.database import Database, Session
+from shared.errors import Unavailable
+from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.support.stack import wait_until
+
+
+def script(*steps: str) -> str:
+    return "rules:\n- steps:\n" + "\n".join(f"  - {step}" for step in steps)
+
+
+def said(task: Task) -> str | None:
+    return None if task.status.message is None else task.status.message.parts[0].text
+
+
+def states(agents: Agents, task: Task) -> list[str]:
+    events = [event.get("statusUpdate") for event in agents.events(task.id)]
+    return [event["status"]["state"].removeprefix("TASK_STATE_") for event in events if event]
+
+
+def test_a_script_is_written_into_the_task(agents: Agents) -> None:
+    agents.use_script(script("status: Looking", "artifact: {id: a, chunks: [one, ' two']}", "complete: Done"))
+    task = agents.answer("hello")
+    assert (task.status.state, said(task)) == (TaskState.COMPLETED, "Done")
+    assert [part.text for part in task.artifacts[0].parts] == ["one two"]
+    assert states(agents, task) == ["WORKING", "COMPLETED"]
+
+
+def test_a_question_waits_for_the_next_message(agents: Agents) -> None:
+    agents.use_script(script("input_required: Which?", 'artifact: "${text} it is"'))
+    asked = agents.answer("one of them")
+    assert asked.status.state is TaskState.INPUT_REQUIRED
+    task = agents.answer("the second", task=asked)
+    assert task.status.state is TaskState.COMPLETED
+    assert task.artifacts[0].parts[0].text == "the second it is"
+
+
+def test_a_message_answers_without_a_task(agents: Agents) -> None:
+    agents.use_script(script("message: pong"))
+    sent = agents.say("ping")
+    agents.execution.answer(sent.turn_id)
+    assert agents.rows("SELECT is_visible FROM tasks WHERE id = :id", id=sent.task_id) == [
+        {"is_visible": False}
+    ]
+    assert agents.turn(sent.turn_id)["reply"] is not None
+
+
+def test_a_message_that_comes_twice_is_answered_once(agents: Agents) -> None:
+    agents.use_script(script("status: a", "complete: b"))
+    sent = agents.say("hello")
+    agents.execution.answer(sent.turn_id)
+    agents.execution.answer(sent.turn_id)
+    assert states(agents, agents.task(sent.task_id)) == ["WORKING", "COMPLETED"]
+
+
+def test_what_breaks_inside_is_not_said(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
+    agents.use_script(script("status: a", "crash: true"))
+    task = agents.answer("hello")
+    assert (task.status.state, said(task)) == (TaskState.FAILED, BROKEN)
+    assert "turn.broken" in caplog.text
+
+
+def test_an_agent_that_says_nothing_has_not_answered(agents: Agents) -> None:
+    agents.use_script(script("silence: true"))
+    sent = agents.say("hello")
+    agents.execution.answer(sent.turn_id)
+    assert agents.turn(sent.turn_id)["outcome"] == "invalid"
+
+
+def test_a_cancelled_turn_ends_at_once_and_says_nothing_more(agents: Agents) -> None:
+    agents.use_script(script("status: a", "delay: 60", "complete: b"))
+    sent = agents.say("hello")
+    with agents.answering(sent):
+        wait_until(lambda: bool(states(agents, agents.task(sent.task_id))), "the first update")
+        agents.cancel(sent.task_id)
+    assert states(agents, agents.task(sent.task_id)) == ["WORKING", "CANCELED"]
+
+
+def test_a_turn_that_takes_too_long_fails(
+    database: Database, valkey_server: EmbeddedValkey, tmp_path: Path, brisk: None
+) -> None:
+    with make_agents(database, valkey_server.url, tmp_path, a2a_turn_seconds=0.1) as agents:
+        agents.use_script(script("status: a", "hang: true"))
+        task = agents.answer("hello")
+    assert (task.status.state, said(task)) == (TaskState.FAILED, TOO_LONG)
+
+
+def test_a_lease_is_kept_while_the_turn_runs(agents: Agents) -> None:
+    agents.use_script(script("status: a", "delay: 60"))
+    sent = agents.say("hello")
+    with agents.answering(sent):
+        wait_until(lambda: agents.turn(sent.turn_id)["lease_until"] is not None, "the lease")
+        first = agents.turn(sent.turn_id)["lease_until"]
+        wait_until(lambda: agents.turn(sent.turn_id)["lease_until"] > first, "a renewal")
+        agents.cancel(sent.task_id)
+
+
+def test_a_worker_that_is_asked_to_stop_hands_turns_back(agents: Agents) -> None:
+    agents.use_script(script("status: a", "delay: 60", "complete: b"))
+    sent = agents.say("hello")
+    with agents.answering(sent):
+        wait_until(lambda: states(agents, agents.task(sent.task_id)) == ["WORKING"], "the first update")
+        agents.watch.shut_down()
+    turn = agents.turn(sent.turn_id)
+    assert (turn["state"], turn["attempts"]) == ("queued", 1)
+
+
+def test_a_script_goes_on_where_another_worker_died(agents: Agents) -> None:
+    agents.use_script(script("status: a", "artifact: b", "status: c", "complete: d"))
+    sent = agents.say("hello")
+    claimed = agents.log.claim(sent.turn_id)
+    assert claimed is not None
+    updates = agents.behaviors.by_kind[claimed.turn.behavior.kind].run(claimed.turn)
+    agents.log.append(claimed, next(iter(updates)))
+    agents.log.append(claimed, next(iter(updates)))
+    agents.log.hand_back(claimed)
+    agents.execution.answer(sent.turn_id)
+    task = agents.task(sent.task_id)
+    assert states(agents, task) == ["WORKING", "WORKING", "COMPLETED"]
+    assert len(task.artifacts) == 1
+    words = [event["statusUpdate"] for event in agents.events(task.id) if "statusUpdate" in event]
+    assert [word["status"]["message"]["parts"][0]["text"] for word in words] == ["a", "c", "d"]
+
+
+def test_a_commit_that_nobody_heard_of_is_not_written_twice(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents.use_script(script("status: a", "artifact: b", "complete: c"))
+    sent = agents.say("hello")
+    begin, append = agents.database.transaction, agents.log.append
+
+    @contextmanager
+    def break_after_commit() -> Iterator[Session]:
+        with begin() as session:
+            yield session
+        monkeypatch.setattr(agents.database, "transaction", begin)
+        raise Unavailable
+
+    def append_breaking_once(claimed: ClaimedTurn, update: Update) -> None:
+        if update not in seen:
+            seen.append(update)
+            monkeypatch.setattr(agents.database, "transaction", break_after_commit)
+        append(claimed, update)
+
+    seen: list[Update] = []
+    monkeypatch.setattr(agents.log, "append", append_breaking_once)
+    agents.execution.answer(sent.turn_id)
+    task = agents.task(sent.task_id)
+    assert len(seen) == 3
+    assert states(agents, task) == ["WORKING", "COMPLETED"]
+    assert [part.text for artifact in task.artifacts for part in artifact.parts] == ["b"]
+
+
+def test_a_turn_whose_agent_cannot_reach_what_it_needs_is_tried_again(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents.use_script(script("complete: b"))
+    sent = agents.say("hello")
+
+    def fail(*_: object) -> None:
+        raise Unavailable
+
+    with monkeypatch.context() as patch:
+        for held in agents.behaviors.by_kind.values():
+            patch.setattr(type(held), "run", fail)
+        agents.execution.answer(sent.turn_id)
+    assert agents.turn(sent.turn_id)["state"] == "queued"
+    agents.execution.answer(sent.turn_id)
+    assert agents.task(sent.task_id).status.state is TaskState.COMPLETED
+
+
+def test_a_turn_that_is_interrupted_again_and_again_fails(agents: Agents) -> None:
+    agents.use_script(script("delay: 60"))
+    sent = agents.say("hello")
+    for _ in range(3):
+        claimed = agents.log.claim(sent.turn_id)
+        assert claimed is not None
+        agents.log.hand_back(claimed)
+    task = agents.task(sent.task_id)
+    assert (task.status.state, said(task)) == (TaskState.FAILED, INTERRUPTED)
