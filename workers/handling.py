@@ -56,7 +56,7 @@ def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
             if done:
                 log.info("job.done", count=done)
 
-    app.task(name=job.kind, ignore_result=True)(handle)
+    app.task(name=job.kind, ignore_result=True, shared=False)(handle)
 
 
 def bind_each(app: Celery, job: type[JobType], handler: Callable[[JobType], None]) -> None:
@@ -66,7 +66,7 @@ def bind_each(app: Celery, job: type[JobType], handler: Callable[[JobType], None
         with met(job.kind):
             handler(job(**fields))
 
-    app.task(name=job.kind, ignore_result=True)(handle)
+    app.task(name=job.kind, ignore_result=True, shared=False)(handle)
 
 
 @contextlib.contextmanager
