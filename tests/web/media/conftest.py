@@ -23,6 +23,7 @@ from shared.identity.encryption import Encryption
 from shared.media.fetching import Fetcher, fetch_due
 from tests.support.front import Front
 from tests.support.media_samples import PNG, Sample
+from tests.web.files.asking import require_documented
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,18 +48,23 @@ class Connector:
 
     def push(self, body: object, authorization: str | None = None, **options: Any) -> TestResponse:
         """Push JSON, with the token unless another credential is given."""
-        return self.front.post(self.path, authorization or self.authorization, json=body, **options)
+        return self._post(authorization or self.authorization, json=body, **options)
 
     def push_form(self, sample: Sample = PNG, **fields: object) -> TestResponse:
         """Push the bytes themselves, as a form."""
-        return self.front.post(self.path, self.authorization, data=form(sample, fields))
+        return self._post(self.authorization, data=form(sample, fields))
 
     def push_signed(self, body: object, secret: str | None = None, **changes: str) -> TestResponse:
         """Push JSON that is signed; `changes` replace headers."""
         raw = json.dumps(body).encode()
         headers = {**sign(raw, secret or self.webhook_secret), "Content-Type": "application/json"}
         headers |= {name.replace("_", "-"): value for name, value in changes.items()}
-        return self.front.post(self.path, data=raw, headers=headers)
+        return self._post(data=raw, headers=headers)
+
+    def _post(self, authorization: str | None = None, **options: Any) -> TestResponse:
+        answer = self.front.post(self.path, authorization, **options)
+        require_documented(self.front, "POST", self.path, answer)
+        return answer
 
     def read(self, import_id: str) -> dict[str, Any]:
         answer = self.front.get(f"{self.path}/{import_id}", self.authorization)
