@@ -24,7 +24,6 @@ from shared.media.errors import DistributionDisabled, TooManyImports
 from shared.media.imports import queue_imports
 from shared.media.network_settings import find_webhook_credentials
 from shared.media.networks.base import Network, SignatureInvalid, WebhookAnswer, WebhookRequest
-from shared.media.networks.registry import NETWORKS
 from shared.telemetry import REFUSED_CREDENTIALS, get_logger
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Call
@@ -42,7 +41,7 @@ routes = Routes("webhooks")
 
 
 class Handshake(Sent):
-    """How WhatsApp asks whether a callback address is ours."""
+    """How a network asks whether a callback address is ours: WhatsApp alone does it so."""
 
     mode: str = Field(alias="hub.mode", default="", description="`subscribe`.")
     verify_token: str = Field(alias="hub.verify_token", default="", description="The setting `verifyToken`.")
@@ -81,15 +80,15 @@ def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Resp
 
 @routes.operation(
     "GET",
-    "/distributions/<id:distribution_id>/webhooks/whatsapp",
+    "/distributions/<id:distribution_id>/webhooks/<network:network>",
     authentication=Authentication.SIGNATURE,
     query=Handshake,
     answers={200: "text/plain"},
     errors=(SignatureInvalid, RateLimited),
 )
-def answer_whatsapp_handshake(call: Call, distribution_id: UUID) -> Response:
-    """Answer the handshake with which WhatsApp takes up a callback address."""
-    return _receive(call, distribution_id, NETWORKS["whatsapp"], b"")
+def answer_handshake(call: Call, distribution_id: UUID, network: Network) -> Response:
+    """Answer the handshake with which a network takes up a callback address."""
+    return _receive(call, distribution_id, network, b"")
 
 
 def _receive(call: Call, distribution_id: UUID, network: Network, body: bytes) -> Response:

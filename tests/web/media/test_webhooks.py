@@ -190,7 +190,8 @@ def test_there_is_nothing_at_other_addresses(line: Line, front: Front) -> None:
     below = f"/distributions/{line.distribution_id}/webhooks"
     assert front.post(f"{below}/teams").status_code == 404
     assert front.post("/distributions/1/webhooks/slack").status_code == 404
-    assert front.get(f"{below}/slack").status_code == 405
+    assert front.get(f"{below}/slack").status_code == 401
+    assert front.put(f"{below}/slack").status_code == 405
 
 
 # What the networks expect to hear
