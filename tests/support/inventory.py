@@ -19,13 +19,15 @@ from kombu.exceptions import OperationalError
 
 from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, SweepStaging
 from shared.jobs import create_celery, send
+from shared.media.jobs import FetchDueMedia
 from tests.support.stack import Stack, TookTooLong
 
-SWEEPS = (PlaceStaged(), ExpireDue(), CollectDoomed(), SweepStaging())
+SWEEPS = (PlaceStaged(), ExpireDue(), CollectDoomed(), SweepStaging(), FetchDueMedia())
 RESEND_SECONDS = 1.0
 _WAITING = """
 SELECT (SELECT count(*) FROM blobs WHERE state <> 'live')
     + (SELECT count(*) FROM files WHERE state = 'Available' AND retention_expires_at <= now())
+    + (SELECT count(*) FROM media_imports WHERE state IN ('Queued', 'Fetching'))
 """
 _DISAGREEING_ROWS = {
     "a stuck row": "SELECT version_id::text || ' ' || state FROM blobs WHERE state <> 'live'",
@@ -51,6 +53,15 @@ _DISAGREEING_ROWS = {
         SELECT v.id FROM file_versions v JOIN files f ON f.id = v.file_id AND f.purpose = 'AgentArtifact'
         WHERE 1 <> (SELECT count(*) FROM file_operations o
         WHERE o.version_id = v.id AND o.kind IN ('upload', 'replace'))""",
+    "imported media without a deadline": """
+        SELECT id FROM files WHERE purpose = 'MessagingMedia' AND retention_expires_at IS NULL""",
+    "an import that has not ended": "SELECT id FROM media_imports WHERE state IN ('Queued', 'Fetching')",
+    "an import that is Stored without its file": """
+        SELECT i.id FROM media_imports i LEFT JOIN files f ON f.id = i.file_id AND f.purpose = 'MessagingMedia'
+        WHERE i.state = 'Stored' AND f.current_version_id IS DISTINCT FROM i.version_id""",
+    "an import that has ended and keeps its secrets": """
+        SELECT id FROM media_imports
+        WHERE ended_at IS NOT NULL AND (headers_encrypted IS NOT NULL OR location <> '{}')""",
     "a deletion that no operation made": """
         SELECT f.id FROM files f WHERE f.state = 'Deleted' AND 1 <> (SELECT count(*) FROM file_operations o
         WHERE o.file_id = f.id AND o.kind = 'delete')""",
@@ -74,8 +85,12 @@ def query(stack: Stack, statement: str, parameters: tuple[Any, ...] = ()) -> lis
 
 
 def let_leases_end(stack: Stack) -> None:
-    """Let the time pass that a dead worker's claims keep others waiting."""
+    """Let the time pass that a dead worker's claims, or a pause between attempts, keep others waiting."""
     query(stack, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()")
+    query(
+        stack,
+        "UPDATE media_imports SET due_at = now() WHERE state IN ('Queued', 'Fetching') AND due_at > now()",
+    )
 
 
 def request_sweeps(stack: Stack) -> None:
@@ -97,6 +112,7 @@ def settle(stack: Stack, *, seconds: float = 30.0, meanwhile: Callable[[], None]
             left = query(
                 stack, "SELECT version_id, state, lease_until FROM blobs WHERE state <> 'live' LIMIT 5"
             )
+            left += query(stack, "SELECT id, state, code FROM media_imports WHERE ended_at IS NULL LIMIT 5")
             raise TookTooLong(f"not settled; rows: {left}, staging: {sorted(staged_names(stack.blobs))[:5]}")
         meanwhile()
         let_leases_end(stack)
