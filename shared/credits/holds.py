@@ -5,7 +5,8 @@ provider: so a sweep can tell what may have been consumed from what was not. Whe
 decided in one place, the conditional update inside `credits_hold`.
 
 Each function is one round trip. Called on `database.autocommit()` it is a whole transaction by itself, and the hot
-balance row is locked for no longer than its commit takes; prefer that where nothing else must commit with it.
+balance row is locked for no longer than its commit takes; prefer that where nothing else must commit with it. A hold
+asks for that: its transaction does not wait for the disk, unless a dispatch is part of it.
 """
 
 from __future__ import annotations

@@ -62,6 +62,8 @@ END $$;
 
 -- Reserve credits for a call: 'held', or 'insufficient', 'suspended', 'conflict' (the id stands for another request).
 -- The conditional update of the balance is the only decision; a repetition of the same hold changes nothing.
+-- Its commit does not wait for the disk: a hold that a crash takes back is one whose call was not begun, because
+-- the dispatch before the call does wait, and for all that was committed before it.
 CREATE FUNCTION credits_hold(
     p_id uuid, p_organization_id uuid, p_hold bigint, p_lease interval, p_model text,
     p_prompt_price bigint, p_completion_price bigint, p_estimated_prompt_tokens bigint, p_request_hash bytea,
@@ -73,7 +75,7 @@ DECLARE
     earlier invocations;
     is_affordable boolean;
 BEGIN
-    PERFORM credits_be_durable();
+    PERFORM set_config('synchronous_commit', 'off', true);
     UPDATE credit_balances b SET held = b.held + p_hold
     WHERE b.organization_id = p_organization_id AND b.policy <> 'suspended' AND credits_available(b) >= p_hold;
     is_affordable := FOUND;
@@ -145,17 +147,17 @@ BEGIN
     RETURN true;
 END $$;
 
--- Charge one locked, dispatched invocation; counts that are null are estimated from what is known of it.
+-- Charge an invocation that this transaction has settled; counts that are null are estimated from what is known of it.
 CREATE FUNCTION credits_charge(
     i invocations, p_status text, p_provider text, p_prompt_tokens bigint, p_completion_tokens bigint,
-    p_cached_tokens bigint, p_reasoning_tokens bigint, p_is_estimated boolean
-) RETURNS bigint LANGUAGE plpgsql AS $$
+    p_cached_tokens bigint, p_reasoning_tokens bigint, p_is_estimated boolean,
+    OUT charged bigint, OUT balance bigint
+) LANGUAGE plpgsql AS $$
 DECLARE
     prompt bigint := coalesce(p_prompt_tokens, i.estimated_prompt_tokens);
     completion bigint := coalesce(p_completion_tokens, i.streamed_tokens);
-    charged bigint := credits_price(prompt, completion, i.prompt_price, i.completion_price);
 BEGIN
-    UPDATE invocations SET state = 'settled', ended_at = now() WHERE id = i.id;
+    charged := credits_price(prompt, completion, i.prompt_price, i.completion_price);
     INSERT INTO usage_records (
         invocation_id, organization_id, model, provider, prompt_tokens, completion_tokens, cached_tokens,
         reasoning_tokens, cost, status, is_estimated, user_id, identity_id, principal_id, deployment_id, occurred_at
@@ -164,7 +166,7 @@ BEGIN
         charged, p_status, p_is_estimated OR p_prompt_tokens IS NULL, i.user_id, i.identity_id, i.principal_id,
         i.deployment_id, now()
     );
-    RETURN credits_post(i.organization_id, 'charge', i.id::text, -charged, i.hold);
+    balance := credits_post(i.organization_id, 'charge', i.id::text, -charged, i.hold);
 END $$;
 
 -- Recompute the rollups of the hours that records in [p_from, p_to) fall into, of one organization or of all.
@@ -231,25 +233,28 @@ DECLARE
     u usage_records;
 BEGIN
     PERFORM credits_be_durable();
-    SELECT * INTO i FROM invocations WHERE id = p_id FOR UPDATE;
-    IF NOT FOUND OR i.dispatch_token IS DISTINCT FROM p_token OR i.dispatch_token IS NULL THEN
+    UPDATE invocations SET state = 'settled', ended_at = now()
+    WHERE id = p_id AND dispatch_token = p_token AND state <> 'settled' RETURNING * INTO i;
+    IF FOUND THEN
+        result := 'settled';
+        is_estimated := p_is_estimated OR p_prompt_tokens IS NULL;
+        SELECT c.charged, c.balance INTO cost, balance FROM credits_charge(i, p_status, p_provider, p_prompt_tokens,
+            p_completion_tokens, p_cached_tokens, p_reasoning_tokens, p_is_estimated) AS c;
+        RETURN;
+    END IF;
+    SELECT * INTO i FROM invocations WHERE id = p_id AND dispatch_token = p_token FOR UPDATE;
+    IF NOT FOUND THEN
         result := 'refused';
         RETURN;
     END IF;
-    IF i.state <> 'settled' THEN
-        result := 'settled';
-        balance := credits_charge(i, p_status, p_provider, p_prompt_tokens, p_completion_tokens,
-            p_cached_tokens, p_reasoning_tokens, p_is_estimated);
+    SELECT * INTO u FROM usage_records WHERE invocation_id = p_id;
+    IF u.is_estimated AND u.corrected_at IS NULL AND p_prompt_tokens IS NOT NULL AND NOT p_is_estimated THEN
+        result := 'corrected';
+        balance := credits_correct(i, u, p_status, p_provider, p_prompt_tokens, p_completion_tokens,
+            p_cached_tokens, p_reasoning_tokens);
     ELSE
-        SELECT * INTO u FROM usage_records WHERE invocation_id = p_id;
-        IF u.is_estimated AND u.corrected_at IS NULL AND p_prompt_tokens IS NOT NULL AND NOT p_is_estimated THEN
-            result := 'corrected';
-            balance := credits_correct(i, u, p_status, p_provider, p_prompt_tokens, p_completion_tokens,
-                p_cached_tokens, p_reasoning_tokens);
-        ELSE
-            result := 'repeated';
-            SELECT b.posted INTO balance FROM credit_balances b WHERE b.organization_id = i.organization_id;
-        END IF;
+        result := 'repeated';
+        SELECT b.posted INTO balance FROM credit_balances b WHERE b.organization_id = i.organization_id;
     END IF;
     SELECT r.cost, r.is_estimated INTO cost, is_estimated FROM usage_records r WHERE r.invocation_id = p_id;
 END $$;
@@ -301,10 +306,12 @@ BEGIN
     PERFORM credits_be_durable();
     FOR i IN
         WITH due AS MATERIALIZED (
-            SELECT * FROM invocations WHERE state = 'unresolved' AND lease_until <= now() - p_grace
+            SELECT id FROM invocations WHERE state = 'unresolved' AND lease_until <= now() - p_grace
             ORDER BY lease_until LIMIT p_limit FOR UPDATE SKIP LOCKED
+        ), ended AS (
+            UPDATE invocations AS at SET state = 'settled', ended_at = now() FROM due WHERE at.id = due.id RETURNING at.*
         )
-        SELECT * FROM due ORDER BY organization_id
+        SELECT * FROM ended ORDER BY organization_id
     LOOP
         PERFORM credits_charge(i, 'failed', NULL, NULL, NULL, 0, 0, true);
         settled := settled + 1;

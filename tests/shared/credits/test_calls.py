@@ -1,6 +1,7 @@
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 
 from shared.credits.balances import Policy
 from shared.credits.errors import (
@@ -9,6 +10,7 @@ from shared.credits.errors import (
     InvocationConflict,
     SettlementRefused,
 )
+from shared.credits.holds import dispatch, hold
 from shared.credits.settlement import Effect, Status
 from shared.credits.sweeps import (
     GRACE,
@@ -65,6 +67,20 @@ def test_an_invocation_made_for_another_request_is_a_conflict(funded: Calls, ava
     with pytest.raises(InvocationConflict):
         funded.hold(1000, invocation_id=invocation_id, request_hash=b"another")
     assert funded.balance.held == 1000
+
+
+def test_only_the_commit_of_a_hold_does_not_wait_for_the_disk(funded: Calls) -> None:
+    with funded.database.transaction() as session:
+        session.execute(text("SET LOCAL synchronous_commit = on"))
+        asked = text("SHOW synchronous_commit")
+        invocation = funded.new(300)
+        hold(session, invocation=invocation)
+        assert session.execute(asked).scalar_one() == "off"
+        taken = dispatch(session, invocation.id)
+        assert taken is not None
+        assert session.execute(asked).scalar_one() == "on"
+    funded.settle(invocation.id, taken.token, 120)
+    assert funded.discrepancies() == []
 
 
 def test_only_one_execution_may_call_the_provider(funded: Calls) -> None:
