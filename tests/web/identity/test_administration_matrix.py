@@ -383,6 +383,7 @@ TABLE: dict[str, Row] = {
         allowed=OPERATORS, attempt=anywhere("signing-keys/unknown/revoke"), outsider=403, success=404
     ),
     "read_organization_credits": Row(allowed=MANAGERS, attempt=in_organization("/credits")),
+    "read_organization_storage": Row(allowed=MANAGERS, attempt=in_organization("/storage-usage")),
     "list_credit_entries": Row(allowed=MANAGERS, attempt=in_organization("/credits/entries")),
     "top_up_credits": Row(
         allowed=CREDIT_MANAGERS,
