@@ -407,6 +407,28 @@ def test_a_claim_that_was_given_up_records_an_arrival_but_no_failure(database: D
     assert read(database, destination, delivery_id).state is DeliveryState.DELIVERED
 
 
+def test_one_claimer_at_a_time_looks_for_work(database: Database) -> None:
+    enqueue(database, "http://unused/", uuid4())
+    found: list[int] = []
+
+    def claim() -> None:
+        with database.transaction() as session:
+            found.append(len(claim_due(session, limit=5)))
+
+    def is_waiting() -> bool:
+        with database.transaction() as session:
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            return bool(session.execute(text(waiting)).scalar())
+
+    second = threading.Thread(target=claim)
+    with database.transaction() as session:
+        found.append(len(claim_due(session, limit=5)))
+        second.start()
+        wait_until(is_waiting, "the second claimer waits")
+    second.join()
+    assert found == [1, 0]
+
+
 def test_the_longest_wait_goes_first_across_many_destinations(database: Database) -> None:
     ids = [enqueue(database, "http://unused/", uuid4()) for _ in range(50)]
     with database.transaction() as session:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from cryptography import x509
@@ -99,6 +101,13 @@ def test_a_certificate_for_another_name_is_not(secure: Server, policy: EgressPol
         fetched(secure.url(host="other.example", scheme="https"), policy=policy)
     assert "certificate" in caught.value.detail
     assert secure.asked == []
+
+
+def test_a_refused_certificate_is_told_without_the_path(secure: Server, policy: EgressPolicy) -> None:
+    token = uuid4().hex
+    with pytest.raises(ConnectionFailed) as caught:
+        fetched(secure.url(f"/bot1:{token}/x", host="other.example", scheme="https"), policy=policy)
+    assert token not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_certificate_of_an_unknown_authority_is_not(secure: Server) -> None:
