@@ -10,6 +10,7 @@ import pytest
 from shared.identity.errors import OAuthError
 from tests.support.front import Front
 from tests.web.files.asking import refuse
+from web.a2a.errors import a2a_reason, a2a_status, speaks_a2a
 from web.authentication import Authentication
 from web.errors import STATUSES, problems
 from web.openai_errors import speaks_openai
@@ -65,10 +66,12 @@ def test_every_error_an_operation_declares_is_described(front: Front, document: 
             continue
         answers = described(document, operation)["responses"]
         for error in operation.errors:
-            status = STATUSES[error.kind]
+            status, code = STATUSES[error.kind], error.code
+            if speaks_a2a(operation.path):
+                status, code = a2a_status(status, code), a2a_reason(code)
             assert str(status) in answers, (operation.path, error.code)
             if status not in operation.answers:
-                assert f"`{error.code}`" in answers[str(status)]["description"], (operation.path, error.code)
+                assert f"`{code}`" in answers[str(status)]["description"], (operation.path, error.code)
 
 
 def test_every_operation_says_how_its_caller_is_known(front: Front, document: Any) -> None:
@@ -93,7 +96,10 @@ def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Fron
         path = operation.path.replace("<reference_kind:kind>", "Task").replace("<network:network>", "slack")
         path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
         unknown, wrong = front.ask(operation.method, path), front.ask(operation.method, path, "Bearer x")
-        if speaks_openai(path):
+        if speaks_a2a(path):
+            details = [answer.get_json()["error"]["details"][0]["reason"] for answer in (unknown, wrong)]
+            assert details == ["AUTHENTICATION_REQUIRED", "INVALID_TOKEN"]
+        elif speaks_openai(path):
             codes = [(answer.status_code, answer.get_json()["error"]["code"]) for answer in (unknown, wrong)]
             assert codes == [(401, "invalid_api_key")] * 2
         else:

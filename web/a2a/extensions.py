@@ -39,10 +39,9 @@ def echo_extensions(app: Flask) -> None:
     """Put the activated extensions into every answer of the protocol's addresses."""
 
     def echo(response: Response) -> Response:
-        if any(name in request.headers for name in HEADERS) and speaks_a2a(request.path):
-            active = _find_active()
-            if active:
-                response.headers[HEADER] = ", ".join(active)
+        is_asked = request.url_rule is not None and any(name in request.headers for name in HEADERS)
+        if is_asked and speaks_a2a(request.path) and (active := _find_active()):
+            response.headers[HEADER] = ", ".join(active)
         return response
 
     app.after_request(echo)

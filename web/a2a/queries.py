@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from shared.a2a.listing import DEFAULT_PAGE, MAXIMUM_PAGE, TaskQuery
@@ -12,6 +12,7 @@ from shared.a2a.types import Instant, TaskState
 from web.routing import AnyQuery
 
 _EMPTY_AS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)
+_STATES = WithJsonSchema({"type": "string", "enum": [state.value for state in TaskState]})
 HistoryLength = Annotated[Annotated[int, Field(ge=0, le=(1 << 31) - 1)] | None, _EMPTY_AS_ABSENT]
 PageSize = Annotated[Annotated[int, Field(ge=1, le=MAXIMUM_PAGE)] | None, _EMPTY_AS_ABSENT]
 
@@ -32,7 +33,7 @@ class TaskListQuery(AgentQuery):
     """Which tasks, and how much of each."""
 
     context_id: Annotated[str | None, _EMPTY_AS_ABSENT] = None
-    status: Annotated[TaskState | None, _EMPTY_AS_ABSENT] = None
+    status: Annotated[TaskState | None, _EMPTY_AS_ABSENT, _STATES] = None
     page_size: PageSize = None
     page_token: str = ""
     history_length: HistoryLength = None

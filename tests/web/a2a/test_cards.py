@@ -1,0 +1,111 @@
+"""Cards: what an agent says of itself, to whom, and for how long that may be kept."""
+
+from __future__ import annotations
+
+from shared.a2a.behavior_administration import BehaviorDraft, create_behavior
+from shared.a2a.turns import BehaviorKind
+from shared.identity.authorization import OPERATOR
+from tests.contracts.a2a.schemas import check
+from tests.web.a2a.asking import Client
+from tests.web.a2a.conftest import Cast
+
+WELL_KNOWN = "/.well-known/agent-card.json"
+
+
+def anybody(client: Client) -> Client:
+    return Client(client.front, client.prefix, None, {})
+
+
+def test_a_card_tells_everybody_what_the_agent_does(cast: Cast) -> None:
+    answer = anybody(cast.member).ask("GET", WELL_KNOWN)
+    card = answer.get_json()
+    check("AgentCard", card)
+    assert answer.mimetype == "application/json"
+    assert card["name"] == "Helper"
+    assert card["provider"]["organization"] == "Acme"
+    assert card["supportedInterfaces"] == [
+        {
+            "url": f"http://localhost{cast.member.prefix}",
+            "protocolBinding": "HTTP+JSON",
+            "protocolVersion": "1.0",
+        }
+    ]
+    assert [skill["name"] for skill in card["skills"]] == ["scripted"]
+    assert card["capabilities"]["streaming"] is True
+    names = [extension["uri"].split("/")[-2] for extension in card["capabilities"]["extensions"]]
+    assert names == ["event", "artifact-schema", "file-artifact"]
+    schemes = {name for entry in card["securityRequirements"] for name in entry["schemes"]}
+    assert schemes == set(card["securitySchemes"])
+
+
+def test_a_card_may_be_kept_and_asked_for_again(cast: Cast) -> None:
+    client = anybody(cast.member)
+    answer = client.ask("GET", WELL_KNOWN)
+    assert answer.headers["Cache-Control"] == "public, max-age=60"
+    for header, value in (
+        ("If-None-Match", answer.headers["ETag"]),
+        ("If-Modified-Since", answer.headers["Last-Modified"]),
+    ):
+        again = client.ask("GET", WELL_KNOWN, headers={header: value})
+        assert again.status_code == 304
+        assert again.headers["ETag"] == answer.headers["ETag"]
+        assert not again.get_data()
+
+
+def test_a_card_changes_with_its_agent(cast: Cast) -> None:
+    created, client = cast.new_agent()
+    before = client.ask("GET", WELL_KNOWN)
+    with cast.front.services.database.transaction() as session:
+        create_behavior(
+            session,
+            by=OPERATOR,
+            deployment_id=created.deployment.id,
+            draft=BehaviorDraft(
+                name="Sums",
+                kind=BehaviorKind.MODEL,
+                description="Adds up.",
+                model="scripted/echo",
+                tags=("sums",),
+                examples=("1 + 1?",),
+                input_modes=("text/plain", "image/*"),
+            ),
+        )
+    after = client.ask("GET", WELL_KNOWN, headers={"If-None-Match": before.headers["ETag"]})
+    assert after.status_code == 200
+    check("AgentCard", after.get_json())
+    skill = after.get_json()["skills"][1]
+    assert (skill["name"], skill["tags"], skill["inputModes"]) == (
+        "Sums",
+        ["sums"],
+        ["text/plain", "image/*"],
+    )
+    assert "scripted/echo" not in after.get_data(as_text=True)
+    extended = client.ask("GET", "/extendedAgentCard")
+    check("AgentCard", extended.get_json())
+    assert "scripted/echo" in extended.get_json()["skills"][1]["description"]
+
+
+def test_the_extended_card_is_for_callers(cast: Cast) -> None:
+    assert anybody(cast.member).ask("GET", "/extendedAgentCard").status_code == 401
+    assert cast.stranger.ask("GET", "/extendedAgentCard").status_code == 403
+
+
+def test_an_agent_of_a_distribution_tells_its_networks(cast: Cast) -> None:
+    created, client = cast.new_agent()
+    principal = cast.front.identity.principal(cast.acme)
+    cast.front.identity.distribution(
+        cast.acme, principal_id=principal.id, deployment_id=created.deployment.id
+    )
+    card = anybody(client).ask("GET", WELL_KNOWN).get_json()
+    found = {extension["uri"]: extension for extension in card["capabilities"]["extensions"]}
+    declared = found["http://localhost/extensions/distribution/v1"]
+    assert declared["params"] == {"networks": ["slack"]}
+
+
+def test_a_disabled_agent_has_no_card(cast: Cast) -> None:
+    created, client = cast.new_agent()
+    person = cast.front.identity.operator()
+    disabled = cast.front.post(f"/admin/deployments/{created.deployment.id}/disable", person.authorization)
+    assert disabled.status_code == 200
+    assert anybody(client).ask("GET", WELL_KNOWN).status_code == 404
+    assert client.send().status_code == 404

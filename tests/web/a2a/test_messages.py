@@ -1,0 +1,179 @@
+"""Sending: blocking and not, streams, turns of one task, contexts, keys that let a message be taken once."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from shared.a2a.exact_json import parse, render
+from tests.contracts.a2a.schemas import check
+from tests.web.a2a.asking import events, reason, request, states, text_of
+from tests.web.a2a.conftest import Cast
+
+NUMBERS = '{"int":9007199254740993,"amount":1.10,"large":1e400,"zero":-0.0,"none":null,"z":1,"a":2}'
+
+
+def test_a_blocking_send_gives_the_task_when_it_has_ended(cast: Cast) -> None:
+    task = cast.member.task("work")
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert text_of(task["status"]["message"]) == "Done"
+    assert [artifact["name"] for artifact in task["artifacts"]] == ["report"]
+    assert task["artifacts"][0]["parts"] == [{"text": "Once upon a time"}]
+    assert [text_of(message) for message in task["history"]] == ["work", "Reading"]
+    assert task["history"][0]["taskId"] == task["id"]
+
+
+def test_an_agent_may_answer_with_a_message_and_no_task(cast: Cast) -> None:
+    answer = cast.member.send("ping")
+    body = parse(answer.get_data())
+    check("SendMessageResponse", body)
+    assert text_of(body["message"]) == "pong"
+    assert "taskId" not in body["message"]
+    assert body["message"]["contextId"]
+
+
+def test_who_does_not_wait_gets_the_task_at_once(cast: Cast) -> None:
+    task = cast.member.task("hang", configuration={"returnImmediately": True})
+    assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
+    assert cast.member.read(task["id"])["id"] == task["id"]
+    cast.member.ask("POST", f"/tasks/{task['id']}:cancel")
+
+
+def test_a_message_to_who_did_not_wait_is_a_completed_task(cast: Cast) -> None:
+    task = cast.member.task("ping", configuration={"returnImmediately": True})
+    stream = cast.member.ask("GET", f"/tasks/{task['id']}:subscribe")
+    last = events(stream)[-1] if stream.status_code == 200 else None
+    found = cast.member.read(task["id"])
+    assert found["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert text_of(found["status"]["message"]) == "pong"
+    assert last is None or states([last]) == ["COMPLETED"]
+
+
+def test_a_stream_tells_the_task_and_then_everything_in_order(cast: Cast) -> None:
+    stream = cast.member.stream("work")
+    assert list(stream[0]) == ["task"]
+    assert states(stream) == ["SUBMITTED", "WORKING", "COMPLETED"]
+    pieces = [event["artifactUpdate"] for event in stream if "artifactUpdate" in event]
+    assert [piece["artifact"]["parts"][0]["text"] for piece in pieces] == ["Once ", "upon ", "a time"]
+    assert [piece.get("append", False) for piece in pieces] == [False, True, True]
+    assert [piece["lastChunk"] for piece in pieces] == [False, False, True]
+
+
+def test_a_stream_of_a_message_is_that_message(cast: Cast) -> None:
+    stream = cast.member.stream("ping")
+    assert [list(event) for event in stream] == [["message"]]
+
+
+def test_a_stream_ends_when_the_task_waits_for_its_client(cast: Cast) -> None:
+    assert states(cast.member.stream("ask")) == ["SUBMITTED", "INPUT_REQUIRED"]
+
+
+def test_a_task_goes_on_with_its_next_message(cast: Cast) -> None:
+    asked = cast.member.task("ask")
+    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert text_of(asked["status"]["message"]) == "Which one?"
+    answered = cast.member.task("the first", taskId=asked["id"])
+    assert answered["id"] == asked["id"]
+    assert answered["contextId"] == asked["contextId"]
+    assert answered["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [text_of(message) for message in answered["history"]] == ["ask", "Which one?", "the first"]
+
+
+def test_the_stream_of_a_second_turn_begins_with_the_task_that_works_again(cast: Cast) -> None:
+    asked = cast.member.task("ask")
+    stream = cast.member.stream("the second", taskId=asked["id"])
+    assert states(stream)[0] == "SUBMITTED"
+    assert states(stream)[-1] == "COMPLETED"
+    assert text_of(stream[0]["task"]["history"][-1]) == "the second"
+
+
+def test_numbers_come_back_as_the_same_digits(cast: Cast) -> None:
+    said = request("echo", metadata_="")["message"] | {
+        "metadata": parse(NUMBERS),
+        "parts": [{"text": "echo"}, {"data": parse(NUMBERS), "metadata": parse(NUMBERS)}],
+    }
+    said.pop("metadata_")
+    body = render({"message": said})
+    answer = cast.member.ask("POST", "/message:send", data=body, headers={"Content-Type": "application/json"})
+    text = answer.get_data(as_text=True)
+    assert text.count(NUMBERS) >= 6
+    task_id = parse(text)["task"]["id"]
+    assert NUMBERS in cast.member.ask("GET", f"/tasks/{task_id}").get_data(as_text=True)
+    streamed = cast.member.ask(
+        "POST", "/message:stream", data=body, headers={"Content-Type": "application/json"}
+    )
+    assert NUMBERS in streamed.get_data(as_text=True)
+
+
+def test_a_context_that_the_client_names_is_kept(cast: Cast) -> None:
+    context = f"my context / {uuid4()}"
+    tasks = [cast.member.task("hello", contextId=context) for _ in range(2)]
+    assert {task["contextId"] for task in tasks} == {context}
+    assert tasks[0]["id"] != tasks[1]["id"]
+
+
+def test_a_message_id_may_be_used_again(cast: Cast) -> None:
+    tasks = [cast.member.task("hello", messageId="the same") for _ in range(2)]
+    assert tasks[0]["id"] != tasks[1]["id"]
+
+
+def test_a_message_to_a_task_that_has_ended_is_refused(cast: Cast) -> None:
+    task = cast.member.task("hello")
+    answer = cast.member.send("more", taskId=task["id"])
+    assert (answer.status_code, reason(answer)) == (400, "UNSUPPORTED_OPERATION")
+
+
+def test_a_message_in_another_context_than_its_task_is_refused(cast: Cast) -> None:
+    task = cast.member.task("ask")
+    answer = cast.member.send("more", taskId=task["id"], contextId="another")
+    assert (answer.status_code, reason(answer)) == (400, "INVALID_PARAMS")
+
+
+def test_messages_for_a_task_that_works_wait_for_their_turn(cast: Cast) -> None:
+    _, client = cast.new_agent(
+        "rules: [{steps: [{status: one}, {delay: 0.3}, {input_required: 'more?'}, {complete: 'got ${text}'}]}]"
+    )
+    task = client.task("first", configuration={"returnImmediately": True})
+    done = client.task("second", taskId=task["id"])
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert text_of(done["status"]["message"]) == "got second"
+
+
+def test_the_history_is_as_long_as_asked_for(cast: Cast) -> None:
+    for length, expected in ((0, []), (1, ["Reading"]), (2, ["work", "Reading"]), (9, ["work", "Reading"])):
+        task = cast.member.task("work", configuration={"historyLength": length})
+        assert [text_of(message) for message in task.get("history", [])] == expected
+        again = cast.member.read(task["id"], f"?historyLength={length}")
+        assert [text_of(message) for message in again.get("history", [])] == expected
+
+
+def test_the_same_key_takes_a_message_once(cast: Cast) -> None:
+    client = cast.member.with_headers(Idempotency_Key=str(uuid4()))
+    body = request("work")
+    first = parse(client.ask("POST", "/message:send", json=body).get_data())
+    second = parse(client.ask("POST", "/message:send", json=body).get_data())
+    assert first == second
+    streamed = events(client.ask("POST", "/message:stream", json=body))
+    assert streamed[-1]["task"]["id"] == first["task"]["id"]
+    other = client.ask("POST", "/message:send", json=request("work"))
+    assert (other.status_code, reason(other)) == (409, "IDEMPOTENCY_KEY_REUSED")
+    assert cast.colleague.with_headers(**{"Idempotency-Key": "k"}).task("hello")["id"]
+
+
+def test_the_same_key_gives_a_message_again(cast: Cast) -> None:
+    client = cast.member.with_headers(Idempotency_Key=str(uuid4()))
+    body = request("ping")
+    first = parse(client.ask("POST", "/message:send", json=body).get_data())
+    assert parse(client.ask("POST", "/message:send", json=body).get_data()) == first
+    assert events(client.ask("POST", "/message:stream", json=body)) == [first]
+
+
+def test_an_agent_that_says_nothing_has_not_answered(cast: Cast) -> None:
+    for path in ("/message:send", "/message:stream"):
+        answer = cast.member.send("silence", path=path)
+        assert (answer.status_code, reason(answer)) == (500, "INVALID_AGENT_RESPONSE")
+
+
+def test_a_failed_task_says_why(cast: Cast) -> None:
+    task = cast.member.task("fail")
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert text_of(task["status"]["message"]) == "It broke"

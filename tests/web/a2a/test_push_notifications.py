@@ -1,0 +1,188 @@
+"""Updates that are posted: every one, in order, with the credentials that the client gave, to addresses that may be."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from shared.a2a.exact_json import parse
+from shared.deliveries.courier import Courier
+from tests.contracts.a2a.schemas import check
+from tests.support.agent_worker import answering_turns
+from tests.support.front import Front, open_front
+from tests.support.stack import wait_until
+from tests.web.a2a.asking import Client, reason, states
+from tests.web.a2a.conftest import Cast, make_cast
+
+PATH = "/tasks/{task}/pushNotificationConfigs"
+
+
+@dataclass
+class Receiver:
+    """Somewhere that updates are posted to."""
+
+    url: str = ""
+    received: list[tuple[dict[str, str], Any]] = field(default_factory=list)
+
+    def bodies(self) -> list[Any]:
+        return [body for _, body in self.received]
+
+
+@pytest.fixture(scope="module")
+def cast(front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
+    """The cast at a front that may post to this host."""
+    settings = front.settings
+    with (
+        open_front(
+            settings.database_url,
+            settings.redis_url,
+            tmp_path_factory.mktemp("blobs"),
+            egress_allow_private=True,
+            egress_allow_http=True,
+        ) as developing,
+        answering_turns(developing.services),
+    ):
+        yield make_cast(developing)
+        developing.services.agents.watch.close()
+
+
+@pytest.fixture
+def receiver(cast: Cast) -> Iterator[Receiver]:
+    receiver = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            receiver.received.append((dict(self.headers), parse(body)))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        receiver.url = f"http://127.0.0.1:{server.server_port}/hook?key=x"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield receiver
+        server.shutdown()
+
+
+@pytest.fixture
+def courier(cast: Cast) -> Iterator[Courier]:
+    courier = Courier(cast.front.services.database, cast.front.settings, {})
+    yield courier
+    courier.stop()
+
+
+def collect(courier: Courier, receiver: Receiver, number: int) -> list[Any]:
+    wait_until(lambda: courier.send_due() >= 0 and len(receiver.received) >= number, "updates have arrived")
+    return receiver.bodies()
+
+
+def test_every_update_is_posted_in_order_with_the_clients_credentials(
+    cast: Cast, receiver: Receiver, courier: Courier
+) -> None:
+    push = {
+        "url": receiver.url,
+        "token": "my token",
+        "authentication": {"scheme": "Bearer", "credentials": "s3cret"},
+    }
+    task = cast.member.task("work", configuration={"taskPushNotificationConfig": push})
+    told = collect(courier, receiver, 5)
+    for body in told:
+        check("StreamResponse", body)
+    assert states(told) == ["WORKING", "COMPLETED"]
+    assert [next(iter(body)) for body in told] == ["statusUpdate", *["artifactUpdate"] * 3, "statusUpdate"]
+    headers = receiver.received[0][0]
+    assert headers["Content-Type"] == "application/a2a+json"
+    assert headers["Authorization"] == "Bearer s3cret"
+    assert headers["X-A2A-Notification-Token"] == "my token"
+    config = cast.member.ask("GET", f"{PATH.format(task=task['id'])}/{task['id']}").get_json()
+    check("TaskPushNotificationConfig", config)
+    assert config == {
+        "id": task["id"],
+        "taskId": task["id"],
+        "url": receiver.url,
+        "token": "my token",
+        "authentication": {"scheme": "Bearer"},
+    }
+
+
+def test_a_configuration_that_is_made_later_tells_what_follows(
+    cast: Cast, receiver: Receiver, courier: Courier
+) -> None:
+    task = cast.member.task("ask")
+    path = PATH.format(task=task["id"])
+    made = cast.member.ask("POST", path, json={"id": "mine", "url": receiver.url})
+    assert made.status_code == 200
+    assert "authentication" not in made.get_json()
+    cast.member.task("this one", taskId=task["id"])
+    assert states(collect(courier, receiver, 2)) == ["SUBMITTED", "COMPLETED"]
+
+
+def test_a_configuration_that_is_deleted_tells_nothing_more(
+    cast: Cast, receiver: Receiver, courier: Courier
+) -> None:
+    task = cast.member.task("ask")
+    path = PATH.format(task=task["id"])
+    for name in ("gone", "kept"):
+        cast.member.ask("POST", path, json={"id": name, "url": f"{receiver.url}&name={name}"})
+    for _ in range(2):
+        deleted = cast.member.ask("DELETE", f"{path}/gone")
+        assert (deleted.status_code, deleted.get_json()) == (200, {})
+    cast.member.task("this one", taskId=task["id"])
+    assert len(collect(courier, receiver, 2)) == 2
+    gone = cast.member.ask("GET", f"{path}/gone")
+    assert (gone.status_code, reason(gone)) == (404, "TASK_NOT_FOUND")
+
+
+def test_configurations_are_listed_in_pages(cast: Cast) -> None:
+    task = cast.member.task("hello")
+    path = PATH.format(task=task["id"])
+    names = [f"config/{number}" for number in range(3)]
+    for name in names:
+        answer = cast.member.ask("POST", path, json={"id": name, "url": "https://hooks.example/"})
+        assert answer.status_code == 200
+    page = cast.member.ask("GET", f"{path}?pageSize=2").get_json()
+    check("ListTaskPushNotificationConfigsResponse", page)
+    rest = cast.member.ask("GET", f"{path}?pageSize=2&pageToken={page['nextPageToken']}").get_json()
+    assert [config["id"] for config in page["configs"] + rest["configs"]] == names
+    assert rest["nextPageToken"] == ""
+    assert cast.member.ask("GET", f"{path}/config/1").get_json()["id"] == "config/1"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"url": "ftp://hooks.example/"},
+        {"url": "nonsense"},
+        {"url": "http://169.254.169.254/latest"},
+        {"url": "https://user:password@hooks.example/"},
+        {"url": "https://hooks.example/", "token": "two\nlines"},
+        {"url": "https://hooks.example/", "authentication": {"scheme": "Bearer x"}},
+        {"url": "https://hooks.example/", "id": "\u0000"},
+        {"authentication": {"scheme": "Bearer"}},
+    ],
+)
+def test_what_nothing_may_be_posted_to_is_refused(cast: Cast, config: dict[str, Any]) -> None:
+    task = cast.member.task("hello")
+    answer = cast.member.ask("POST", PATH.format(task=task["id"]), json=config)
+    assert (answer.status_code, reason(answer)) == (400, "INVALID_PARAMS")
+
+
+def test_this_host_and_plain_http_are_refused_unless_operators_allow_them(front: Front, cast: Cast) -> None:
+    strict = Client(front, cast.member.prefix, cast.member.authorization, {})
+    for url in (
+        "http://hooks.example/",
+        "https://127.0.0.1/",
+        "https://10.0.0.1/",
+        "https://hooks.example:99/",
+    ):
+        answer = strict.send(configuration={"taskPushNotificationConfig": {"url": url}})
+        assert (answer.status_code, reason(answer)) == (400, "INVALID_PARAMS")
