@@ -1,9 +1,8 @@
 """Claim messages that are due, and record what became of an attempt.
 
 A claim moves `due_at` to the end of its lease, so that a message whose worker died is simply due again. One claimer at
-a time looks for work, which makes the bound on attempts per destination exact; finding it costs by the number of
-destinations that have messages open, not by how many these are. `claims` counts the times a message was claimed: only
-the newest claim records a failure, but an arrival counts whoever saw it.
+a time looks for work, which makes the bound on attempts per destination exact. `claims` counts the times a message was
+claimed: only the newest claim records a failure, but an arrival counts whoever saw it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from sqlalchemy import text
 
 from shared.database import Session
 from shared.deliveries.channels import Message
+from shared.deliveries.due import find_due
 from shared.deliveries.schedule import SPREAD
 
 LEASE = timedelta(seconds=60)
@@ -26,36 +26,10 @@ _CLAIMING = 7_140_331_005
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _CLAIM = text(
     """
-WITH RECURSIVE destinations AS (
-    (SELECT destination_id FROM deliveries WHERE state IN ('Waiting', 'Sending') ORDER BY destination_id LIMIT 1)
-    UNION ALL
-    SELECT (
-        SELECT next.destination_id FROM deliveries next
-        WHERE next.state IN ('Waiting', 'Sending') AND next.destination_id > destinations.destination_id
-        ORDER BY next.destination_id LIMIT 1
-    )
-    FROM destinations WHERE destinations.destination_id IS NOT NULL
-), due AS (
-    SELECT head.id FROM destinations
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS under_way FROM deliveries busy
-        WHERE busy.destination_id = destinations.destination_id AND busy.state = 'Sending' AND busy.due_at > now()
-    ) busy
-    CROSS JOIN LATERAL (
-        SELECT open.id, open.due_at, open.in_flight_limit, row_number() OVER (ORDER BY open.due_at, open.id) AS place
-        FROM deliveries open
-        WHERE open.destination_id = destinations.destination_id AND open.state IN ('Waiting', 'Sending')
-            AND open.due_at <= now()
-        ORDER BY open.due_at, open.id LIMIT 16
-    ) head
-    WHERE busy.under_way + head.place <= head.in_flight_limit
-    ORDER BY head.due_at LIMIT :limit
-)
-UPDATE deliveries SET state = 'Sending', claims = deliveries.claims + 1, due_at = now() + :lease,
-    lapses = deliveries.lapses + CAST(deliveries.state = 'Sending' AS integer)
-FROM due
-WHERE deliveries.id = due.id AND deliveries.state IN ('Waiting', 'Sending') AND deliveries.due_at <= now()
-RETURNING deliveries.id, deliveries.claims
+UPDATE deliveries SET state = 'Sending', claims = claims + 1, due_at = now() + :lease,
+    lapses = lapses + CAST(state = 'Sending' AS integer)
+WHERE id = ANY (CAST(:ids AS uuid[])) AND state IN ('Waiting', 'Sending') AND due_at <= now()
+RETURNING id, claims
 """
 )
 _LOAD = text(
@@ -113,7 +87,10 @@ class Claimed:
 def claim_due(session: Session, *, limit: int) -> Sequence[Claim]:
     """Claim so many due messages at most, those that wait longest first."""
     session.execute(_LOCK, {"key": _CLAIMING})
-    rows = session.execute(_CLAIM, {"limit": limit, "lease": LEASE})
+    ids = find_due(session, limit=limit)
+    if not ids:
+        return ()
+    rows = session.execute(_CLAIM, {"ids": [str(at) for at in ids], "lease": LEASE})
     return [Claim(id=row.id, claim=row.claims) for row in rows]
 
 

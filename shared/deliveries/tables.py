@@ -57,6 +57,7 @@ deliveries = Table(
         "due_at",
         postgresql_where=text("state IN ('Waiting', 'Sending')"),
     ),
+    Index("ix_deliveries_due", "due_at", postgresql_where=text("state IN ('Waiting', 'Sending')")),
     Index("ix_deliveries_sending", "destination_id", postgresql_where=text("state = 'Sending'")),
     Index("ix_deliveries_delivered", "ended_at", postgresql_where=text("state = 'Delivered'")),
     Index("ix_deliveries_dead", "ended_at", postgresql_where=text("state = 'Dead'")),

@@ -60,6 +60,7 @@ def _create_deliveries() -> None:
     )
     op.create_index("ix_deliveries_destination_id_id", "deliveries", ["destination_id", "id"])
     op.create_index("ix_deliveries_open", "deliveries", ["destination_id", "due_at"], postgresql_where=_OPEN)
+    op.create_index("ix_deliveries_due", "deliveries", ["due_at"], postgresql_where=_OPEN)
     for name, column, state in (
         ("ix_deliveries_sending", "destination_id", "Sending"),
         ("ix_deliveries_delivered", "ended_at", "Delivered"),

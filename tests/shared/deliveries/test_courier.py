@@ -19,6 +19,7 @@ from shared.database import Database, Session
 from shared.deliveries.channels import Address
 from shared.deliveries.claims import claim_due, record_delivered, record_failed
 from shared.deliveries.courier import MAX_LAPSES, Courier
+from shared.deliveries.due import WINDOW
 from shared.deliveries.outbox import DeliveryState, enqueue_delivery
 from shared.deliveries.schedule import MAX_ATTEMPTS, WAITS_SECONDS
 from tests.shared.deliveries import outbox
@@ -395,7 +396,7 @@ def test_a_claim_that_was_given_up_records_an_arrival_but_no_failure(database: D
     delivery_id = enqueue(database, "http://unused/", destination)
     with database.transaction() as session:
         (first,) = claim_due(session, limit=5)
-        assert claim_due(session, limit=5) == []
+        assert claim_due(session, limit=5) == ()
     let_time_pass(database)
     with database.transaction() as session:
         (second,) = claim_due(session, limit=5)
@@ -427,6 +428,27 @@ def test_one_claimer_at_a_time_looks_for_work(database: Database) -> None:
         wait_until(is_waiting, "the second claimer waits")
     second.join()
     assert found == [1, 0]
+
+
+def test_a_long_queue_of_a_busy_destination_hides_nobody(database: Database) -> None:
+    busy, hidden = uuid4(), uuid4()
+    with database.transaction() as session:
+        for destination, count in ((busy, WINDOW + 10), (hidden, 5)):
+            for _ in range(count):
+                enqueue_delivery(
+                    session,
+                    kind="test",
+                    event="x",
+                    destination_id=destination,
+                    organization_id=uuid4(),
+                    body=b"",
+                )
+    with database.transaction() as session:
+        claimed = [claim.id for claim in claim_due(session, limit=6)]
+        claimed += [claim.id for claim in claim_due(session, limit=6)]
+        assert claim_due(session, limit=6) == ()
+    owners = Counter(row(database, delivery_id).destination_id for delivery_id in claimed)
+    assert owners == {busy: 4, hidden: 4}
 
 
 def test_the_longest_wait_goes_first_across_many_destinations(database: Database) -> None:
