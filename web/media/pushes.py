@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
+from shared import faults
 from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
 from shared.egress.policy import EgressPolicy
@@ -130,6 +131,8 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
             attachments=[_attachment(push, item) for item in items],
             secret_headers={item.attachment_id: item.headers for item in items if item.headers},
         )
+        faults.reach("push.before_commit")
+    faults.reach("push.queued")
     if isinstance(push, schemas.NewMediaBatch):
         shown = schemas.ImportList(items=[schemas.PushedImportBody.of(one) for one in queued])
         return Answer(body=schemas.PushResult(shown), status=202)

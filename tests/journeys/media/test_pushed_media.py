@@ -1,0 +1,164 @@
+"""What a distribution pushes is stored once, whatever becomes of messages, workers and senders."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import redis
+import requests
+
+from shared.jobs import KEY_PREFIX, MEDIA, create_celery, send
+from shared.media.jobs import FetchMedia
+from tests.journeys.conftest import Installation, assert_nothing_left_over
+from tests.support.agents import TIMEOUT_SECONDS
+from tests.support.inventory import let_leases_end, query, request_sweeps, staged_names
+from tests.support.media_samples import SAMPLES, Sample
+from tests.support.media_sources import MediaSource, Respond, chunked, content, in_turn, status
+from tests.support.stack import Service, free_port, wait_until
+
+pytestmark = pytest.mark.usefixtures("workers")
+DEVELOPMENT = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}
+
+
+def told(sample: Sample) -> Respond:
+    return content(sample.content, sample.media_type)
+
+
+def untold(sample: Sample) -> Respond:
+    return chunked(sample.content)
+
+
+def after_a_while(sample: Sample) -> Respond:
+    return in_turn(status(503), content(sample.content))
+
+
+@pytest.fixture(scope="module")
+def front(installation: Installation) -> Iterator[Service]:
+    """A front that takes addresses on this host, and has little patience with senders."""
+    impatience = {"UPLOAD_GRACE_SECONDS": "1", "UPLOAD_MINIMUM_BYTES_PER_SECOND": "100000000"}
+    front = installation.stack.web(port=free_port(), **impatience, **DEVELOPMENT)
+    with installation.stack.running(front):
+        yield front
+
+
+def test_every_attachment_is_stored_once_though_workers_die_and_messages_double_or_vanish(
+    installation: Installation, front: Service
+) -> None:
+    stack = installation.stack
+    with MediaSource() as source:
+        pushed: dict[str, Sample] = {}
+        for number, answer in enumerate((told, untold, after_a_while)):
+            for sample in SAMPLES:
+                url = source.serve(f"/{number}/{sample.file_name}", answer(sample))
+                pushed[push(installation, front, sample, url)] = sample
+        forget_messages(installation)
+        for import_id in pushed:
+            send_twice(installation, import_id)
+        doomed = stack.worker("media", FAULTS="upload.sealed=3", **DEVELOPMENT)
+        with stack.running(doomed):
+            wait_until(lambda: has_died(installation, doomed), "the worker dies")
+        for import_id in pushed:
+            send_twice(installation, import_id)
+        with stack.running(stack.worker("media", **DEVELOPMENT)):
+            assert_nothing_left_over(stack)
+    for import_id, sample in pushed.items():
+        stored = read(installation, front, import_id)
+        assert (stored["state"], stored["code"]) == ("Stored", None)
+        file = installation.owner.read(stored["fileId"]).json()
+        assert file["metadata"]["contentSha256"] == hashlib.sha256(sample.content).hexdigest()
+        assert installation.owner.download(stored["fileId"]).content == sample.content
+    ids = tuple(map(str, pushed))
+    count = "SELECT count(*), count(DISTINCT file_id) FROM media_imports WHERE id::text IN %s"
+    assert query(stack, count, (ids,)) == [(len(pushed), len(pushed))]
+
+
+def test_a_slow_sender_of_bytes_is_cut_off_and_leaves_nothing(
+    installation: Installation, front: Service
+) -> None:
+    body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\nContent-Type: a/b\r\n\r\n'
+    head = (
+        f"POST {path_of(installation)} HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {installation.credentials['distribution']['token']}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 2000000\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", front.port or 0), timeout=TIMEOUT_SECONDS) as connection:
+        connection.sendall(head.encode() + body + bytes(1_000_000))
+        wait_until(lambda: staged_names(installation.stack.blobs), "the front receives")
+        answer = b""
+        with contextlib.suppress(OSError):
+            while not answer:
+                connection.sendall(b"x")
+                connection.settimeout(0.1)
+                with contextlib.suppress(TimeoutError):
+                    answer = connection.recv(100)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+    assert_nothing_left_over(installation.stack)
+
+
+def push(installation: Installation, front: Service, sample: Sample, url: str) -> str:
+    """Push an address twice; give the import."""
+    body = {
+        "messageId": uuid4().hex,
+        "attachmentId": "1",
+        "url": url,
+        "fileName": sample.file_name,
+        "mediaType": sample.media_type,
+    }
+    first, again = (ask(installation, front, "POST", "", data=json.dumps(body)) for _ in range(2))
+    assert first["importId"] == again["importId"]
+    import_id: str = first["importId"]
+    return import_id
+
+
+def read(installation: Installation, front: Service, import_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = ask(installation, front, "GET", f"/{import_id}")
+    return found
+
+
+def ask(installation: Installation, front: Service, method: str, below: str, **options: Any) -> Any:
+    token = installation.credentials["distribution"]["token"]
+    answer = requests.request(
+        method,
+        front.url + path_of(installation) + below,
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        timeout=TIMEOUT_SECONDS,
+        **options,
+    )
+    assert answer.status_code in (200, 202), answer.text
+    return answer.json()
+
+
+def path_of(installation: Installation) -> str:
+    return f"/distributions/{installation.credentials['distribution']['id']}/media"
+
+
+def has_died(installation: Installation, worker: Service) -> bool:
+    """Ask again for what is due, with the leases of those who died before ended; tell whether this one died too."""
+    if worker.is_running:
+        let_leases_end(installation.stack)
+        request_sweeps(installation.stack)
+        time.sleep(0.2)
+    return worker.returncode == -signal.SIGKILL
+
+
+def forget_messages(installation: Installation) -> None:
+    """Lose what the broker holds for the media worker, once the front has handed it over."""
+    with contextlib.closing(redis.Redis.from_url(installation.stack.redis_url)) as valkey:
+        wait_until(lambda: valkey.llen(KEY_PREFIX + MEDIA), "the front has published")
+        time.sleep(0.1)
+        valkey.delete(KEY_PREFIX + MEDIA)
+
+
+def send_twice(installation: Installation, import_id: str) -> None:
+    with contextlib.closing(create_celery(installation.stack.redis_url)) as app:
+        for _ in range(2):
+            send(app, FetchMedia(import_id=UUID(import_id)))

@@ -1,0 +1,23 @@
+"""A worker in a process of its own, which fetches what is due; for `tests.support.mortals`."""
+
+from __future__ import annotations
+
+from shared.database import Database
+from shared.egress.policy import EgressPolicy
+from shared.files.stores import open_configured_store
+from shared.identity.encryption import Encryption
+from shared.media.fetching import Fetcher, fetch_due
+from shared.settings import Settings
+
+
+def work(settings: Settings) -> None:
+    """Fetch what is due, with these settings."""
+    fetch_due(
+        Fetcher(
+            database=Database(settings.database_url, pool_size=2),
+            store=open_configured_store(settings),
+            settings=settings,
+            encryption=Encryption(settings),
+            policy=EgressPolicy(allow_private=True, allow_http=True),
+        )
+    )
