@@ -123,4 +123,6 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return document(value)
     return _document_of(value) if isinstance(value, dict) else value

@@ -27,6 +27,7 @@ _ADMINISTRATION = {
     "networks": "deploy.cli_networks",
     "notifications": "deploy.cli_notifications",
     "deployments": "deploy.cli_agents",
+    "behaviors": "deploy.cli_behaviors",
     "versions": "deploy.cli_agents",
     "client-credentials": "deploy.cli_agents",
     "signing-keys": "deploy.cli_agents",

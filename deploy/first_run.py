@@ -3,7 +3,8 @@
 The secrets exist in clear only in the file written here. So the file is complete and on the disk, under a draft's name,
 before the transaction that makes the credentials good commits, and gets its name after it. Whoever finds a draft asks
 the database whether its transaction committed: then the draft is renamed, else it describes nothing and goes.
-The first credits are entered in that same transaction, and so exactly once.
+The first credits are entered in that same transaction, and so exactly once. What the default agent does is looked
+after at every start.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from shared.a2a.default_agent import equip_default_agent
 from shared.credits.amounts import parse_credits
 from shared.credits.ledger import FIRST_RUN, top_up
 from shared.database import Database, Session
@@ -38,6 +40,8 @@ def first_run(database: Database, settings: Settings, path: Path) -> Credentials
             top_up(session, organization_id=organization_id, amount=amount, reference=FIRST_RUN, by=OPERATOR)
 
     credentials = bootstrap(database, settings, keep=keep, equip=equip)
+    with database.transaction() as session:
+        equip_default_agent(session, settings)
     if credentials is None:
         _settle(database, draft, path)
     else:

@@ -166,6 +166,14 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     assert do("versions", "activate", first["id"]) == first
     assert do("versions", "revoke", version["id"])["revokedAt"]
 
+    told = {"description": "Helps.", "model": "scripted/echo"}
+    behavior = do("behaviors", "create", **of_deployment, name="Helper", **told)
+    other = do("behaviors", "create", **of_deployment, name="Other", **told)
+    assert do("behaviors", "show", behavior["id"]) == behavior
+    assert do("behaviors", "make-default", other["id"])["isDefault"]
+    do("behaviors", "remove", behavior["id"])
+    assert [at["id"] for at in do("behaviors", "list", **of_deployment)["behaviors"]] == [other["id"]]
+
     credential = do("client-credentials", "issue", **of_deployment)
     assert do("client-credentials", "show", credential["id"]).items() < credential.items()
     assert len(do("client-credentials", "list", **of_deployment)["clientCredentials"]) == 2

@@ -1,0 +1,116 @@
+"""The JSON of behaviors, as administrators send and see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from shared.a2a.behavior_administration import BehaviorDraft
+from shared.a2a.turns import BehaviorKind, DeclaredExtension
+from web.identity.schemas import Shown, ShownPage
+from web.values import Id, Name, Sent, UtcTime, Wire
+
+Texts = Annotated[Sequence[str], Field(max_length=50)]
+
+
+class SentExtension(Sent):
+    """An extension that the agent's card is to declare."""
+
+    uri: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[!-+\--~]+$")]
+    description: Annotated[str, Field(max_length=2000)] | None = None
+    required: bool = False
+    params: dict[str, Any] | None = None
+    requires: Annotated[
+        Texts, Field(description="Extensions without which this one is not activated; no part of the card.")
+    ] = ()
+
+    def declared(self) -> DeclaredExtension:
+        """Say it to the domain."""
+        return DeclaredExtension(
+            uri=self.uri,
+            description=self.description,
+            required=self.required,
+            params=self.params,
+            requires=tuple(self.requires),
+        )
+
+
+class ChangedBehavior(Sent):
+    """What a behavior is to be from now on."""
+
+    name: Name
+    kind: Literal["model", "script"]
+    description: Annotated[str, Field(min_length=1, max_length=2000)]
+    model: Annotated[str, Field(min_length=1, max_length=200, description="For kind `model`.")] | None = None
+    instructions: Annotated[str, Field(max_length=100_000)] = ""
+    script: (
+        Annotated[
+            str, Field(max_length=1_000_000, description="For kind `script`: YAML; null follows A2A_SCRIPT.")
+        ]
+        | None
+    ) = None
+    tags: Texts = ()
+    examples: Texts = ()
+    input_modes: Annotated[Texts, Field(description="Media types it reads; empty for text and JSON.")] = ()
+    output_modes: Annotated[Texts, Field(description="Media types it writes; empty for text and JSON.")] = ()
+    extensions: Annotated[Sequence[SentExtension], Field(max_length=50)] = ()
+
+    def draft(self) -> BehaviorDraft:
+        """Say it to the domain."""
+        return BehaviorDraft(
+            name=self.name,
+            kind=BehaviorKind(self.kind),
+            description=self.description,
+            model=self.model,
+            instructions=self.instructions,
+            script=self.script,
+            tags=self.tags,
+            examples=self.examples,
+            input_modes=self.input_modes,
+            output_modes=self.output_modes,
+            extensions=[extension.declared() for extension in self.extensions],
+        )
+
+
+class NewBehavior(ChangedBehavior):
+    """A behavior to give to a deployment; its first is its default whatever is said here."""
+
+    is_default: bool = False
+
+
+class ShownExtension(Wire):
+    """An extension that the agent's card declares."""
+
+    uri: str
+    description: str | None
+    required: bool
+    params: dict[str, Any] | None
+    requires: Sequence[str]
+
+
+class BehaviorBody(Shown):
+    """A behavior: a named way in which a deployment's agent works."""
+
+    id: Id
+    deployment_id: Id
+    name: str
+    kind: BehaviorKind
+    description: str
+    model: str | None
+    instructions: str
+    script: str | None
+    tags: Sequence[str]
+    examples: Sequence[str]
+    input_modes: Sequence[str]
+    output_modes: Sequence[str]
+    extensions: Sequence[ShownExtension]
+    is_default: bool
+    updated_at: UtcTime
+
+
+class BehaviorPage(ShownPage):
+    """The behaviors of a deployment, oldest first."""
+
+    behaviors: Sequence[BehaviorBody]

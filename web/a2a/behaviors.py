@@ -1,0 +1,81 @@
+"""Administer the behaviors of deployments."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.a2a import behavior_administration as domain
+from web.a2a import behavior_schemas as schemas
+from web.calls import Answer, Call
+from web.identity.administration import AdministrationRoutes, created
+
+routes = AdministrationRoutes("behaviors")
+
+
+@routes.creates(
+    "/deployments/<id:deployment_id>/behaviors",
+    schemas.NewBehavior,
+    schemas.BehaviorBody,
+    domain.BehaviorNameTaken,
+)
+def create_behavior(call: Call, deployment_id: UUID) -> Answer:
+    """Give a deployment's agent a behavior, which its card shows as a skill."""
+    by = call.actor
+    body: schemas.NewBehavior = call.read_body()
+    with call.services.database.transaction() as session:
+        made = domain.create_behavior(
+            session, by=by, deployment_id=deployment_id, draft=body.draft(), is_default=body.is_default
+        )
+    return created(call, schemas.BehaviorBody.of(made), f"/behaviors/{made.id}")
+
+
+@routes.lists("/deployments/<id:deployment_id>/behaviors", schemas.BehaviorPage)
+def list_behaviors(call: Call, deployment_id: UUID) -> Answer:
+    """List the behaviors of a deployment's agent."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        page = domain.list_behaviors(session, by=by, deployment_id=deployment_id, **call.query.position)
+    return Answer(body=schemas.BehaviorPage.of(page))
+
+
+@routes.reads("/behaviors/<id:behavior_id>", schemas.BehaviorBody)
+def read_behavior(call: Call, behavior_id: UUID) -> Answer:
+    """Read a behavior with its instructions or script."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        found = domain.get_behavior(session, by=by, behavior_id=behavior_id)
+    return Answer(body=schemas.BehaviorBody.of(found))
+
+
+@routes.changes(
+    "PUT",
+    "/behaviors/<id:behavior_id>",
+    schemas.ChangedBehavior,
+    schemas.BehaviorBody,
+    domain.BehaviorNameTaken,
+)
+def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
+    """Make a behavior another one; what is left out is empty from then on."""
+    by = call.actor
+    body: schemas.ChangedBehavior = call.read_body()
+    with call.services.database.transaction() as session:
+        changed = domain.replace_behavior(session, by=by, behavior_id=behavior_id, draft=body.draft())
+    return Answer(body=schemas.BehaviorBody.of(changed))
+
+
+@routes.acts("/behaviors/<id:behavior_id>/make-default", schemas.BehaviorBody)
+def make_default_behavior(call: Call, behavior_id: UUID) -> Answer:
+    """Let a behavior answer whatever asks for no other."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        changed = domain.make_default_behavior(session, by=by, behavior_id=behavior_id)
+    return Answer(body=schemas.BehaviorBody.of(changed))
+
+
+@routes.removes("/behaviors/<id:behavior_id>", domain.DefaultBehavior)
+def remove_behavior(call: Call, behavior_id: UUID) -> Answer:
+    """Take a behavior from its deployment's agent; the default one last."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        domain.remove_behavior(session, by=by, behavior_id=behavior_id)
+    return Answer(status=204)
