@@ -61,14 +61,17 @@ class Call:
         """The query parameters, an instance of the operation's query shape."""
         return self._query
 
-    def read_body(self) -> Any:
-        """Read the JSON body as an instance of the operation's shape; checked last, so the handler asks."""
+    def read_body(self, **numbers: Any) -> Any:
+        """Read the JSON body as an instance of the operation's shape; checked last, so the handler asks.
+
+        `numbers` are the standard library's `parse_int` and `parse_float`, for handlers that keep them otherwise.
+        """
         if self.body_shape is None:
             raise RuntimeError("this operation declares no JSON body")
         if self.http.mimetype != "application/json":
             raise UnsupportedMediaType("Send the body as application/json.")
         raw = read_small_body(self.services.small_bodies, self.http.environ, MAXIMUM_JSON_BYTES)
-        return read_json(raw, self.body_shape)
+        return read_json(raw, self.body_shape, **numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,10 +88,10 @@ def refuse_query(query_string: str) -> None:
         raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
 
 
-def read_json(raw: bytes, shape: type[Shape]) -> Shape:
-    """Read a JSON body of one shape: UTF-8, no key twice, no NaN, no unknown field."""
+def read_json(raw: bytes, shape: type[Shape], **numbers: Any) -> Shape:
+    """Read a JSON body of one shape: UTF-8, no key twice, no NaN, no unknown field; `numbers` as for `parse_json`."""
     try:
-        return shape.model_validate(parse_json(raw))
+        return shape.model_validate(parse_json(raw, **numbers))
     except ValidationError as error:
         refuse("body", error)
 

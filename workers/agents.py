@@ -1,4 +1,4 @@
-"""The handlers of agents' jobs: one message, one turn; the sweep that finds turns without a message."""
+"""The handlers of agents' jobs: one message, one turn; the sweep of turns without a message; schedules that are due."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from celery.signals import worker_shutting_down
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.execution import TurnExecution
 from shared.a2a.jobs import AnswerTurn, SweepTurns
+from shared.a2a.own_extensions import OwnExtensions
+from shared.a2a.push_configurations import PushConfigurations
+from shared.a2a.schedules.jobs import RunDueSchedules
+from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.a2a.task_log import TaskLog
 from shared.a2a.turn_watch import TurnWatch
 from shared.a2a.watching import TaskHints
+from shared.egress.policy import EgressPolicy
+from shared.identity.encryption import Encryption
 from shared.valkey import connect_valkey
 from workers.handling import Depot, bind, bind_each
 
@@ -39,6 +45,15 @@ class AgentDepot:
     def watch(self) -> TurnWatch:
         """The watch over this process's turns."""
         return TurnWatch(self.log, turn_seconds=self._depot.settings.a2a_turn_seconds)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """What schedules are run with in this process."""
+        settings = self._depot.settings
+        pushes = PushConfigurations(encryption=Encryption(settings), policy=EgressPolicy.of(settings))
+        return Scheduler(
+            database=self._depot.database, own_extensions=OwnExtensions(settings.base_url), pushes=pushes
+        )
 
     @cached_property
     def execution(self) -> TurnExecution:
@@ -65,6 +80,11 @@ def bind_agents(app: Celery, depot: Depot) -> None:
             log = agents.log
         return log.sweep()
 
+    def run_schedules() -> int:
+        with lock:
+            scheduler = agents.scheduler
+        return run_due_schedules(scheduler)
+
     def drain(**_: Any) -> None:
         if "watch" in agents.__dict__:
             timer = threading.Timer(DRAIN_SECONDS, agents.watch.shut_down)
@@ -73,4 +93,5 @@ def bind_agents(app: Celery, depot: Depot) -> None:
 
     bind_each(app, AnswerTurn, answer)
     bind(app, SweepTurns, sweep)
+    bind(app, RunDueSchedules, run_schedules)
     worker_shutting_down.connect(drain, weak=False)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from web.a2a.behaviors import routes as behavior_routes
 from web.a2a.cards import extended_routes
 from web.a2a.cards import routes as card_routes
 from web.a2a.extension_documents import routes as document_routes
 from web.a2a.messages import routes as message_routes
 from web.a2a.push_configurations import routes as push_routes
+from web.a2a.schedules import routes as schedule_routes
 from web.a2a.tasks import routes as task_routes
 
-ROUTES = (card_routes, document_routes, extended_routes, message_routes, task_routes, push_routes)
+ROUTES = (
+    behavior_routes,
+    card_routes,
+    document_routes,
+    extended_routes,
+    message_routes,
+    task_routes,
+    push_routes,
+    schedule_routes,
+)

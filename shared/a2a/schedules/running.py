@@ -1,0 +1,220 @@
+"""Run the schedules that are due: each tick becomes a message to the agent, once.
+
+One transaction for a schedule: its row is locked, its ticks are written down, their tasks are begun and its next tick
+is set. So a tick is run with everything that belongs to it or not at all, however many workers look and whatever dies;
+two that look at once pass over each other's row. A tick that the agent cannot take (disabled, suspended, without
+permission) is refused, which is written down, and does not come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from shared import faults
+from shared.a2a.agent_callers import OnBehalf, make_agent_caller
+from shared.a2a.agents import SKILL_KEY, authorize, get_agent
+from shared.a2a.extensions import activate, check_data, declared_by, require
+from shared.a2a.own_extensions import OwnExtensions
+from shared.a2a.push_configurations import PushConfigurations
+from shared.a2a.schedules.administration import Missed, RunState, message_of
+from shared.a2a.schedules.cron import Cron
+from shared.a2a.schedules.tables import schedule_runs, schedules
+from shared.a2a.sending import Sending, send
+from shared.a2a.types import Message, Part, SendMessageConfiguration, SendMessageRequest
+from shared.database import Database, Session
+from shared.errors import DomainError, Unavailable
+from shared.identity.tables import deployments
+from shared.ids import new_id
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+ON_TIME = timedelta(minutes=2)
+"""How late a tick may be run without counting as missed."""
+COUNTED = 1000
+"""How many ticks that were passed over are counted at the most."""
+KEPT_RUNS = 1000
+SCHEDULES_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """What schedules are run with."""
+
+    database: Database
+    own_extensions: OwnExtensions
+    pushes: PushConfigurations
+
+
+def run_due_schedules(scheduler: Scheduler) -> int:
+    """Run what is due; give how many schedules were."""
+    done = 0
+    while done < SCHEDULES_AT_ONCE:
+        with scheduler.database.transaction() as session:
+            row = session.execute(_DUE).one_or_none()
+            if row is None:
+                break
+            _run(session, scheduler, row)
+            faults.reach("schedules.before_commit")
+        faults.reach("schedules.committed")
+        done += 1
+    return done
+
+
+def _run(session: Session, scheduler: Scheduler, row: Row[Any]) -> None:
+    cron = Cron(expression=row.cron, time_zone=row.time_zone)
+    to_run, passed_over = choose_ticks(cron, row, row.now)
+    for tick in to_run:
+        _begin(session, scheduler, row, tick, passed_over)
+        passed_over = 0
+    if passed_over and not _is_known(session, row.id, row.next_at):
+        tick = cron.last_until(row.now, since=row.next_at, limit=1)[0]
+        _note(session, row.id, tick, RunState.SKIPPED, passed_over=passed_over - 1)
+    next_at = {"next_at": cron.next_after(row.now)}
+    session.execute(update(schedules).where(schedules.c.id == row.id).values(next_at))
+    _forget_old_runs(session, row.id)
+
+
+def choose_ticks(cron: Cron, schedule: Any, now: datetime) -> tuple[Sequence[datetime], int]:
+    """Choose which of the ticks since `next_at` to run, earliest first, and count those that are passed over."""
+    due = cron.last_until(now, since=schedule.next_at, limit=COUNTED)
+    match Missed(schedule.missed):
+        case Missed.SKIP:
+            chosen = [tick for tick in due if tick >= now - ON_TIME]
+        case Missed.RUN_ONCE:
+            chosen = list(due[:1])
+        case Missed.CATCH_UP:
+            chosen = list(due[: schedule.catch_up_limit])
+    return chosen[::-1], len(due) - len(chosen)
+
+
+def _begin(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime, passed_over: int) -> None:
+    """Begin the task of a tick, or write down why it cannot be begun."""
+    if _is_known(session, row.id, tick):
+        return  # the database's clock was put back
+    try:
+        with session.connection.begin_nested():
+            task_id = _send(session, scheduler, row, tick)
+    except Unavailable:
+        raise  # the whole is tried again
+    except DomainError as error:
+        log.info("schedule.refused", schedule_id=str(row.id), error=error.code)
+        _note(session, row.id, tick, RunState.REFUSED, code=error.code, passed_over=passed_over)
+    except Exception:  # one schedule must not hold up all others
+        log.exception("schedule.broken", schedule_id=str(row.id))
+        _note(session, row.id, tick, RunState.REFUSED, code="internal_error", passed_over=passed_over)
+    else:
+        _note(session, row.id, tick, RunState.STARTED, task_id=task_id, passed_over=passed_over)
+
+
+def _is_known(session: Session, schedule_id: UUID, tick: datetime) -> bool:
+    statement = select(schedule_runs.c.id).where(
+        schedule_runs.c.schedule_id == schedule_id, schedule_runs.c.tick_at >= tick
+    )
+    return session.execute(statement.limit(1)).first() is not None
+
+
+def _send(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime) -> UUID:
+    """Send the schedule's message as its agent's daemon, for the receiving identity if there is one."""
+    agent = get_agent(session, row.deployment_id)
+    message = _message(row, tick)
+    declared = declared_by(agent, scheduler.own_extensions)
+    active = activate(declared, message.extensions)
+    require(declared, active)
+    check_data(message, active, scheduler.own_extensions)
+    on_behalf = OnBehalf(
+        owner_id=row.principal_id,
+        payer_id=agent.organization_id,
+        distribution_id=None,
+        transaction_id=f"schedule/{row.id}/{_written(tick)}",
+        reported_caller=None,
+    )
+    caller, _ = make_agent_caller(session, agent.deployment_id, on_behalf, message_id=message.message_id)
+    sending = Sending(
+        request=SendMessageRequest(
+            message=message, configuration=SendMessageConfiguration(return_immediately=True)
+        ),
+        agent=agent,
+        scope=authorize(caller, agent),
+        caller=caller,
+        active_extensions=active,
+    )
+    return send(session, sending, scheduler.pushes).task_id
+
+
+def _message(row: Row[Any], tick: datetime) -> Message:
+    """Make the message of a tick; `${tick}` and `${schedule}` in its texts are its time and the schedule's name."""
+    message = message_of(row.message, str(uuid5(row.id, _written(tick))))
+    places = {"${tick}": _written(tick), "${schedule}": row.name}
+    parts = tuple(_filled(part, places) for part in message.parts)
+    metadata = message.metadata
+    if row.behavior_id is not None:
+        metadata = {**(metadata or {}), SKILL_KEY: str(row.behavior_id)}
+    return message.model_copy(update={"parts": parts, "metadata": metadata})
+
+
+def _filled(part: Part, places: dict[str, str]) -> Part:
+    if part.text is None:
+        return part
+    text = part.text
+    for place, value in places.items():
+        text = text.replace(place, value)
+    return part.model_copy(update={"text": text})
+
+
+def _note(
+    session: Session,
+    schedule_id: UUID,
+    tick: datetime,
+    state: RunState,
+    *,
+    passed_over: int,
+    task_id: UUID | None = None,
+    code: str | None = None,
+) -> None:
+    """Write down what became of a tick; the unique key is what no tick gets past twice."""
+    session.execute(
+        insert(schedule_runs).values(
+            id=new_id(),
+            schedule_id=schedule_id,
+            tick_at=tick,
+            state=state.value,
+            code=code,
+            task_id=task_id,
+            passed_over=passed_over,
+        )
+    )
+
+
+def _forget_old_runs(session: Session, schedule_id: UUID) -> None:
+    of_schedule = schedule_runs.c.schedule_id == schedule_id
+    newest_to_go = (
+        select(schedule_runs.c.id)
+        .where(of_schedule)
+        .order_by(schedule_runs.c.id.desc())
+        .offset(KEPT_RUNS)
+        .limit(1)
+        .scalar_subquery()
+    )
+    session.execute(delete(schedule_runs).where(of_schedule, schedule_runs.c.id <= newest_to_go))
+
+
+def _written(tick: datetime) -> str:
+    return tick.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_NOW = func.clock_timestamp()
+_DUE = (
+    select(schedules, deployments.c.organization_id, _NOW.label("now"))
+    .join(deployments, deployments.c.id == schedules.c.deployment_id)
+    .where(schedules.c.next_at <= _NOW)
+    .order_by(schedules.c.next_at)
+    .limit(1)
+    .with_for_update(of=schedules, skip_locked=True)
+)
