@@ -5,32 +5,37 @@ Everything is started from the one thread that calls `Monkey.play`, for its proc
 
 from __future__ import annotations
 
+import contextlib
+import math
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import psutil
+import redis
 
-from tests.support.inventory import let_leases_end, request_sweeps
-from tests.support.stack import Servers, Service, Stack
+from tests.chaos.settling import Settling
+from tests.support.stack import Servers, Service
 
+READY = " ready."
+"""What a worker logs when it begins to take messages."""
 PAUSE_SECONDS = (0.1, 1.0)
+SERVERS_PAUSE_SECONDS = (2.0, 8.0)
+"""Between strikes at Postgres or Valkey: each stops all work for seconds."""
+SWEEPS_PAUSE_SECONDS = (1.0, 1.0)
 NAP_SECONDS = (0.2, 2.0)
-PASSES = 12
+MOST_PASSES = 256
+"""How often a process may pass the point at which it is to die: once as likely as between 128 times and this."""
 GRACE_SECONDS = 2.0
-"""What a process is left alone for after its start, or a busy machine would see nothing but starts."""
-WEB_POINTS = (
-    *("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit"),
-    *("upload.committed", "jobs.before_publish", "delete.before_commit", "delete.committed"),
-    *("renew.before_commit", "renew.committed"),
-)
-FILES_POINTS = ("placement.claimed", "placement.placed", "placement.recorded")
+"""What a process is left alone for once it works, or a busy machine would see nothing but starts."""
+LOOK_SECONDS = 0.2
 BACKGROUND_POINTS = (
     *("collection.claimed", "collection.removed", "collection.recorded"),
     *("expiry.before_commit", "expiry.expired", "sweep.doomed", "sweep.discarded"),
+    *("storage.measured", "storage.before_commit", "storage.folded", "notifications.before_commit"),
 )
 MakeService = Callable[[str], Service]
 
@@ -41,24 +46,61 @@ class Kept:
 
     kind: str
     make: Callable[..., Service]
-    points: tuple[str, ...]
+    points: Sequence[str]
     service: Service
-    started_at: float = field(default_factory=time.monotonic)
+    ready_at: float | None = None
     asleep_until: float | None = None
+
+    def look(self) -> None:
+        """Notice that it has begun to work."""
+        if self.ready_at is None and self._is_ready():
+            self.ready_at = time.monotonic()
+
+    def renew(self, service: Service) -> None:
+        """Put a new process in its place, and start it."""
+        self.service, self.ready_at, self.asleep_until = service, None, None
+        service.start()
+
+    def _is_ready(self) -> bool:
+        if self.service.port is not None:
+            return self.service.is_answering()
+        return self.kind == "beat" or self.service.has_logged(READY)
+
+
+class Clock:
+    """Does something again and again, with a pause of a random length after each time."""
+
+    def __init__(
+        self, act: Callable[[], None], pause_seconds: tuple[float, float], chance: random.Random
+    ) -> None:
+        self._act = act
+        self._pause_seconds = pause_seconds
+        self._random = chance
+        self._wait()
+
+    def tick(self) -> None:
+        """Do it if its time has come."""
+        if time.monotonic() >= self._due_at:
+            self._act()
+            self._wait()
+
+    def _wait(self) -> None:
+        self._due_at = time.monotonic() + self._random.uniform(*self._pause_seconds)
 
 
 class Monkey:
     """Keeps a stack's processes running and kills them."""
 
-    def __init__(self, stack: Stack, servers: Servers, seed: int) -> None:
-        self._stack = stack
+    def __init__(self, settling: Settling, servers: Servers, seed: int) -> None:
+        self._settling = settling
         self._servers = servers
         self._random = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.kept: list[Kept] = []
         self._is_resting = False
+        self._looked_at = 0.0
 
-    def keep(self, kind: str, make: Callable[..., Service], points: tuple[str, ...] = ()) -> None:
+    def keep(self, kind: str, make: Callable[..., Service], points: Sequence[str] = ()) -> None:
         """Start a process and start it again whenever it ends; `make` takes its settings."""
         kept = Kept(kind=kind, make=make, points=points, service=make(**self._arm(points)))
         kept.service.start()
@@ -67,15 +109,15 @@ class Monkey:
     def play(self, seconds: float) -> None:
         """Kill and keep for so long."""
         over = time.monotonic() + seconds
-        next_at = sweeps_at = 0.0
-        while (now := time.monotonic()) < over:
+        strikes = (
+            Clock(self._strike_processes, PAUSE_SECONDS, self._random),
+            Clock(self._strike_servers, SERVERS_PAUSE_SECONDS, self._random),
+            Clock(self._request_sweeps, SWEEPS_PAUSE_SECONDS, self._random),
+        )
+        while time.monotonic() < over:
             self.tend()
-            if now >= sweeps_at and self._servers.valkey.is_ready():
-                request_sweeps(self._stack)
-                sweeps_at = now + 1.0
-            if now >= next_at:
-                self._strike()
-                next_at = time.monotonic() + self._random.uniform(*PAUSE_SECONDS)
+            for clock in strikes:
+                clock.tick()
             time.sleep(0.02)
 
     def rest(self) -> None:
@@ -84,8 +126,7 @@ class Monkey:
         self._restart_servers()
         for kept in self.kept:
             kept.service.kill()
-            kept.service = kept.make()
-            kept.service.start()
+            kept.renew(kept.make())
         for kept in self.kept:
             if kept.service.port is not None:
                 kept.service.wait_until_answering()
@@ -100,20 +141,35 @@ class Monkey:
                     kept.service.send_signal(signal.SIGCONT)
             if not kept.service.is_running:
                 self._start_again(kept)
+        if now - self._looked_at > LOOK_SECONDS:
+            self._looked_at = now
+            for kept in self.kept:
+                kept.look()
 
-    def _strike(self) -> None:
-        actions = (
+    def _strike_processes(self) -> None:
+        self._choose_action(
             (self._kill_service, 12),
             (self._kill_front_child, 3),
             (self._put_to_sleep, 3),
             (self._terminate, 2),
             (self._end_leases, 3),
+        )
+
+    def _strike_servers(self) -> None:
+        self._choose_action(
             (self._kill_valkey, 2),
+            (self._empty_valkey, 1),
             (self._mute_valkey, 1),
             (self._kill_postgres, 1),
             (self._stop_postgres, 1),
         )
+
+    def _choose_action(self, *actions: tuple[Callable[[], None], int]) -> None:
         self._random.choices([action for action, _ in actions], [weight for _, weight in actions])[0]()
+
+    def _request_sweeps(self) -> None:
+        if self._servers.valkey.is_ready():
+            self._settling.request_sweeps()
 
     def _kill_service(self) -> None:
         if (kept := self._choose()) is not None:
@@ -146,14 +202,15 @@ class Monkey:
             for at in self.kept
             if at.service.is_running
             and at.asleep_until is None
-            and now - at.started_at > GRACE_SECONDS
+            and at.ready_at is not None
+            and now - at.ready_at > GRACE_SECONDS
             and only in (None, at.kind)
         ]
         return self._random.choice(ripe) if ripe else None
 
     def _end_leases(self) -> None:
         self.kills["leases ended"] += 1
-        let_leases_end(self._stack)
+        self._settling.let_leases_end()
 
     def _kill_valkey(self) -> None:
         lose_memory = self._random.random() < 0.5
@@ -161,6 +218,14 @@ class Monkey:
         self._servers.valkey.kill()
         time.sleep(self._random.uniform(0, 0.5))
         self._servers.valkey.start(lose_memory=lose_memory)
+
+    def _empty_valkey(self) -> None:
+        self.kills["valkey emptied"] += 1
+        with (
+            contextlib.suppress(redis.RedisError),
+            redis.Redis.from_url(self._servers.valkey.url) as client,
+        ):
+            client.flushall()
 
     def _mute_valkey(self) -> None:
         self.kills["valkey put to sleep"] += 1
@@ -191,13 +256,11 @@ class Monkey:
     def _start_again(self, kept: Kept) -> None:
         if kept.service.returncode == -signal.SIGKILL and "FAULTS" in kept.service.settings:
             self.kills[f"{kept.kind} armed"] += 1
-        kept.asleep_until = None
-        kept.service = kept.make(**self._arm(kept.points))
-        kept.service.start()
-        kept.started_at = time.monotonic()
+        kept.renew(kept.make(**self._arm(kept.points)))
 
-    def _arm(self, points: tuple[str, ...]) -> dict[str, str]:
+    def _arm(self, points: Sequence[str]) -> dict[str, str]:
         """Choose the environment of a new process: every other one is to die between two steps of its work."""
         if self._is_resting or not points or self._random.random() < 0.5:
             return {}
-        return {"FAULTS": f"{self._random.choice(points)}={self._random.randrange(PASSES)}"}
+        passes = int(2 ** self._random.uniform(0, math.log2(MOST_PASSES))) - 1
+        return {"FAULTS": f"{self._random.choice(points)}={passes}"}

@@ -1,86 +1,41 @@
-"""What was acknowledged: the only truth a client has, and everything it may hold the service to.
-
-Each file belongs to one client thread, which does one thing at a time to it, so that its state is known exactly:
-every answer is either right or a violation. An operation whose answers were all lost is repeated until it is known.
-"""
+"""Where all that clients see comes together: what was acknowledged, read and repeated, and every broken promise."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
-from dataclasses import dataclass, field
-from uuid import UUID
 
 VIOLATIONS_SHOWN = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredVersion:
-    """A version that was acknowledged, and the digest of what was sent."""
-
-    id: str
-    revision: int
-    sha256: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Link:
-    """A read grant that was acknowledged; a later renewal of its file does not change it."""
-
-    url: str
-    version: StoredVersion
-    expires_at: float
-
-
-@dataclass(kw_only=True)
-class StoredFile:
-    """A file that was acknowledged, as its client knows it."""
-
-    id: str
-    versions: list[StoredVersion]
-    expires_at: float | None = None  # seconds since the epoch
-    is_deleted: bool = False
-    links: list[Link] = field(default_factory=list)
-
-    @property
-    def current(self) -> StoredVersion:
-        return self.versions[-1]
-
-    def has_ended(self, at: float | None = None) -> bool:
-        """Tell whether its content must be gone: for good once this is true."""
-        now = time.time() if at is None else at
-        return self.is_deleted or (self.expires_at is not None and self.expires_at <= now)
-
-
 class Oracle:
-    """Collects acknowledgements and violations from all clients."""
+    """Collects counts and violations from all clients."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.acknowledged: Counter[str] = Counter()
         self.reads: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
         self.retries: Counter[str] = Counter()
-        self.effects: dict[UUID, str | None] = {}
-        """By operationId: the version or file it made or ended, or None when it was refused for good."""
         self.violations: list[str] = []
 
-    def acknowledge(self, kind: str, operation: UUID, effect: str) -> None:
-        """Note that an operation was answered with success."""
+    def acknowledge(self, kind: str) -> None:
+        """Count an operation that was answered with success."""
         with self._lock:
             self.acknowledged[kind] += 1
-            self.effects[operation] = effect
-
-    def refuse(self, operation: UUID) -> None:
-        """Note that an operation was refused for good: it may have no effect."""
-        with self._lock:
-            self.effects[operation] = None
 
     def count_read(self, outcome: str) -> None:
+        """Count a read whose answer was checked."""
         with self._lock:
             self.reads[outcome] += 1
 
+    def count_call(self, outcome: str) -> None:
+        """Count a call to a model."""
+        with self._lock:
+            self.calls[outcome] += 1
+
     def count_retry(self, reason: str) -> None:
+        """Count an answer that said nothing definite."""
         with self._lock:
             self.retries[reason] += 1
 
@@ -88,11 +43,3 @@ class Oracle:
         """Note that the service broke a promise."""
         with self._lock:
             self.violations.append(what)
-
-    def compare_operations(self, recorded: dict[UUID, str]) -> None:
-        """Compare the effects the clients know of with those the service has recorded, by operationId."""
-        for operation, effect in self.effects.items():
-            if recorded.get(operation) != effect:
-                self.violate(f"operation {operation}: recorded {recorded.get(operation)}, answered {effect}")
-        for operation in recorded.keys() - self.effects.keys():
-            self.violate(f"operation {operation}: recorded, but nobody asked for it")

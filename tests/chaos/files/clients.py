@@ -1,4 +1,4 @@
-"""Clients that write, read and check without a pause, and repeat whatever was not answered under its operationId."""
+"""Clients that write files, read and check without a pause, and repeat what was not answered under its operationId."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -14,37 +14,34 @@ from uuid import UUID
 
 import requests
 
-from tests.chaos.oracle import Link, Oracle, StoredFile, StoredVersion
+from tests.chaos.files.records import Link, Operations, StoredFile, StoredVersion
+from tests.chaos.oracle import Oracle
+from tests.chaos.patience import NeverAnswered, Patience, Send
 from tests.support.agents import Client, open_link
 
 SIZES = (0, 1, 4_096, 50_000, 300_000, 2_000_000, 6_000_000)
 SIZE_WEIGHTS = (1, 2, 10, 10, 4, 2, 1)
 FILES_KEPT = 30
 ENDED_KEPT = 100
-GIVE_UP_SECONDS = 90.0
-TRANSIENT = (408, 429, 502, 503, 504)
-LOST_CODES = ("blob_missing", "blob_damaged")
-LOST_FOR_GOOD = 5
-"""After so many answers in a row that content is not there, it will not come back."""
-TRANSIENT_CODES = ("operation_in_progress", "file_pending")
-
-Send = Callable[[str], requests.Response]
 
 
-class NeverAnswered(Exception):
-    """An operation got no definite answer for as long as a client has patience."""
-
-
-class ChaosClient:
+class FileClient:
     """One client thread and the files it owns."""
 
     def __init__(
-        self, number: int, seed: int, agent: Client, owner: Client, fronts: Sequence[str], oracle: Oracle
+        self,
+        chance: random.Random,
+        agent: Client,
+        owner: Client,
+        operations: Operations,
+        patience: Patience,
+        oracle: Oracle,
     ) -> None:
-        self._random = random.Random(f"{seed}/{number}")
+        self._random = chance
         self._agent = agent
         self._owner = owner
-        self._fronts = fronts
+        self._operations = operations
+        self._patience = patience
         self._oracle = oracle
         self._pool = ThreadPoolExecutor(1)
         self.files: list[StoredFile] = []
@@ -92,9 +89,9 @@ class ChaosClient:
         def send(front: str) -> requests.Response:
             return self._agent.upload(content, operation=operation, via=front, **query)
 
-        answers = self._perhaps_twice(send) if deadline is None else [self._ask("upload", send)]
+        answers = self._perhaps_twice(send) if deadline is None else [self._patience.ask("upload", send)]
         if deadline is not None and answers[0].status_code == 422 and time.time() > deadline:
-            return self._oracle.refuse(operation)
+            return self._operations.refuse(operation)
         version = self._accept("upload", operation, content, answers, statuses=(200, 201, 202))
         if version is not None:
             body = answers[0].json()
@@ -108,7 +105,7 @@ class ChaosClient:
         content, operation = self._content(), self._operation()
         answers = self._perhaps_twice(self._replacement(file, content, operation))
         if self._is_excused(file, answers[0]):
-            self._oracle.refuse(operation)
+            self._operations.refuse(operation)
         else:
             self._take_replacement(file, operation, content, answers)
 
@@ -117,11 +114,16 @@ class ChaosClient:
         if (file := self._any_file()) is None:
             return
         contents, operations = [self._content(), self._content()], [self._operation(), self._operation()]
-        second = self._pool.submit(self._ask, "replace", self._replacement(file, contents[1], operations[1]))
-        answers = [self._ask("replace", self._replacement(file, contents[0], operations[0])), second.result()]
+        second = self._pool.submit(
+            self._patience.ask, "replace", self._replacement(file, contents[1], operations[1])
+        )
+        answers = [
+            self._patience.ask("replace", self._replacement(file, contents[0], operations[0])),
+            second.result(),
+        ]
         won = [number for number, answer in enumerate(answers) if answer.status_code == 200]
         for number in {0, 1} - set(won):
-            self._oracle.refuse(operations[number])
+            self._operations.refuse(operations[number])
             lost = answers[number]
             self._require(
                 lost.status_code == 412 or self._is_excused(file, lost), f"race lost with {lost.text}"
@@ -140,14 +142,15 @@ class ChaosClient:
             lambda front: self._owner.delete(file.id, operation=operation, via=front)
         )
         if self._is_excused(file, answers[0]):
-            return self._oracle.refuse(operation)
+            return self._operations.refuse(operation)
         for answer in answers:
             self._require(
                 answer.status_code == 200, f"delete {operation}: {answer.status_code} {answer.text}"
             )
         if answers[0].status_code == 200:
             file.is_deleted = True
-            self._oracle.acknowledge("delete", operation, file.current.id)
+            self._oracle.acknowledge("delete")
+            self._operations.acknowledge(operation, file.current.id)
         return None
 
     def _renew(self) -> None:
@@ -159,9 +162,9 @@ class ChaosClient:
         deadline = self._random.choice((None, file.expires_at + 3.0))
         text = None if deadline is None else write_time(deadline)
         before, file.expires_at = file.expires_at, deadline
-        answer = self._ask("renewal", lambda front: self._agent.renew(file.id, text, via=front))
+        answer = self._patience.ask("renewal", lambda front: self._agent.renew(file.id, text, via=front))
         if answer.status_code == 200:
-            self._oracle.acknowledged["renewal"] += 1
+            self._oracle.acknowledge("renewal")
             return
         file.expires_at = before
         self._require(file.has_ended(), f"renewal of {file.id}: {answer.status_code} {answer.text}")
@@ -170,9 +173,9 @@ class ChaosClient:
         if (file := self._any_file()) is None:
             return
         version = self._random.choice(file.versions)
-        answer = self._ask("grant", lambda front: self._agent.grant(file.id, version.id, via=front))
+        answer = self._patience.ask("grant", lambda front: self._agent.grant(file.id, version.id, via=front))
         if answer.status_code == 201:
-            self._oracle.acknowledged["grant"] += 1
+            self._oracle.acknowledge("grant")
             body = answer.json()
             link = Link(url=body["url"], version=version, expires_at=read_time(body["accessExpiresAt"]))
             file.links = [*file.links[-5:], link]
@@ -192,7 +195,7 @@ class ChaosClient:
             self._check_version(file, version)
         for link in file.links:
             self._check_link(file, link)
-        metadata = self._ask("read", lambda front: self._agent.read(file.id, via=front))
+        metadata = self._patience.ask("read", lambda front: self._agent.read(file.id, via=front))
         if metadata.status_code != 200:
             return self._oracle.violate(f"file {file.id} vanished: {metadata.status_code}")
         body = metadata.json()
@@ -202,11 +205,13 @@ class ChaosClient:
         return self._require(found == expected, f"file {file.id}: {found} instead of {expected}")
 
     def _check_version(self, file: StoredFile, version: StoredVersion) -> None:
-        answer, asked_at = self._ask_when(lambda front: self._agent.download(file.id, version.id, via=front))
+        answer, asked_at = self._patience.ask_when(
+            "read", lambda front: self._agent.download(file.id, version.id, via=front)
+        )
         self._check_content(version, answer, was_over=file.has_ended(asked_at), is_over=file.has_ended())
 
     def _check_link(self, file: StoredFile, link: Link) -> None:
-        answer, asked_at = self._ask_when(lambda front: open_link(link.url, via=front))
+        answer, asked_at = self._patience.ask_when("read", lambda front: open_link(link.url, via=front))
         was_over = file.has_ended(asked_at) or link.expires_at <= asked_at
         is_over = file.has_ended() or link.expires_at <= time.time()
         self._check_content(link.version, answer, was_over=was_over, is_over=is_over)
@@ -255,7 +260,8 @@ class ChaosClient:
         )
         digest = hashlib.sha256(content).hexdigest()
         self._require(version.sha256 == digest, f"{kind} {operation} recorded another digest")
-        self._oracle.acknowledge(kind, operation, version.id)
+        self._oracle.acknowledge(kind)
+        self._operations.acknowledge(operation, version.id)
         return version
 
     def _replacement(self, file: StoredFile, content: bytes, operation: UUID) -> Send:
@@ -265,44 +271,9 @@ class ChaosClient:
     def _perhaps_twice(self, send: Send) -> list[requests.Response]:
         """Ask; now and then twice at the same time, as an impatient client would."""
         if self._random.random() > 0.2:
-            return [self._ask("write", send)]
-        second = self._pool.submit(self._ask, "write", send)
-        return [self._ask("write", send), second.result()]
-
-    def _ask(self, what: str, send: Send) -> requests.Response:
-        """Repeat a request until it has a definite answer."""
-        give_up_at = time.monotonic() + GIVE_UP_SECONDS
-        attempt = lost = 0
-        while time.monotonic() < give_up_at:
-            front = self._fronts[(attempt + threading.get_ident()) % len(self._fronts)]
-            attempt += 1
-            try:
-                answer = send(front)
-            except requests.RequestException as error:
-                self._oracle.count_retry(type(error).__name__)
-                time.sleep(0.05)
-                continue
-            lost = lost + 1 if _code(answer) in LOST_CODES else 0
-            if lost == LOST_FOR_GOOD:
-                return answer
-            if answer.status_code == 500:
-                self._oracle.violate(f"{what}: {answer.text}")
-            elif not _is_transient(answer):
-                return answer
-            self._oracle.count_retry(str(answer.status_code))
-            time.sleep(0.1)
-        raise NeverAnswered(f"{what}: no definite answer in {GIVE_UP_SECONDS:.0f} s")
-
-    def _ask_when(self, send: Send) -> tuple[requests.Response, float]:
-        """Give the definite answer, and when it was asked for."""
-        asked_at = 0.0
-
-        def send_and_note(front: str) -> requests.Response:
-            nonlocal asked_at
-            asked_at = time.time()
-            return send(front)
-
-        return self._ask("read", send_and_note), asked_at
+            return [self._patience.ask("write", send)]
+        second = self._pool.submit(self._patience.ask, "write", send)
+        return [self._patience.ask("write", send), second.result()]
 
     def _is_excused(self, file: StoredFile, answer: requests.Response) -> bool:
         return answer.status_code == 410 and file.has_ended()
@@ -341,17 +312,3 @@ def _version_of(body: dict[str, Any]) -> StoredVersion:
     return StoredVersion(
         id=body["versionId"], revision=body["revision"], sha256=body["metadata"]["contentSha256"]
     )
-
-
-def _is_transient(answer: requests.Response) -> bool:
-    if answer.status_code in TRANSIENT:
-        return True
-    return answer.status_code == 409 and _code(answer) in TRANSIENT_CODES
-
-
-def _code(answer: requests.Response) -> str | None:
-    """Give the code of a problem; None for every other answer."""
-    if answer.headers.get("Content-Type") != "application/problem+json":
-        return None
-    code: str | None = answer.json().get("code")
-    return code

@@ -1,0 +1,1 @@
+"""Chaos of agents: messages sent under a key, and the tasks that answer them."""

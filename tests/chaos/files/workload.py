@@ -1,0 +1,51 @@
+"""The workload of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from uuid import UUID
+
+from tests.chaos.files.clients import FileClient
+from tests.chaos.files.records import Operations
+from tests.chaos.installation import Installation
+from tests.chaos.settling import FILES
+from tests.chaos.workload import Person, Workload
+from tests.support.inventory import query
+
+CLIENTS = 6
+_OPERATIONS = """
+SELECT o.operation_id, o.version_id FROM file_operations o JOIN files f ON f.id = o.file_id WHERE f.owner_id = %s
+"""
+
+
+class Files(Workload):
+    """Uploads, replaces, deletes, renewals, grants and reads."""
+
+    worker = "files"
+    workers = 1
+    points = ("placement.claimed", "placement.placed", "placement.recorded")
+    web_points = (
+        *("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit"),
+        *("upload.committed", "jobs.before_publish", "delete.before_commit", "delete.committed"),
+        *("renew.before_commit", "renew.committed"),
+    )
+    waiting = (FILES,)
+
+    def __init__(self, installation: Installation, closing: ExitStack) -> None:
+        del closing
+        self._installation = installation
+        self._operations = Operations()
+
+    def begin(self) -> Sequence[Person]:
+        at = self._installation
+        agent, owner = at.agent(), at.owner()
+        return [
+            FileClient(at.chance(f"files/{number}"), agent, owner, self._operations, at.patience, at.oracle)
+            for number in range(CLIENTS)
+        ]
+
+    def compare(self) -> Iterator[str]:
+        at = self._installation
+        recorded = query(at.stack, _OPERATIONS, (at.credentials["deployment"]["daemonIdentityId"],))
+        yield from self._operations.compare({UUID(operation): version for operation, version in recorded})

@@ -1,0 +1,73 @@
+"""The installation that chaos befalls: one stack, who uses it, and where its fronts listen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pydantic import SecretStr
+
+from shared.database import Database
+from tests.chaos.oracle import Oracle
+from tests.chaos.patience import Patience
+from tests.support.agents import Client, exchange_token
+from tests.support.identity import IdentityFactory, make_settings
+from tests.support.stack import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """A stack that is set up; `identity` makes whatever a client needs to be somebody."""
+
+    stack: Stack
+    fronts: Sequence[str]
+    credentials: dict[str, Any]
+    database: Database
+    identity: IdentityFactory
+    oracle: Oracle
+    seed: int
+
+    @property
+    def organization_id(self) -> UUID:
+        """The first organization, which has credits."""
+        return UUID(self.credentials["organizationId"])
+
+    @property
+    def patience(self) -> Patience:
+        """Somebody's patience with the fronts."""
+        return Patience(self.fronts, self.oracle)
+
+    def chance(self, who: str) -> random.Random:
+        """Somebody's own chance, the same again with the same seed."""
+        return random.Random(f"{self.seed}/{who}")
+
+    def agent(self) -> Client:
+        """The first deployment's agent; once a front answers."""
+        return Client(self.fronts[0], exchange_token(self.fronts[0], self.credentials))
+
+    def owner(self) -> Client:
+        """The first organization's owner."""
+        return Client(self.fronts[0], self.credentials["ownerApiKey"])
+
+
+def set_up(stack: Stack, ports: Sequence[int], oracle: Oracle, seed: int) -> Installation:
+    """Migrate, and make the first owner and organization."""
+    credentials = stack.set_up()
+    settings = make_settings(
+        database_url=stack.database_url,
+        base_url=stack.environment["BASE_URL"],
+        encryption_keys=(SecretStr(stack.environment["ENCRYPTION_KEYS"]),),
+    )
+    database = Database(settings.database_url)
+    return Installation(
+        stack=stack,
+        fronts=[f"http://127.0.0.1:{port}" for port in ports],
+        credentials=credentials,
+        database=database,
+        identity=IdentityFactory(database, settings),
+        oracle=oracle,
+        seed=seed,
+    )

@@ -1,0 +1,56 @@
+"""The ledger of the whole installation at the end: storage charged by an independent calculation, then all proofs.
+
+Storage is charged by the day, so the day is made to end at this moment: what was stored since its beginning is
+measured and charged, and must come to what the versions themselves say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from shared.credits.reconciliation import reconcile
+from shared.credits.rollups import roll_up_usage
+from shared.files.storage_charges import accrue_storage
+from shared.files.storage_proof import find_mismeasured
+from tests.chaos.installation import Installation
+from tests.support.inventory import query
+
+PRICE = 25_000_000
+"""µcr for a GiB and 30 days."""
+_UNIT = (1 << 30) * 30 * 24 * 3600 * 1_000_000
+_STORED = """
+SELECT f.payer_id::text, v.byte_size, v.created_at, coalesce(f.ended_at, f.retention_expires_at)
+FROM file_versions v JOIN files f ON f.id = v.file_id
+"""
+_CHARGED = (
+    "SELECT organization_id::text, -amount FROM ledger_entries WHERE kind = 'storage' AND reference = %s"
+)
+
+
+def find_ledger_faults(installation: Installation) -> Iterator[str]:
+    """Charge what was stored today, and give everything on which anybody's books disagree."""
+    database = installation.database
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = today + timedelta(days=1)
+    slack = datetime.now(UTC) - midnight - timedelta(seconds=1)
+    accrue_storage(database, price=PRICE, grace=timedelta(0), slack=slack)
+    expected = _expected(installation, today, midnight)
+    charged = dict(query(installation.stack, _CHARGED, (today.date().isoformat(),)))
+    if charged != expected:
+        yield f"storage was charged as {charged}, and is {expected}"
+    roll_up_usage(database, slack=timedelta(0))
+    with database.transaction() as session:
+        yield from (f"mismeasured: {at}" for at in find_mismeasured(session))
+        yield from (f"{at.kind} {at.reference}: {at.found}, not {at.expected}" for at in reconcile(session))
+
+
+def _expected(installation: Installation, today: datetime, midnight: datetime) -> dict[str, int]:
+    """Calculate each payer's day from the versions themselves: bytes by microseconds, rounded down once."""
+    sums: dict[str, int] = {}
+    for payer_id, byte_size, created_at, ended_at in query(installation.stack, _STORED):
+        stored_for = min(ended_at or midnight, midnight) - max(created_at, today)
+        microseconds = max(timedelta(0), stored_for) // timedelta(microseconds=1)
+        sums[payer_id] = sums.get(payer_id, 0) + byte_size * microseconds
+    costs = {payer_id: total * PRICE // _UNIT for payer_id, total in sums.items()}
+    return {payer_id: cost for payer_id, cost in costs.items() if cost}

@@ -1,0 +1,1 @@
+"""Chaos of models: calls in every manner, and everybody's books of them."""

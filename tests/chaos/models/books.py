@@ -1,0 +1,164 @@
+"""Everybody's books of the calls, compared to the unit: the upstream's, the clients', and the service's own.
+
+The rules are those of `shared/credits/README.md` and `shared/models/README.md`: a call that reported what it consumed
+is charged by that; one whose report was lost with a worker or a client is charged by an estimate that says so and
+takes no more than was said; no call is charged twice, and none that invited its client to try again was made.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.chaos.models.calls import Order, Told, Verdict
+from tests.support.inventory import query
+from tests.support.stack import Stack
+from tests.support.upstreams import Served
+
+_RECORDS = """
+SELECT u.invocation_id::text, u.organization_id::text, u.status, u.provider, u.prompt_tokens, u.completion_tokens,
+    u.cost, u.is_estimated, i.prompt_price, i.completion_price, i.state
+FROM usage_records u JOIN invocations i ON i.id = u.invocation_id
+"""
+_OPEN = "SELECT id::text, state FROM invocations WHERE state IN ('held', 'dispatched', 'unresolved')"
+_CHARGES = """
+SELECT reference, count(*) FILTER (WHERE kind = 'charge'), -sum(amount)::bigint
+FROM ledger_entries WHERE kind IN ('charge', 'correction') GROUP BY reference
+"""
+_TOP_UPS = """
+SELECT reference, organization_id::text, sum(amount)::bigint, count(*) FROM ledger_entries WHERE kind = 'top_up'
+GROUP BY 1, 2
+"""
+_BALANCES = """
+SELECT b.organization_id::text, b.posted, b.held, coalesce(sum(e.amount), 0)::bigint
+FROM credit_balances b LEFT JOIN ledger_entries e ON e.organization_id = b.organization_id GROUP BY 1, 2, 3
+"""
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What the service says of a call."""
+
+    invocation_id: str
+    organization_id: str
+    status: str
+    provider: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cost: int
+    is_estimated: bool
+    prompt_price: int
+    completion_price: int
+    state: str
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return self.prompt_tokens, self.completion_tokens
+
+    @property
+    def owed(self) -> int:
+        """What these tokens cost at these prices, rounded up once."""
+        exact = self.prompt_tokens * self.prompt_price + self.completion_tokens * self.completion_price
+        return -(-exact // MILLION)
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether nobody knows what became of it: its worker died between its dispatch and its end."""
+        return self.is_estimated and self.status == "failed" and self.provider is None
+
+
+class Books:
+    """The three accounts of one run, once nothing moves any more."""
+
+    def __init__(self, stack: Stack, calls: Sequence[tuple[Order, Told]], served: Sequence[Served]) -> None:
+        self._stack = stack
+        self._calls = calls
+        self._records = {row[0]: _record(row) for row in query(stack, _RECORDS)}
+        self._served: Mapping[str, list[Served]] = defaultdict(list)
+        for line in served:
+            self._served[str(line.call)].append(line)
+
+    def compare(self, topped_up: Mapping[str, tuple[str, int]]) -> Iterator[str]:
+        """Give every disagreement in words; `topped_up` are the credits that clients know of, by their reference."""
+        yield from self._against_the_upstream()
+        yield from self._against_the_clients()
+        yield from self._against_the_ledger()
+        yield from self._compare_top_ups(topped_up)
+
+    def _against_the_upstream(self) -> Iterator[str]:
+        for call, lines in self._served.items():
+            consuming = [line for line in lines if has_consumed(line)]
+            record = self._records.get(call)
+            if len(consuming) > 1:
+                yield f"called again though it had consumed: {consuming}"
+            if record is None:
+                yield f"uncharged: {lines}"
+            elif not _is_fair(record, consuming[0] if consuming else lines[-1]):
+                yield f"charged wrongly: {record} for {lines}"
+        for call in self._records.keys() - self._served.keys():
+            record = self._records[call]
+            if record.cost and not record.is_guess:
+                yield f"charged for nothing: {record}"
+
+    def _against_the_clients(self) -> Iterator[str]:
+        consumed = {
+            line.prompt_tokens for lines in self._served.values() for line in lines if has_consumed(line)
+        }
+        for order, told in self._calls:
+            if told.verdict is Verdict.REFUSED and order.number in consumed:
+                yield f"call {order.number} was to be tried again ({told.code}), and its upstream worked for it"
+            if told.verdict is Verdict.COMPLETED:
+                yield from self._compare_completed(order, told)
+
+    def _compare_completed(self, order: Order, told: Told) -> Iterator[str]:
+        """What a client has read to its end is charged, by the very numbers that it read."""
+        record = self._records.get(str(told.invocation_id))
+        is_reported = order.script["usage"] != "none"
+        if record is None:
+            yield f"call {order.number} was answered and never charged"
+        elif record.tokens != (told.prompt_tokens, told.completion_tokens):
+            yield f"call {order.number} was answered as {told} and charged as {record}"
+        elif is_reported and record.tokens != (order.number, order.chunks):
+            yield f"call {order.number} of {order.chunks} pieces was charged as {record}"
+        elif (record.status, record.is_estimated) != ("completed", not is_reported):
+            yield f"call {order.number} was answered, and its record says {record}"
+
+    def _against_the_ledger(self) -> Iterator[str]:
+        charges = {reference: (count, amount) for reference, count, amount in query(self._stack, _CHARGES)}
+        for call, record in self._records.items():
+            count, amount = charges.pop(call, (0, 0))
+            if count > 1:
+                yield f"charged {count} times: {record}"
+            if amount != record.cost or record.cost != record.owed or record.state != "settled":
+                yield f"entries of {amount}, {record.owed} owed: {record}"
+        yield from (f"a charge without a record: {reference}" for reference in charges)
+        yield from (f"credits still held: {call} is {state}" for call, state in query(self._stack, _OPEN))
+        for organization_id, posted, held, entered in query(self._stack, _BALANCES):
+            if held or posted != entered or posted < 0:
+                yield f"{organization_id} has {posted} and holds {held}; its entries sum to {entered}"
+
+    def _compare_top_ups(self, topped_up: Mapping[str, tuple[str, int]]) -> Iterator[str]:
+        entered = {row[0]: row[1:] for row in query(self._stack, _TOP_UPS)}
+        for reference, known in topped_up.items():
+            if entered.get(reference) != (*known, 1):
+                yield f"top-up {reference} of {known} was acknowledged, and entered as {entered.get(reference)}"
+
+
+def has_consumed(line: Served) -> bool:
+    """Whether a call made its upstream work: it reported so, or has said something."""
+    return line.is_reported or line.completion_tokens > 0
+
+
+def _is_fair(record: Record, line: Served) -> bool:
+    if record.is_estimated:
+        return record.completion_tokens <= line.completion_tokens and record.prompt_tokens > 0
+    if line.is_reported:
+        return record.tokens == (line.prompt_tokens, line.completion_tokens)
+    return record.tokens == (0, 0) and not has_consumed(line)
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    return Record(**dict(zip(Record.__dataclass_fields__, row, strict=True)))

@@ -1,0 +1,219 @@
+"""One call to a model as its client sees it: what was asked, and what it was told, which is all it may rely on.
+
+Each call has a number of its own, which the upstream reports as its prompt's tokens: so the same call is known again
+by its client, by the upstream and in the books, whatever was lost in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from tests.support.upstream_scripts import DIRECTIVE
+
+PIECE = "abc "
+"""Four bytes, which an estimate counts as one token."""
+TIMEOUT_SECONDS = 60.0
+SLOW_READ_BYTES = 4096
+SLOW_PAUSE_SECONDS = 0.01
+_TERMINAL_TYPES = ("response.completed", "response.failed", "response.incomplete", "error")
+
+
+class Manner(StrEnum):
+    """How a client goes about a call."""
+
+    WHOLE = "whole"
+    STREAMED = "streamed"
+    SLOW = "streamed slowly"
+    LEFT = "left in the middle"
+    ABANDONED = "abandoned"
+
+
+class Verdict(StrEnum):
+    """What a client knows of a call in the end."""
+
+    COMPLETED = "completed"
+    REFUSED = "refused"
+    """An error that invites to try again: nothing may have been consumed."""
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A call to make; `script` is what its upstream will do."""
+
+    number: int
+    model: str
+    is_chat: bool
+    manner: Manner
+    script: dict[str, Any]
+
+    @property
+    def chunks(self) -> int:
+        """Pieces of text that a complete answer has."""
+        return int(self.script["chunks"])
+
+    def request(self) -> tuple[str, bytes]:
+        """Give the path and the body."""
+        script = {"piece": PIECE, "prompt_tokens": self.number, **self.script}
+        text = DIRECTIVE + json.dumps(script)
+        body: dict[str, Any] = {"model": self.model, "stream": self.manner in _STREAMING}
+        if not self.is_chat:
+            body |= {"input": text, "store": False, "max_output_tokens": self.chunks}
+            return "/v1/responses", json.dumps(body).encode()
+        body |= {"messages": [{"role": "user", "content": text}], "max_completion_tokens": self.chunks}
+        if body["stream"]:
+            body["stream_options"] = {"include_usage": True}
+        return "/v1/chat/completions", json.dumps(body).encode()
+
+
+_STREAMING = (Manner.STREAMED, Manner.SLOW, Manner.LEFT)
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What a client was told about a call; tokens and text are those of a complete answer."""
+
+    verdict: Verdict = Verdict.UNKNOWN
+    status: int | None = None
+    code: str | None = None
+    invocation_id: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    text: str = ""
+    faults: list[str] = field(default_factory=list)
+
+
+def make_call(front: str, api_key: str, order: Order, *, patience_seconds: float) -> Told:
+    """Make a call in its manner; `patience_seconds` is how long one waits who abandons it."""
+    told = Told()
+    try:
+        with _connected(front, order) as connection:
+            _send(connection, api_key, order)
+            if order.manner is Manner.ABANDONED:
+                time.sleep(patience_seconds)
+            else:
+                _listen(told, connection.getresponse(), order)
+    except (OSError, http.client.HTTPException):
+        told.verdict = Verdict.UNKNOWN  # whatever came before: what comes last makes it true
+    return told
+
+
+def _send(connection: http.client.HTTPConnection, api_key: str, order: Order) -> None:
+    path, body = order.request()
+    headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
+    connection.request("POST", path, body, headers)
+
+
+def _listen(told: Told, answer: http.client.HTTPResponse, order: Order) -> None:
+    told.status = answer.status
+    if answer.status != http.HTTPStatus.OK:
+        _take_error(told, answer.read(), answer.headers.get("x-should-retry"))
+    elif order.manner is Manner.WHOLE:
+        _take_document(told, json.loads(answer.read()))
+    else:
+        _read_stream(told, answer, order)
+
+
+@contextlib.contextmanager
+def _connected(front: str, order: Order) -> Iterator[http.client.HTTPConnection]:
+    parts = urlsplit(front)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
+    with contextlib.closing(connection):
+        if order.manner is Manner.SLOW:
+            connection.sock = socket.socket()
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_READ_BYTES)
+            connection.sock.settimeout(TIMEOUT_SECONDS)
+            connection.sock.connect((parts.hostname, parts.port))
+        else:
+            connection.connect()
+        held = connection.sock
+        try:
+            yield connection
+        finally:
+            held.close()  # at once, even where the answer still refers to it
+
+
+def _take_error(told: Told, body: bytes, should_retry: str | None) -> None:
+    told.code = json.loads(body)["error"]["code"]
+    told.verdict = Verdict.FAILED if should_retry == "false" else Verdict.REFUSED
+
+
+def _take_document(told: Told, document: dict[str, Any]) -> None:
+    is_chat = document["object"] == "chat.completion"
+    usage = document["usage"]
+    _take_usage(told, document["id"], usage)
+    if is_chat:
+        (choice,) = document["choices"]
+        told.text, is_complete = choice["message"]["content"], choice["finish_reason"] == "stop"
+    else:
+        parts = [part for item in document["output"] for part in item.get("content", ())]
+        told.text, is_complete = "".join(part["text"] for part in parts), document["status"] == "completed"
+    told.verdict = Verdict.COMPLETED if is_complete else Verdict.FAILED
+
+
+def _read_stream(told: Told, answer: http.client.HTTPResponse, order: Order) -> None:
+    is_over = False
+    for event in _events(answer, is_slow=order.manner is Manner.SLOW):
+        is_over = is_over or event is None or _is_terminal(event)
+        if event is not None:
+            _take_event(told, event)
+        if order.manner is Manner.LEFT and len(told.text) > order.chunks * len(PIECE) // 2:
+            told.verdict = Verdict.UNKNOWN
+            return
+    if not is_over:
+        told.faults.append("a stream just ended, without an error and without its end")
+
+
+def _events(answer: http.client.HTTPResponse, *, is_slow: bool) -> Iterator[dict[str, Any] | None]:
+    """Give the data of each event, None for the terminator; raises when the connection breaks in the middle."""
+    received = b""
+    while piece := answer.read1(SLOW_READ_BYTES if is_slow else 1 << 16):
+        *lines, received = (received + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data: "):
+                data = line.removeprefix(b"data: ").strip()
+                yield None if data == b"[DONE]" else json.loads(data)
+        if is_slow:
+            time.sleep(SLOW_PAUSE_SECONDS)
+
+
+def _is_terminal(event: dict[str, Any]) -> bool:
+    return event.get("type") in _TERMINAL_TYPES
+
+
+def _take_event(told: Told, event: dict[str, Any]) -> None:
+    if event.get("object") == "chat.completion.chunk":
+        _take_chunk(told, event)
+    elif event.get("type") == "response.output_text.delta":
+        told.text += event["delta"]
+    elif event.get("type") == "response.completed":
+        _take_usage(told, event["response"]["id"], event["response"]["usage"])
+        told.verdict = Verdict.COMPLETED
+    elif "error" in event or event.get("type") in _TERMINAL_TYPES:
+        told.verdict = Verdict.FAILED
+
+
+def _take_chunk(told: Told, chunk: dict[str, Any]) -> None:
+    if chunk.get("usage"):
+        _take_usage(told, chunk["id"], chunk["usage"])
+    for choice in chunk["choices"]:
+        told.text += choice["delta"].get("content") or ""
+        if choice["finish_reason"] == "stop":
+            told.verdict = Verdict.COMPLETED
+
+
+def _take_usage(told: Told, answer_id: str, usage: dict[str, int]) -> None:
+    told.invocation_id = str(UUID(answer_id.removeprefix("chatcmpl-").removeprefix("resp_")))
+    told.prompt_tokens = usage.get("prompt_tokens", usage.get("input_tokens"))
+    told.completion_tokens = usage.get("completion_tokens", usage.get("output_tokens"))

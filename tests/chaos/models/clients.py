@@ -1,0 +1,178 @@
+"""Clients that call models without a pause, in every manner, through upstreams that misbehave as real ones do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.credits.amounts import format_credits
+from tests.chaos.models.calls import PIECE, Manner, Order, Told, Verdict, make_call
+from tests.chaos.oracle import Oracle
+from tests.chaos.patience import NeverAnswered, Patience
+from tests.support.agents import Client
+
+FIRST_NUMBER = 1_000
+ABANDONED_SECONDS = 0.5
+BREATH_SECONDS = 0.02
+UNREACHED_SECONDS = 0.2
+TOP_UP_UCR = (100, 5_000)
+STATUSES = (402, 429, 502, 503, 504)
+"""What may be answered instead of 200."""
+_MANNERS = {
+    Manner.WHOLE: 6,
+    Manner.STREAMED: 6,
+    Manner.SLOW: 1,
+    Manner.LEFT: 3,
+    Manner.ABANDONED: 2,
+}
+_REFUSAL = json.dumps({"error": {"message": "not now", "type": "server_error", "code": None}})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payer:
+    """An organization that pays for calls: a user's key, its models, and whether its credits may run out."""
+
+    api_key: str
+    owner: Client
+    organization_id: str
+    models: Sequence[str]
+    is_poor: bool = False
+
+
+class CallLog:
+    """All calls that clients have made, and the credits they were told were added."""
+
+    def __init__(self) -> None:
+        self._numbers: Iterator[int] = itertools.count(FIRST_NUMBER)
+        self.calls: list[tuple[Order, Told]] = []
+        self.topped_up: dict[str, tuple[str, int]] = {}
+        """By reference: the organization and the amount."""
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+
+class ModelClient:
+    """One client thread; it pays for its calls with one organization's credits."""
+
+    def __init__(
+        self,
+        chance: random.Random,
+        payer: Payer,
+        fronts: Sequence[str],
+        log: CallLog,
+        patience: Patience,
+        oracle: Oracle,
+    ) -> None:
+        self._random = chance
+        self._payer = payer
+        self._fronts = fronts
+        self._log = log
+        self._patience = patience
+        self._oracle = oracle
+
+    def run_until(self, over: threading.Event) -> None:
+        """Make one call after the other, and buy credits where they run out."""
+        try:
+            while not over.is_set():
+                if self._payer.is_poor and self._random.random() < 0.1:
+                    self._top_up()
+                else:
+                    self._call()
+                time.sleep(BREATH_SECONDS)
+        except NeverAnswered as error:
+            self._oracle.violate(str(error))
+        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
+            self._oracle.violate(f"a client of models failed: {error!r}")
+
+    def verify(self) -> None:
+        """Ask for the balance; what the books say of it is compared elsewhere."""
+        answer = self._patience.ask(
+            "credits", lambda front: self._payer.owner.request("GET", "/v1/credits", via=front)
+        )
+        if answer.status_code != 200 or answer.json()["held"] != "0":
+            self._oracle.violate(f"credits of {self._payer.organization_id}: {answer.text}")
+
+    def _call(self) -> None:
+        order = self._order()
+        told = make_call(
+            self._random.choice(self._fronts),
+            self._payer.api_key,
+            order,
+            patience_seconds=self._random.uniform(0, ABANDONED_SECONDS),
+        )
+        self._log.calls.append((order, told))
+        self._oracle.count_call(f"{order.manner}: {told.verdict} {told.code or ''}".rstrip())
+        if told.status is None:
+            time.sleep(UNREACHED_SECONDS)
+        for fault in self._faults(order, told):
+            self._oracle.violate(f"call {order.number} ({order.manner}): {fault}")
+
+    def _faults(self, order: Order, told: Told) -> Iterator[str]:
+        """Whatever is wrong with what the client was told, by itself."""
+        yield from told.faults
+        if told.status not in (None, 200, *STATUSES):
+            yield f"answered {told.status} {told.code}"
+        if told.status == 402 and not self._payer.is_poor:
+            yield "refused for want of credits that are there"
+        if told.verdict is Verdict.COMPLETED and told.text != PIECE * order.chunks:
+            yield f"a complete answer of {len(told.text)} bytes instead of {len(PIECE) * order.chunks}"
+        if told.verdict is Verdict.COMPLETED and told.invocation_id is None:
+            yield "a complete answer without its usage"
+
+    def _top_up(self) -> None:
+        """Buy credits, now and then twice under the same reference."""
+        amount, reference = self._random.randint(*TOP_UP_UCR), f"{self._random.getrandbits(64):x}"
+        path = f"/admin/organizations/{self._payer.organization_id}/credits/top-ups"
+        body = {"amount": format_credits(amount), "reference": reference}
+        for _ in range(self._random.choice((1, 2))):
+            answer = self._patience.ask(
+                "top-up", lambda front: self._payer.owner.request("POST", path, via=front, json=body)
+            )
+            if answer.status_code not in (200, 201):
+                self._oracle.violate(f"top-up {reference}: {answer.status_code} {answer.text}")
+        self._log.topped_up[reference] = (self._payer.organization_id, amount)
+        self._oracle.acknowledge("top-up")
+
+    def _order(self) -> Order:
+        manner = self._random.choices(list(_MANNERS), list(_MANNERS.values()))[0]
+        chunks = self._random.randint(400, 900) if manner is Manner.SLOW else self._random.randint(1, 40)
+        return Order(
+            number=self._log.next_number(),
+            model=self._random.choice(self._payer.models),
+            is_chat=self._random.random() < 0.6,
+            manner=manner,
+            script={"chunks": chunks, **self._pace(), **self._reporting(), **self._mishap(chunks)},
+        )
+
+    def _pace(self) -> dict[str, Any]:
+        return self._random.choice(
+            ({}, {}, {"delay_seconds": 0.005}, {"delay_seconds": 0.03}, {"wait_seconds": 0.3})
+        )
+
+    def _reporting(self) -> dict[str, Any]:
+        ways = ("own chunk", "finish chunk", "none")
+        return {"usage": self._random.choices(ways, (6, 2, 1))[0]}
+
+    def _mishap(self, chunks: int) -> dict[str, Any]:
+        """One call in five meets an upstream that refuses, breaks off or says nonsense."""
+        if self._random.random() > 0.2:
+            return {}
+        after = self._random.randint(0, chunks)
+        return self._random.choice(
+            (
+                {"status": 500, "body": _REFUSAL},
+                {"status": 503, "body": _REFUSAL, "headers": {"Retry-After": "1"}},
+                {"status": 429, "body": _REFUSAL},
+                {"reset_after": after},
+                {"close_after": after},
+                {"fail_after": after},
+                {"garbage_after": after},
+            )
+        )

@@ -1,0 +1,114 @@
+"""The workload of models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+from shared.identity.roles import Role
+from tests.chaos.installation import Installation
+from tests.chaos.models.books import Books
+from tests.chaos.models.clients import CallLog, ModelClient, Payer
+from tests.chaos.settling import CREDITS
+from tests.chaos.workload import Person, Workload
+from tests.support.agents import Client
+from tests.support.upstreams import FakeUpstream
+
+CLIENTS = 6
+CATALOG = """
+[providers.fake]
+base_url = "{address}"
+
+[providers.gone]
+base_url = "http://127.0.0.1:9/v1"
+
+[[models]]
+id = "fake/chat"
+prompt_price = "1"
+completion_price = "2"
+retries = 0
+upstreams = [{{ provider = "fake", model = "upstream-model" }}]
+
+[[models]]
+id = "fake/responses"
+prompt_price = "1.5"
+completion_price = "2.25"
+retries = 1
+upstreams = [{{ provider = "fake", model = "upstream-model", dialect = "responses" }}]
+
+[[models]]
+id = "fake/second"
+prompt_price = "0.7"
+completion_price = "1"
+retries = 1
+upstreams = [
+    {{ provider = "gone", model = "upstream-model" }},
+    {{ provider = "fake", model = "upstream-model" }},
+]
+
+[[models]]
+id = "fake/cheap"
+prompt_price = "0"
+completion_price = "2"
+retries = 0
+upstreams = [{{ provider = "fake", model = "upstream-model" }}]
+"""
+
+
+class Models(Workload):
+    """Calls to models behind a fake upstream with books of its own, paid by one rich and one poor organization."""
+
+    worker = "models"
+    workers = 2
+    points = ("invocation.dispatched", "invocation.opened", "credits.settled", "invocation.settled")
+    web_points = ("invocation.held", "invocation.queued")
+    waiting = (CREDITS,)
+
+    def __init__(self, installation: Installation, closing: ExitStack) -> None:
+        self._installation = installation
+        self._upstream = closing.enter_context(FakeUpstream())
+        self._log = CallLog()
+        catalog = installation.stack.directory / "models.toml"
+        catalog.write_text(CATALOG.format(address=self._upstream.base_url))
+        installation.stack.environment["MODELS_CONFIG"] = str(catalog)
+
+    def begin(self) -> Sequence[Person]:
+        at = self._installation
+        rich, poor = self._rich_payer(), self._make_poor_payer()
+        payers = (rich, rich, poor)
+        return [
+            ModelClient(
+                at.chance(f"models/{number}"),
+                payers[number % len(payers)],
+                at.fronts,
+                self._log,
+                at.patience,
+                at.oracle,
+            )
+            for number in range(CLIENTS)
+        ]
+
+    def compare(self) -> Iterator[str]:
+        books = Books(self._installation.stack, self._log.calls, self._upstream.served)
+        yield from books.compare(self._log.topped_up)
+
+    def _rich_payer(self) -> Payer:
+        at = self._installation
+        return Payer(
+            api_key=at.credentials["ownerApiKey"],
+            owner=at.owner(),
+            organization_id=str(at.organization_id),
+            models=("fake/chat", "fake/responses", "fake/second"),
+        )
+
+    def _make_poor_payer(self) -> Payer:
+        at = self._installation
+        organization_id = at.identity.organization("Poor").id
+        person = at.identity.person(organization_id, Role.WORKSPACE_OWNER, bound=True)
+        return Payer(
+            api_key=person.api_key,
+            owner=Client(at.fronts[0], person.api_key),
+            organization_id=str(organization_id),
+            models=("fake/cheap",),
+            is_poor=True,
+        )

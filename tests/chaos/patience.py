@@ -1,0 +1,81 @@
+"""Ask until there is a definite answer: a client's part in every operation that is safe to repeat."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import requests
+
+from tests.chaos.oracle import Oracle
+
+GIVE_UP_SECONDS = 90.0
+TRANSIENT = (408, 429, 502, 503, 504)
+TRANSIENT_CODES = ("operation_in_progress", "file_pending")
+LOST_CODES = ("blob_missing", "blob_damaged")
+LOST_FOR_GOOD = 5
+"""After so many answers in a row that content is not there, it will not come back."""
+
+Send = Callable[[str], requests.Response]
+
+
+class NeverAnswered(Exception):
+    """An operation got no definite answer for as long as a client has patience."""
+
+
+class Patience:
+    """Sends a request to one front after the other; what the service must never answer is a violation."""
+
+    def __init__(self, fronts: Sequence[str], oracle: Oracle) -> None:
+        self._fronts = fronts
+        self._oracle = oracle
+
+    def ask(self, what: str, send: Send) -> requests.Response:
+        """Repeat a request until it has a definite answer."""
+        give_up_at = time.monotonic() + GIVE_UP_SECONDS
+        attempt = lost = 0
+        while time.monotonic() < give_up_at:
+            front = self._fronts[(attempt + threading.get_ident()) % len(self._fronts)]
+            attempt += 1
+            try:
+                answer = send(front)
+            except requests.RequestException as error:
+                self._oracle.count_retry(type(error).__name__)
+                time.sleep(0.05)
+                continue
+            lost = lost + 1 if code_of(answer) in LOST_CODES else 0
+            if lost == LOST_FOR_GOOD:
+                return answer
+            if answer.status_code == 500:
+                self._oracle.violate(f"{what}: {answer.text}")
+            elif not _is_transient(answer):
+                return answer
+            self._oracle.count_retry(str(answer.status_code))
+            time.sleep(0.1)
+        raise NeverAnswered(f"{what}: no definite answer in {GIVE_UP_SECONDS:.0f} s")
+
+    def ask_when(self, what: str, send: Send) -> tuple[requests.Response, float]:
+        """Give the definite answer, and when it was asked for."""
+        asked_at = 0.0
+
+        def send_and_note(front: str) -> requests.Response:
+            nonlocal asked_at
+            asked_at = time.time()
+            return send(front)
+
+        return self.ask(what, send_and_note), asked_at
+
+
+def code_of(answer: requests.Response) -> str | None:
+    """Give the code of a problem; None for every other answer."""
+    if answer.headers.get("Content-Type") != "application/problem+json":
+        return None
+    code: str | None = answer.json().get("code")
+    return code
+
+
+def _is_transient(answer: requests.Response) -> bool:
+    if answer.status_code in TRANSIENT:
+        return True
+    return answer.status_code == 409 and code_of(answer) in TRANSIENT_CODES

@@ -1,0 +1,168 @@
+"""One run: a stack, the work that goes on in it, a monkey, and the comparison of everything at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.chaos.installation import set_up
+from tests.chaos.ledger import find_ledger_faults
+from tests.chaos.monkey import BACKGROUND_POINTS, Monkey
+from tests.chaos.oracle import VIOLATIONS_SHOWN, Oracle
+from tests.chaos.sabotage import sabotaged
+from tests.chaos.settling import CREDITS, FILES, Settling
+from tests.chaos.workload import Person, Workload
+from tests.support.inventory import find_faults
+from tests.support.model_service import use_impatient_front
+from tests.support.stack import Servers, Stack, TookTooLong, free_port
+
+FRONTS = 2
+FINISH_SECONDS = 120.0
+SETTLE_SECONDS = 60.0
+SHOWN_CHARACTERS = 2000
+SETTINGS = {
+    "ACCESS_TOKEN_SECONDS": "86400",  # clients of a long run do not refresh
+    "LOG_LEVEL": "WARNING",
+    "WEB_DRAIN_SECONDS": "5",
+    "WEB_THREADS": "32",
+    "MODELS_THREADS": "32",
+    "UPLOAD_GRACE_SECONDS": "30",
+}
+
+
+class Run:
+    """One run, whose processes end with its block."""
+
+    def __init__(
+        self,
+        directory: Path,
+        servers: Servers,
+        workloads: Sequence[type[Workload]],
+        seed: int,
+        sabotage: Sequence[str],
+    ) -> None:
+        self._began = time.monotonic()
+        self._closing = ExitStack()
+        self._oracle = Oracle()
+        self._stack = Stack(
+            directory, servers, settings=SETTINGS, change_command=partial(_change_command, sabotage=sabotage)
+        )
+        self._ports = [self._stack.web_port, *(free_port() for _ in range(FRONTS - 1))]
+        self._installation = set_up(self._stack, self._ports, self._oracle, seed)
+        self._workloads = [make(self._installation, self._closing) for make in workloads]
+        self._settling = Settling(
+            self._stack,
+            list(dict.fromkeys([FILES, CREDITS, *(each for work in workloads for each in work.waiting)])),
+        )
+        self._monkey = Monkey(self._settling, servers, seed)
+
+    def __enter__(self) -> Self:
+        """Nothing runs yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every process."""
+        self._stack.kill_all()
+        self._installation.database.dispose()
+        self._closing.close()
+
+    def play(self, seconds: float) -> None:
+        """Let everything loose, then finish, settle and compare."""
+        self._start()
+        people = [person for work in self._workloads for person in work.begin()]
+        over = threading.Event()
+        threads = [threading.Thread(target=at.run_until, args=(over,), daemon=True) for at in people]
+        for thread in threads:
+            thread.start()
+        self._monkey.play(seconds)
+        over.set()
+        self._monkey.rest()
+        self._finish(threads, "finishing its last operation")
+        self._compare(people)
+
+    def report(self) -> int:
+        """Print the counts; give the status to exit with."""
+        oracle = self._oracle
+        print(f"acknowledged: {_counts(oracle.acknowledged)}")
+        print(f"calls: {_counts(oracle.calls)}")
+        print(f"checked reads: {_counts(oracle.reads)}; retries: {_counts(oracle.retries)}")
+        print(f"faults injected: {_counts(self._monkey.kills)}")
+        print(f"violations: {len(oracle.violations)} in {time.monotonic() - self._began:.0f} s")
+        for violation in oracle.violations[:VIOLATIONS_SHOWN]:
+            print(f"  {violation}")
+        if oracle.violations:
+            self._show_failures()
+        return 1 if oracle.violations else 0
+
+    def _show_failures(self) -> None:
+        """Print what the processes themselves logged as failures; their logs go with the run."""
+        for log in sorted(self._stack.directory.glob("*.log")):
+            failures = [
+                line for line in log.read_text(errors="replace").splitlines() if '"level": "error"' in line
+            ]
+            for line in failures[:VIOLATIONS_SHOWN]:
+                print(f"  {log.name}: {_ends_of(line)}")
+
+    def _start(self) -> None:
+        stack, monkey = self._stack, self._monkey
+        web_points = [point for work in self._workloads for point in work.web_points]
+        for port in self._ports:
+            monkey.keep("web", partial(stack.web, port=port), web_points)
+        for work in self._workloads:
+            for _ in range(work.workers):
+                monkey.keep(
+                    f"{work.worker} worker", partial(stack.worker, work.worker, LOG_LEVEL="INFO"), work.points
+                )
+        for _ in range(2):
+            monkey.keep(
+                "background worker", partial(stack.worker, "background", LOG_LEVEL="INFO"), BACKGROUND_POINTS
+            )
+        monkey.keep("beat", stack.beat)
+        for kept in monkey.kept[:FRONTS]:
+            kept.service.wait_until_answering()
+
+    def _finish(self, threads: Sequence[threading.Thread], what: str) -> None:
+        give_up_at = time.monotonic() + FINISH_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, give_up_at - time.monotonic()))
+            if thread.is_alive():
+                self._oracle.violate(f"a client is still {what}")
+
+    def _compare(self, people: Sequence[Person]) -> None:
+        try:
+            self._settling.settle(seconds=SETTLE_SECONDS, meanwhile=self._monkey.tend)
+        except TookTooLong as error:
+            self._oracle.violate(str(error))
+        threads = [threading.Thread(target=person.verify, daemon=True) for person in people]
+        for thread in threads:
+            thread.start()
+        self._finish(threads, "verifying")
+        faults = [fault for work in self._workloads for fault in work.compare()]
+        for fault in (*find_faults(self._stack), *faults, *find_ledger_faults(self._installation)):
+            self._oracle.violate(fault)
+
+
+def _change_command(command: Sequence[str], sabotage: Sequence[str]) -> Sequence[str]:
+    command = use_impatient_front(command)
+    return sabotaged(command, sabotage) if sabotage else command
+
+
+def _counts(counter: Counter[str]) -> str:
+    total = sum(counter.values())
+    return f"{total} ({', '.join(f'{count} {name}' for name, count in counter.most_common())})"
+
+
+def _ends_of(line: str) -> str:
+    """Shorten a line in its middle: it begins with what failed, and a traceback ends with why."""
+    if len(line) <= 2 * SHOWN_CHARACTERS:
+        return line
+    return f"{line[:SHOWN_CHARACTERS]} … {line[-SHOWN_CHARACTERS:]}"

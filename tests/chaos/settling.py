@@ -1,0 +1,115 @@
+"""Let background work come to its end: what each domain's sweeps are, what time does to it, and what still waits.
+
+While everything runs leases are made to end now and then, as if their holders had been away for too long; at the end
+all time passes that anything waits for, until nothing does. A lease that somebody alive may hold is then left alone for
+a while, or work that takes longer than a look at it would never end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kombu.exceptions import OperationalError
+
+from shared.credits.jobs import ProveLedger, ReleaseOverdueHolds, RollUpUsage, SettleUnresolved
+from shared.deliveries.jobs import SendDeliveries
+from shared.files.jobs import AccrueStorage, CollectDoomed, ExpireDue, PlaceStaged, SweepStaging
+from shared.jobs import Job, create_celery, send
+from shared.media.jobs import FetchDueMedia
+from shared.media.notification_jobs import NoticeExpiredMedia
+from tests.support.inventory import query, staged_names
+from tests.support.stack import Stack, TookTooLong
+
+RESEND_SECONDS = 1.0
+LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What waits in one domain: `left` is a query of it; `ended_leases` and `passed_time` are updates."""
+
+    jobs: Sequence[Job]
+    left: str
+    ended_leases: str
+    passed_time: str
+
+
+FILES = Waiting(
+    jobs=(PlaceStaged(), ExpireDue(), CollectDoomed(), SweepStaging(), AccrueStorage()),
+    left="""
+        (SELECT version_id, state FROM blobs WHERE state <> 'live' LIMIT 5) UNION ALL
+        (SELECT id, 'due' FROM files WHERE state = 'Available' AND retention_expires_at <= now() LIMIT 5)""",
+    ended_leases="UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()",
+    passed_time="UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()",
+)
+MEDIA = Waiting(
+    jobs=(FetchDueMedia(),),
+    left="SELECT id, state, attempts, code FROM media_imports WHERE state IN ('Queued', 'Fetching') LIMIT 5",
+    ended_leases="UPDATE media_imports SET due_at = now()"
+    " WHERE state = 'Fetching' AND due_at > now() AND random() < 0.3",
+    passed_time="UPDATE media_imports SET due_at = now() WHERE state = 'Queued' AND due_at > now()"
+    " OR state = 'Fetching' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
+)
+CREDITS = Waiting(
+    jobs=(ReleaseOverdueHolds(), SettleUnresolved(), RollUpUsage(), ProveLedger()),
+    left="SELECT id, state FROM invocations WHERE state IN ('held', 'dispatched', 'unresolved') LIMIT 5",
+    ended_leases="UPDATE invocations SET lease_until = now() - interval '1 second'"
+    " WHERE state IN ('held', 'dispatched') AND random() < 0.3",
+    # An unresolved call waits a day for its worker to come back, before it is charged by estimate.
+    passed_time="UPDATE invocations SET lease_until = now() - interval '25 hours'"
+    " WHERE state IN ('held', 'dispatched', 'unresolved') AND lease_until > now() - interval '24 hours'",
+)
+DELIVERIES = Waiting(
+    jobs=(NoticeExpiredMedia(), SendDeliveries()),
+    left="SELECT id, event, state, attempts, last_status, last_code FROM deliveries"
+    " WHERE state IN ('waiting', 'sending') LIMIT 5",
+    ended_leases="UPDATE deliveries SET due_at = now()"
+    " WHERE state = 'sending' AND due_at > now() AND random() < 0.3",
+    passed_time="UPDATE deliveries SET due_at = now() WHERE state = 'waiting' AND due_at > now()"
+    " OR state = 'sending' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
+)
+
+
+class Settling:
+    """Moves a stack's time on, for the domains at work."""
+
+    def __init__(self, stack: Stack, domains: Sequence[Waiting]) -> None:
+        self._stack = stack
+        self._domains = domains
+
+    def request_sweeps(self) -> None:
+        """Ask the workers for every sweep now, as beat does in its time."""
+        app = create_celery(self._stack.redis_url)
+        with contextlib.closing(app), contextlib.suppress(OperationalError):
+            for job in (job for domain in self._domains for job in domain.jobs):
+                send(app, job)
+
+    def let_leases_end(self) -> None:
+        """Let claims end: some holders have died, some live."""
+        for domain in self._domains:
+            query(self._stack, domain.ended_leases)
+
+    def settle(self, *, seconds: float, meanwhile: Callable[[], None]) -> None:
+        """Have the running workers do everything there is to do; raise `TookTooLong` with what is left."""
+        gives_up_at = time.monotonic() + seconds
+        while left := self._left():
+            if time.monotonic() > gives_up_at:
+                raise TookTooLong(f"not settled; {left}")
+            meanwhile()
+            for domain in self._domains:
+                query(self._stack, domain.passed_time)
+            self.request_sweeps()
+            self._wait_a_moment()
+
+    def _wait_a_moment(self) -> None:
+        resend_at = time.monotonic() + RESEND_SECONDS
+        while time.monotonic() < resend_at and self._left():
+            time.sleep(LOOK_SECONDS)
+
+    def _left(self) -> list[str]:
+        """Describe what still waits, or some of it."""
+        left = [str(row) for domain in self._domains for row in query(self._stack, domain.left)]
+        return left + [f"staged {name}" for name in sorted(staged_names(self._stack.blobs))[:5]]
