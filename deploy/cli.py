@@ -28,6 +28,7 @@ _ADMINISTRATION = {
     "notifications": "deploy.cli_notifications",
     "deployments": "deploy.cli_agents",
     "behaviors": "deploy.cli_behaviors",
+    "schedules": "deploy.cli_schedules",
     "versions": "deploy.cli_agents",
     "client-credentials": "deploy.cli_agents",
     "signing-keys": "deploy.cli_agents",

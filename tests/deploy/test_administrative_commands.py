@@ -174,6 +174,16 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     do("behaviors", "remove", behavior["id"])
     assert [at["id"] for at in do("behaviors", "list", **of_deployment)["behaviors"]] == [other["id"]]
 
+    told = {"name": "Morning", "cron": "0 9 * * *", "text": "Good morning"}
+    schedule = do("schedules", "create", **of_deployment, **told, **{"time-zone": "Europe/Berlin"})
+    assert do("schedules", "show", schedule["id"]) == schedule
+    assert do("schedules", "disable", schedule["id"])["nextAt"] is None
+    assert do("schedules", "enable", schedule["id"])["nextAt"] == schedule["nextAt"]
+    assert do("schedules", "runs", schedule["id"]) == {"runs": [], "nextCursor": None}
+    assert do("schedules", "list", **of_deployment)["schedules"] == [schedule]
+    do("schedules", "delete", schedule["id"])
+    assert do("schedules", "list", **of_deployment)["schedules"] == []
+
     credential = do("client-credentials", "issue", **of_deployment)
     assert do("client-credentials", "show", credential["id"]).items() < credential.items()
     assert len(do("client-credentials", "list", **of_deployment)["clientCredentials"]) == 2

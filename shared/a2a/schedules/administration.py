@@ -116,13 +116,14 @@ def create_schedule(session: Session, *, by: Actor, deployment_id: UUID, draft: 
         )
     )
     _record(session, by, "schedule.created", schedule_id, organization_id)
-    return _get(session, deployment_id, schedule_id)
+    return _get(session, schedule_id)
 
 
-def get_schedule(session: Session, *, by: Actor, deployment_id: UUID, schedule_id: UUID) -> Schedule:
-    """Read a schedule."""
-    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
-    return _get(session, deployment_id, schedule_id)
+def get_schedule(
+    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
+) -> Schedule:
+    """Read a schedule; with `deployment_id` only if it is of that deployment."""
+    return _authorized(session, by, schedule_id, deployment_id)[0]
 
 
 def list_schedules(
@@ -140,38 +141,61 @@ def list_schedules(
 
 
 def replace_schedule(
-    session: Session, *, by: Actor, deployment_id: UUID, schedule_id: UUID, draft: ScheduleDraft
+    session: Session,
+    *,
+    by: Actor,
+    schedule_id: UUID,
+    draft: ScheduleDraft,
+    deployment_id: UUID | None = None,
 ) -> Schedule:
     """Make a schedule another one under the same id; ticks that have come by now are not run any more."""
-    organization_id, before = _hold(session, by, deployment_id, schedule_id)
-    values = _values(session, draft, deployment_id, organization_id)
+    before, organization_id = _hold(session, by, schedule_id, deployment_id)
+    values = _values(session, draft, before.deployment_id, organization_id)
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
     _change(session, schedule_id, {**values, "next_at": next_at})
     _record(session, by, "schedule.replaced", schedule_id, organization_id)
-    return _get(session, deployment_id, schedule_id)
+    return _get(session, schedule_id)
 
 
-def disable_schedule(session: Session, *, by: Actor, deployment_id: UUID, schedule_id: UUID) -> Schedule:
+def disable_schedule(
+    session: Session,
+    *,
+    by: Actor,
+    schedule_id: UUID,
+    deployment_id: UUID | None = None,
+) -> Schedule:
     """Let a schedule rest."""
-    organization_id, before = _hold(session, by, deployment_id, schedule_id)
+    before, organization_id = _hold(session, by, schedule_id, deployment_id)
     if before.disabled_at is None:
         _change(session, schedule_id, {"disabled_at": func.now(), "next_at": None})
         _record(session, by, "schedule.disabled", schedule_id, organization_id)
-    return _get(session, deployment_id, schedule_id)
+    return _get(session, schedule_id)
 
 
-def enable_schedule(session: Session, *, by: Actor, deployment_id: UUID, schedule_id: UUID) -> Schedule:
+def enable_schedule(
+    session: Session,
+    *,
+    by: Actor,
+    schedule_id: UUID,
+    deployment_id: UUID | None = None,
+) -> Schedule:
     """Let a schedule go on with the next tick that comes; those of its rest were not missed."""
-    organization_id, before = _hold(session, by, deployment_id, schedule_id)
+    before, organization_id = _hold(session, by, schedule_id, deployment_id)
     if before.disabled_at is not None:
         _change(session, schedule_id, {"disabled_at": None, "next_at": _next_tick(session, before)})
         _record(session, by, "schedule.enabled", schedule_id, organization_id)
-    return _get(session, deployment_id, schedule_id)
+    return _get(session, schedule_id)
 
 
-def delete_schedule(session: Session, *, by: Actor, deployment_id: UUID, schedule_id: UUID) -> None:
+def delete_schedule(
+    session: Session,
+    *,
+    by: Actor,
+    schedule_id: UUID,
+    deployment_id: UUID | None = None,
+) -> None:
     """Delete a schedule and what is known of its runs; tasks that it began go on."""
-    organization_id, _ = _hold(session, by, deployment_id, schedule_id)
+    _, organization_id = _hold(session, by, schedule_id, deployment_id)
     session.execute(delete(schedules).where(schedules.c.id == schedule_id))
     _record(session, by, "schedule.deleted", schedule_id, organization_id)
 
@@ -180,13 +204,13 @@ def list_runs(
     session: Session,
     *,
     by: Actor,
-    deployment_id: UUID,
     schedule_id: UUID,
+    deployment_id: UUID | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[Run]:
     """List what became of a schedule's ticks, newest first."""
-    get_schedule(session, by=by, deployment_id=deployment_id, schedule_id=schedule_id)
+    _authorized(session, by, schedule_id, deployment_id)
     statement = (
         select(schedule_runs, tasks.c.state.label("task_state"))
         .outerjoin(tasks, tasks.c.id == schedule_runs.c.task_id)
@@ -268,19 +292,27 @@ def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime |
     return parse_cron(timing.cron, timing.time_zone).next_after(now)
 
 
-def _hold(session: Session, by: Actor, deployment_id: UUID, schedule_id: UUID) -> tuple[UUID, Schedule]:
+def _hold(
+    session: Session, by: Actor, schedule_id: UUID, deployment_id: UUID | None
+) -> tuple[Schedule, UUID]:
     """Lock a schedule that the actor may change, so that no tick is run with half of the change."""
-    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
-    held = select(schedules.c.id).where(
-        schedules.c.id == schedule_id, schedules.c.deployment_id == deployment_id
-    )
-    session.execute(held.with_for_update())
-    return organization_id, _get(session, deployment_id, schedule_id)
+    session.execute(select(schedules.c.id).where(schedules.c.id == schedule_id).with_for_update())
+    return _authorized(session, by, schedule_id, deployment_id)
 
 
-def _get(session: Session, deployment_id: UUID, schedule_id: UUID) -> Schedule:
-    statement = _SCHEDULES.where(schedules.c.id == schedule_id, schedules.c.deployment_id == deployment_id)
-    row = session.execute(statement).one_or_none()
+def _authorized(
+    session: Session, by: Actor, schedule_id: UUID, deployment_id: UUID | None
+) -> tuple[Schedule, UUID]:
+    """Give a schedule and its organization to who may manage its deployment."""
+    found = _get(session, schedule_id)
+    if deployment_id not in (None, found.deployment_id):
+        raise ResourceNotFound
+    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, found.deployment_id)
+    return found, organization_id
+
+
+def _get(session: Session, schedule_id: UUID) -> Schedule:
+    row = session.execute(_SCHEDULES.where(schedules.c.id == schedule_id)).one_or_none()
     if row is None:
         raise ResourceNotFound
     return _schedule(row)

@@ -237,6 +237,39 @@ def on_dead_notification(world: World) -> Attempt:
     return Attempt(path=f"{distribution}/notifications/{notification_id}/resend")
 
 
+BEHAVIOR = {
+    "name": "Helper",
+    "kind": "script",
+    "description": "Follows a script.",
+    "script": "rules: [{steps: [{complete: Done}]}]",
+}
+
+
+def on_behavior(act: str = "", body: Any = None) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        deployment = world.front.identity.deployment(world.organization_id).deployment
+        path = f"/admin/deployments/{deployment.id}/behaviors"
+        made = world.front.post(path, world.operator.authorization, json=BEHAVIOR)
+        assert made.status_code == 201, made.text
+        return Attempt(path=f"behaviors/{made.get_json()['id']}{act}", body=body)
+
+    return attempt
+
+
+SCHEDULE = {"name": "Morning", "cron": "0 9 * * *", "message": {"parts": [{"text": "Good morning"}]}}
+
+
+def on_schedule(rest: str = "", body: Any = None) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        deployment = world.front.identity.deployment(world.organization_id).deployment
+        path = f"deployments/{deployment.id}/schedules"
+        made = world.front.post(f"/admin/{path}", world.operator.authorization, json=SCHEDULE)
+        assert made.status_code == 201, made.text
+        return Attempt(path=f"{path}/{made.get_json()['id']}{rest}", body=body)
+
+    return attempt
+
+
 def new_distribution(world: World) -> Attempt:
     body = {
         "name": "Slack",
@@ -345,6 +378,20 @@ TABLE: dict[str, Row] = {
     "read_deployment": Row(allowed=READERS, attempt=on_deployment()),
     "disable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/disable")),
     "enable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/enable")),
+    "create_behavior": Row(allowed=MANAGERS, attempt=on_deployment("/behaviors", BEHAVIOR), success=201),
+    "list_behaviors": Row(allowed=MANAGERS, attempt=on_deployment("/behaviors")),
+    "read_behavior": Row(allowed=MANAGERS, attempt=on_behavior()),
+    "replace_behavior": Row(allowed=MANAGERS, attempt=on_behavior(body=BEHAVIOR)),
+    "make_default_behavior": Row(allowed=MANAGERS, attempt=on_behavior("/make-default")),
+    "remove_behavior": Row(allowed=MANAGERS, attempt=on_behavior(), success=204),
+    "create_schedule": Row(allowed=MANAGERS, attempt=on_deployment("/schedules", SCHEDULE), success=201),
+    "list_schedules": Row(allowed=MANAGERS, attempt=on_deployment("/schedules")),
+    "read_schedule": Row(allowed=MANAGERS, attempt=on_schedule()),
+    "replace_schedule": Row(allowed=MANAGERS, attempt=on_schedule(body=SCHEDULE)),
+    "disable_schedule": Row(allowed=MANAGERS, attempt=on_schedule("/disable")),
+    "enable_schedule": Row(allowed=MANAGERS, attempt=on_schedule("/enable")),
+    "delete_schedule": Row(allowed=MANAGERS, attempt=on_schedule(), success=204),
+    "list_runs": Row(allowed=MANAGERS, attempt=on_schedule("/runs")),
     "deploy_version": Row(allowed=MANAGERS, attempt=on_deployment("/versions", {}), success=201),
     "list_deployed_versions": Row(allowed=READERS, attempt=on_deployment("/versions")),
     "read_deployed_version": Row(allowed=READERS, attempt=on_version()),

@@ -1,0 +1,123 @@
+"""Commands for the schedules of deployments' agents."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import click
+
+from deploy.administration import administration, choice, document, paged, print_json, show_page
+from shared.a2a import exact_json
+from shared.a2a.schedules import administration as domain
+from shared.identity.authorization import OPERATOR
+
+_deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
+
+
+@click.group()
+def schedules() -> None:
+    """Look after the schedules by which agents work."""
+
+
+@schedules.command("create")
+@_deployment
+@click.option("--name", required=True)
+@click.option("--cron", required=True, help='Five fields, as "0 9 * * MON-FRI".')
+@click.option("--time-zone", default="UTC", show_default=True)
+@click.option("--text", help="What the agent is told.")
+@click.option("--message", help="The same as JSON: a Message of the A2A protocol, without ids and role.")
+@click.option(
+    "--behavior", "behavior_id", type=click.UUID, help="Who answers; the default behavior if not given."
+)
+@click.option("--principal", "principal_identity_id", type=click.UUID, help="The identity that receives.")
+@click.option("--missed", type=choice(domain.Missed), default="skip", show_default=True)
+@click.option("--catch-up-limit", type=click.IntRange(1, domain.MAX_CATCH_UP), default=10, show_default=True)
+def create_schedule(
+    deployment_id: UUID, text: str | None, message: str | None, missed: str, **said: Any
+) -> None:
+    """Let an agent be told something again and again."""
+    draft = domain.ScheduleDraft(message=_message(text, message), missed=domain.Missed(missed), **said)
+    with administration() as session:
+        made = domain.create_schedule(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
+    _show(made)
+
+
+@schedules.command("list")
+@_deployment
+@paged
+def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
+    """List the schedules of a deployment's agent."""
+    with administration() as session:
+        page = domain.list_schedules(
+            session, by=OPERATOR, deployment_id=deployment_id, cursor=cursor, limit=limit
+        )
+    print_json({"schedules": [_document(item) for item in page.items], "nextCursor": page.next_cursor})
+
+
+@schedules.command("runs")
+@click.argument("schedule_id", type=click.UUID, metavar="ID")
+@paged
+def list_runs(schedule_id: UUID, cursor: str | None, limit: int) -> None:
+    """List what became of a schedule's ticks, newest first."""
+    with administration() as session:
+        page = domain.list_runs(session, by=OPERATOR, schedule_id=schedule_id, cursor=cursor, limit=limit)
+    show_page("runs", page)
+
+
+@schedules.command("show")
+@click.argument("schedule_id", type=click.UUID, metavar="ID")
+def show_schedule(schedule_id: UUID) -> None:
+    """Show a schedule."""
+    with administration() as session:
+        found = domain.get_schedule(session, by=OPERATOR, schedule_id=schedule_id)
+    _show(found)
+
+
+@schedules.command("disable")
+@click.argument("schedule_id", type=click.UUID, metavar="ID")
+def disable_schedule(schedule_id: UUID) -> None:
+    """Let a schedule rest."""
+    with administration() as session:
+        changed = domain.disable_schedule(session, by=OPERATOR, schedule_id=schedule_id)
+    _show(changed)
+
+
+@schedules.command("enable")
+@click.argument("schedule_id", type=click.UUID, metavar="ID")
+def enable_schedule(schedule_id: UUID) -> None:
+    """Let a schedule go on with the next tick that comes."""
+    with administration() as session:
+        changed = domain.enable_schedule(session, by=OPERATOR, schedule_id=schedule_id)
+    _show(changed)
+
+
+@schedules.command("delete")
+@click.argument("schedule_id", type=click.UUID, metavar="ID")
+def delete_schedule(schedule_id: UUID) -> None:
+    """Delete a schedule and the record of its runs."""
+    with administration() as session:
+        domain.delete_schedule(session, by=OPERATOR, schedule_id=schedule_id)
+
+
+def _message(text: str | None, message: str | None) -> dict[str, Any]:
+    if (text is None) == (message is None):
+        raise click.UsageError("Give --text or --message.")
+    if message is None:
+        return {"parts": [{"text": text}]}
+    try:
+        read = exact_json.parse(message)
+    except ValueError as error:
+        raise click.BadParameter(f"is not JSON: {error}", param_hint="--message") from error
+    if not isinstance(read, dict):
+        raise click.BadParameter("must be a JSON object", param_hint="--message")
+    return read
+
+
+def _show(schedule: domain.Schedule) -> None:
+    print_json(_document(schedule))
+
+
+def _document(schedule: domain.Schedule) -> dict[str, Any]:
+    """Give a schedule's fields; its message's names are not ours to spell."""
+    return document(schedule) | {"message": schedule.message}
