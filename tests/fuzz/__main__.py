@@ -11,8 +11,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
+from tests.fuzz.hooks import DISTRIBUTION
 from tests.support.agents import exchange_token
 from tests.support.stack import Servers, Stack
 
@@ -20,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    """Fuzz as an agent, then as the organization's owner, then the parsers alone; exit with 1 on any failure."""
+    """Fuzz as an agent, an owner and a distribution, then the parsers alone; exit with 1 on any failure."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a bounded form for every change")
     arguments = parser.parse_args()
@@ -42,13 +45,23 @@ def _fuzz_service(directory: Path, examples: int) -> int:
         with stack.running(front):
             tokens = (exchange_token(front.url, credentials), credentials["ownerApiKey"])
             failed = max(_fuzz_as(token, front.url, examples) for token in tokens)
+            failed |= _fuzz_as_distribution(credentials["distribution"], front.url, examples)
         return failed | _report_failures(front.log)
     finally:
         stack.kill_all()
         servers.stop()
 
 
-def _fuzz_as(token: str, url: str, examples: int) -> int:
+def _fuzz_as_distribution(distribution: dict[str, str], url: str, examples: int) -> int:
+    """Fuzz what only a distribution does, with its token and mostly at its own address."""
+    only = ("--include-path-regex", "^/distributions/")
+    environment = {DISTRIBUTION: distribution["id"]}
+    return _fuzz_as(distribution["token"], url, examples, *only, environment=environment)
+
+
+def _fuzz_as(
+    token: str, url: str, examples: int, *more: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> int:
     command = [
         str(Path(sys.executable).with_name("schemathesis")),
         "--config-file",
@@ -56,7 +69,7 @@ def _fuzz_as(token: str, url: str, examples: int) -> int:
     ]
     command += ["run", f"{url}/openapi.json", "--url", url, "--header", f"Authorization: Bearer {token}"]
     command += ["--checks", "all", "--max-examples", str(examples), "--continue-on-failure", "--no-shrink"]
-    return _run(command, {"SCHEMATHESIS_HOOKS": "tests.fuzz.hooks"})
+    return _run([*command, *more], {"SCHEMATHESIS_HOOKS": "tests.fuzz.hooks", **environment})
 
 
 def _report_failures(log: Path) -> int:
@@ -67,7 +80,7 @@ def _report_failures(log: Path) -> int:
     return int(bool(failures))
 
 
-def _run(command: list[str], environment: dict[str, str]) -> int:
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return int(subprocess.run(command, env={**os.environ, **environment}, check=False).returncode != 0)
 
 

@@ -1,7 +1,11 @@
-"""What schemathesis cannot guess of our API: an upload's size is its content's, and its operation is new."""
+"""What schemathesis cannot guess of our API.
+
+An upload's size is its content's, its operation is new; a distribution's token is good for that distribution alone.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 from uuid import uuid4
 
@@ -9,15 +13,25 @@ import schemathesis
 from schemathesis import Case, HookContext
 
 CONTENT = b"content made by the fuzzer"
+DISTRIBUTION = "FUZZED_DISTRIBUTION"
+_STATED = ("byteSize", "sha256")
 
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]) -> None:
-    """Make positive uploads and replaces whole, so that the routes behind the parameters are reached."""
-    if "multipart/form-data" not in (case.media_type or "") or not _is_positive(case):
+    """Make positive requests whole, so that the routes behind the parameters are reached."""
+    if not _is_positive(case):
         return
-    case.query = {**(case.query or {}), "byteSize": len(CONTENT), "operationId": str(uuid4())}
-    case.body = {"file": CONTENT}  # type: ignore[dict-item]
+    if DISTRIBUTION in os.environ and "distributionId" in (case.path_parameters or {}):
+        case.path_parameters["distributionId"] = os.environ[DISTRIBUTION]
+    if "multipart/form-data" not in (case.media_type or ""):
+        return
+    if case.path.startswith("/files"):
+        case.query = {**(case.query or {}), "byteSize": len(CONTENT), "operationId": str(uuid4())}
+        case.body = {"file": CONTENT}  # type: ignore[dict-item]
+    elif isinstance(case.body, dict):
+        fields = {name: value for name, value in case.body.items() if name not in _STATED}
+        case.body = {**fields, "file": CONTENT}  # type: ignore[dict-item]
 
 
 def _is_positive(case: Case[Any]) -> bool:

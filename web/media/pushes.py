@@ -87,12 +87,22 @@ _ERRORS: tuple[type[DomainError], ...] = (
 )
 
 
+_OF_PUSHED = {
+    "read_import": {
+        "distributionId": "$request.path.distributionId",
+        "importId": "$response.body#/importId",
+    },
+    "list_imports": {"distributionId": "$request.path.distributionId"},
+}
+
+
 @routes.operation(
     "POST",
     "/distributions/<id:distribution_id>/media",
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=JsonOrForm(json=(schemas.NewMedia, schemas.NewMediaBatch), fields=schemas.NewMediaFields),
     answers={202: schemas.PushResult},
+    links=_OF_PUSHED,
     errors=_ERRORS,
 )
 def push_media(call: Call, distribution_id: UUID) -> Answer:
