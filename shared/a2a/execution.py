@@ -10,14 +10,14 @@ Crash points: the log's own; a turn whose worker dies is taken back when its lea
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 from uuid import UUID
 
+from shared.a2a.insisting import insist
 from shared.a2a.task_log import ClaimedTurn, TaskLog, TurnLost
 from shared.a2a.turn_watch import StopReason, TurnWatch, WatchedTurn
 from shared.a2a.turns import Behavior, BehaviorKind, Update, settles
@@ -27,10 +27,6 @@ from shared.telemetry import bind_log_context, get_logger, reset_log_context
 
 log = get_logger(__name__)
 
-Result = TypeVar("Result")
-INSISTING_SECONDS = 20.0
-"""How long an update waits for a database that is away; then the lease is as good as lost."""
-LONGEST_PAUSE_SECONDS = 2.0
 TOO_LONG = "The agent took longer than it may to answer one message."
 BROKEN = "The agent failed while it was answering; the failure has been recorded."
 
@@ -82,7 +78,7 @@ class TurnExecution:
         for said in updates:
             if watched.reason is StopReason.LOST:
                 raise TurnLost
-            _insist(partial(self._log.append, watched.claimed, said))
+            insist(partial(self._log.append, watched.claimed, said))
             if watched.stopped.is_set() or settles(said):
                 return
 
@@ -94,16 +90,16 @@ class TurnExecution:
             case StopReason.SHUTDOWN:
                 self._log.hand_back(watched.claimed)
             case StopReason.DEADLINE:
-                _insist(partial(self._log.fail, watched.claimed, TOO_LONG))
+                insist(partial(self._log.fail, watched.claimed, TOO_LONG))
             case None:
-                _insist(partial(self._log.finish, watched.claimed))
+                insist(partial(self._log.finish, watched.claimed))
 
     def _fail(self, claimed: ClaimedTurn, error: Exception) -> None:
         if isinstance(error, DomainError):
             log.warning("turn.failed", error=error.code)
         else:
             log.exception("turn.broken")  # noqa: LOG004 (called from a handler)
-        _insist(partial(self._log.fail, claimed, sentence_of(error)))
+        insist(partial(self._log.fail, claimed, sentence_of(error)))
 
 
 def sentence_of(error: Exception) -> str:
@@ -111,20 +107,6 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, UpstreamRefused):
         return f"{error.detail} {error.error['message']}"
     return error.detail if isinstance(error, DomainError) else BROKEN
-
-
-def _insist(write: Callable[[], Result]) -> Result:
-    """Write, again and again while the database is away. Raises Unavailable, TurnLost."""
-    gives_up_at = time.monotonic() + INSISTING_SECONDS
-    pause = 0.05
-    while True:
-        try:
-            return write()
-        except Unavailable:
-            if time.monotonic() > gives_up_at:
-                raise
-        time.sleep(pause)
-        pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
 
 def _closable(updates: Iterator[Update]) -> Generator[Update]:

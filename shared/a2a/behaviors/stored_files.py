@@ -21,6 +21,7 @@ from uuid import UUID, uuid5
 
 from shared import faults
 from shared.a2a.behaviors.file_links import content_address
+from shared.a2a.insisting import insist
 from shared.a2a.turns import Turn
 from shared.a2a.types import Part
 from shared.database import Database
@@ -98,7 +99,8 @@ class StoredFiles:
                     receiver.write(memoryview(new.content)[start : start + CHUNK_BYTES])
             return part
 
-        receipt = upload(self._database, self._store, turn.caller, request, receive)
+        # What the content cost is paid by now: a store that is away for a moment must not lose it.
+        receipt = insist(lambda: upload(self._database, self._store, turn.caller, request, receive))
         faults.reach("agents.file_stored")
         if receipt.availability is Availability.PENDING:
             wait_while_staged(self._database, receipt.version.id, self._settings.upload_wait_seconds)

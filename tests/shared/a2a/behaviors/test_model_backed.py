@@ -13,12 +13,14 @@ from uuid import UUID
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.behaviors import model_backed
+from shared.a2a.behaviors import model_backed, stored_files
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.stored_files import file_artifact_uri
 from shared.a2a.types import Part, Task, TaskState
 from shared.database import Database
+from shared.files.blobs.base import BlobStoreUnavailable
 from shared.files.grants import get_granted_content
+from shared.files.uploads import upload
 from tests.shared.a2a.behaviors.agents import CREDITS, Agents, make_agents
 from tests.shared.a2a.behaviors.turns import message
 from tests.support.stack import wait_until
@@ -235,6 +237,21 @@ def test_a_link_ends_within_a_day(agents: Agents) -> None:
         id=agents.files()[0]["id"],
     )
     assert grant["is_right"]
+
+
+def test_a_store_that_is_away_for_a_moment_loses_nothing(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = iter([True, True, False])
+
+    def upload_at_last(*arguments: Any) -> Any:
+        if next(tries):
+            raise BlobStoreUnavailable
+        return upload(*arguments)
+
+    monkeypatch.setattr(stored_files, "upload", upload_at_last)
+    assert agents.answer(LONG).status.state is TaskState.COMPLETED
+    assert len(agents.files()) == 1
 
 
 def test_json_is_a_data_part_kept_to_the_digit(agents: Agents) -> None:
