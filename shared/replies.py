@@ -1,19 +1,22 @@
-"""Carry replies from workers back to the front that waits for them: one Valkey stream per web process.
+"""Carry replies from workers back to the front that waits for them: one Valkey channel per web process.
 
-One thread of the process reads its stream and hands each reply to the request that waits for it, because a blocking
-read per request costs five times the processor. A worker writes only while that stream exists: a front that died
-lets its stream expire, and the worker learns with its next reply that nobody listens.
+One thread of the process listens to its channel and hands each reply to the request that waits for it, because a
+blocking read per request costs five times the processor. A channel keeps nothing: no reply is ever stored, and a worker
+learns with each that it sends whether anybody has listened. (A stream, which keeps what was not read, was measured at
+twice the processor on all three sides.)
 
-Replies may be lost (Valkey may forget everything at any moment) but never silently: they are numbered, and a waiting
-request is told of a gap. What must survive is in Postgres; a reply is only the way to whoever is still there.
+Replies may be lost (a connection may break at any moment) but never silently: they are numbered, and a waiting request
+is told of a gap, as are all when the channel was interrupted. What must survive is in Postgres; a reply is only the way
+to whoever is still there.
 """
 
 from __future__ import annotations
 
 import queue
+import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -25,24 +28,27 @@ from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-STREAM_SECONDS = 15
-RENEWAL_SECONDS = 3.0
-BLOCK_MILLISECONDS = 1000
-READ_COUNT = 512
-STREAM_LIMIT = 100_000
+LOOK_SECONDS = 1.0
+PING_AFTER_SECONDS = 5.0
+LISTENING_SECONDS = 2.0
 INBOX_LIMIT_BYTES = 8 << 20
 CANCEL_SECONDS = 900
-_RETRY_SECONDS = 0.2
+RETRY_SECONDS = 0.2
+_HEAD = struct.Struct(">16sIc")
 
 
 class ReplyKind(StrEnum):
-    """What a reply says."""
+    """What a reply says; in a message it is the first letter."""
 
     ALIVE = "alive"
     DATA = "data"
     END = "end"
     FAILED = "failed"
     LOST = "lost"
+
+
+_KINDS = {kind[0].encode(): kind for kind in ReplyKind}
+_LAST = frozenset({ReplyKind.END, ReplyKind.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +63,17 @@ class Reply:
 class ReplyAddress:
     """Where a worker sends the replies of one invocation."""
 
-    stream: str
+    channel: str
     invocation_id: UUID
 
 
 class Inbox:
     """The replies to one request, in order; close it when nobody waits any more."""
 
-    def __init__(self, stream: ReplyStream, address: ReplyAddress) -> None:
-        """Made by `ReplyStream.open`."""
+    def __init__(self, channel: ReplyChannel, address: ReplyAddress) -> None:
+        """Made by `ReplyChannel.open`."""
         self.address = address
-        self._stream = stream
+        self._channel = channel
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self._expected = 0
         # Two counters, each written by one thread: their difference is what waits.
@@ -86,7 +92,7 @@ class Inbox:
 
     def close(self) -> None:
         """Stop listening."""
-        self._stream.forget(self.address.invocation_id)
+        self._channel.forget(self.address.invocation_id)
 
     def __enter__(self) -> Inbox:
         """Listen within a block."""
@@ -97,10 +103,13 @@ class Inbox:
         self.close()
 
     def deliver(self, number: int, reply: Reply) -> None:
-        """Take a reply from the stream's reader; a gap, or a request too slow to take its replies, loses the rest."""
-        if self._is_lost:
+        """Take a reply from the channel's reader.
+
+        One that came before was sent again; a gap, or a request too slow to take its replies, loses the rest.
+        """
+        if self._is_lost or number < self._expected:
             return
-        if number != self._expected or self._delivered_bytes - self._received_bytes > INBOX_LIMIT_BYTES:
+        if number > self._expected or self._delivered_bytes - self._received_bytes > INBOX_LIMIT_BYTES:
             self.lose()
             return
         self._expected += 1
@@ -113,30 +122,31 @@ class Inbox:
         self._replies.put(Reply(kind=ReplyKind.LOST))
 
 
-class ReplyStream:
-    """The front's end: the stream of this process, and its reader."""
+class ReplyChannel:
+    """The front's end: the channel of this process, and its reader."""
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Prepare; the thread and the stream begin with the first request, in the process that makes it."""
+        """Prepare; the thread and the channel begin with the first request, in the process that makes it."""
         self._valkey = valkey
         self._name = f"quartermaster:replies:{uuid4().hex}"
         self._inboxes: dict[bytes, Inbox] = {}
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
+        self._is_listening = threading.Event()
         self._is_closing = threading.Event()
 
     def close(self) -> None:
-        """Read no more; the stream expires by itself."""
+        """Listen no more."""
         self._is_closing.set()
 
     def open(self, invocation_id: UUID) -> Inbox:
-        """Listen for the replies of an invocation; do so before its job is sent. Raises redis.RedisError."""
-        inbox = Inbox(self, ReplyAddress(stream=self._name, invocation_id=invocation_id))
+        """Listen for the replies of an invocation; do so before a worker can know of it. Raises redis.RedisError."""
+        inbox = Inbox(self, ReplyAddress(channel=self._name, invocation_id=invocation_id))
+        if not self._is_listening.is_set():
+            self._begin()
         with self._lock:
-            if self._reader is None:
-                self._create()
-                self._reader = threading.Thread(target=self._run, name="reply-reader", daemon=True)
-                self._reader.start()
+            if not self._is_listening.is_set():
+                raise redis.ConnectionError("the channel of replies is interrupted")
             self._inboxes[invocation_id.bytes] = inbox
         return inbox
 
@@ -149,79 +159,129 @@ class ReplyStream:
         """How many requests wait for replies."""
         return len(self._inboxes)
 
+    def _begin(self) -> None:
+        with self._lock:
+            if self._reader is None:
+                self._reader = threading.Thread(target=self._run, name="reply-reader", daemon=True)
+                self._reader.start()
+        self._is_listening.wait(LISTENING_SECONDS)
+
     def _run(self) -> None:
-        cursor = b"0-0"
-        renewed_at = time.monotonic()
         while not self._is_closing.is_set():
             try:
-                if time.monotonic() - renewed_at > RENEWAL_SECONDS:
-                    cursor = self._renew(cursor)
-                    renewed_at = time.monotonic()
-                cursor = self._read(cursor)
+                self._listen()
             except redis.RedisError as error:
                 log.warning("replies.interrupted", error=str(error))
-                self._is_closing.wait(_RETRY_SECONDS)
-                renewed_at = 0.0
             except Exception:  # without its reader this process would hear no reply ever again
                 log.exception("replies.misread")
-                self._is_closing.wait(_RETRY_SECONDS)
+            self._lose_all()
+            self._is_closing.wait(RETRY_SECONDS)
 
-    def _read(self, cursor: bytes) -> bytes:
-        answer: Any = self._valkey.xread({self._name: cursor}, count=READ_COUNT, block=BLOCK_MILLISECONDS)
-        streams = answer.items() if isinstance(answer, dict) else answer or ()
-        for _, entries in streams:
-            for entry in _flattened(entries):
-                cursor = entry[0]
-                self._deliver(entry[1])
-        return cursor
+    def _listen(self) -> None:
+        """Hear the channel until the connection breaks or this end is closed."""
+        connection: Any = self._valkey.connection_pool.get_connection()
+        try:
+            connection.send_command("SUBSCRIBE", self._name)
+            connection.read_response(push_request=True)
+            self._is_listening.set()
+            heard_at = time.monotonic()
+            while not self._is_closing.is_set():
+                if connection.can_read(timeout=LOOK_SECONDS):
+                    self._deliver(connection.read_response(push_request=True))
+                    heard_at = time.monotonic()
+                elif time.monotonic() - heard_at > 2 * PING_AFTER_SECONDS:
+                    raise redis.TimeoutError("the channel of replies is silent")
+                elif time.monotonic() - heard_at > PING_AFTER_SECONDS:
+                    connection.send_command("PING")
+        finally:
+            connection.disconnect()
+            self._valkey.connection_pool.release(connection)
 
-    def _deliver(self, fields: Mapping[bytes, bytes]) -> None:
-        inbox = self._inboxes.get(fields.get(b"i", b""))
+    def _deliver(self, response: Any) -> None:
+        if response[0] != b"message":  # the answer to a ping
+            return
+        message: bytes = response[2]
+        invocation, number, kind = _HEAD.unpack_from(message)
+        inbox = self._inboxes.get(invocation)
         if inbox is not None:
-            inbox.deliver(
-                int(fields[b"n"]), Reply(kind=ReplyKind(fields[b"k"].decode()), data=fields.get(b"d", b""))
-            )
+            inbox.deliver(number, Reply(kind=_KINDS[kind], data=message[_HEAD.size :]))
 
-    def _renew(self, cursor: bytes) -> bytes:
-        """Keep the stream for another while and drop what was read; make it again if Valkey has forgotten it."""
-        if self._valkey.expire(self._name, STREAM_SECONDS):
-            # Past the last one read as well: replies are not kept for as long as nothing follows them.
-            self._valkey.xtrim(self._name, minid=_following(cursor), approximate=True)
-            return cursor
-        self._create()
-        for inbox in list(self._inboxes.values()):
+    def _lose_all(self) -> None:
+        """Tell every waiting request that replies may be missing; nobody begins to wait until we listen again."""
+        with self._lock:
+            self._is_listening.clear()
+            inboxes = list(self._inboxes.values())
+        for inbox in inboxes:
             inbox.lose()
-        return b"0-0"
-
-    def _create(self) -> None:
-        self._valkey.xadd(self._name, {"k": ReplyKind.ALIVE.value})
-        self._valkey.expire(self._name, STREAM_SECONDS)
 
 
 class ReplyWriter:
-    """A worker's end: sends the replies of one invocation, numbered."""
+    """A worker's end: sends the replies of one invocation, numbered, over a connection it keeps until the last.
+
+    It does not wait for Valkey's answer to a reply but reads it before the next one, which halves what a streamed
+    reply costs here. Only for the last it waits, and sends it again if need be: with it a whole answer would be lost.
+    """
 
     def __init__(self, valkey: redis.Redis, address: ReplyAddress) -> None:
         """Prepare to reply."""
-        self._valkey = valkey
+        self._pool = valkey.connection_pool
         self._address = address
         self._sent = 0
+        self._connection: Any = None
+        self._is_answer_due = False
+        self._is_over = False
         self._lock = threading.Lock()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
-        """Send a reply; False when nobody listens any more. Raises redis.RedisError."""
+        """Send a reply; False when nobody listens any more, as far as is known. Raises redis.RedisError."""
+        is_last = kind in _LAST
         with self._lock:
-            fields: dict[Any, Any] = {
-                "i": self._address.invocation_id.bytes,
-                "n": self._sent,
-                "k": kind.value,
-                "d": data,
-            }
-            added = self._valkey.xadd(
-                self._address.stream, fields, nomkstream=True, maxlen=STREAM_LIMIT, approximate=True
-            )
+            if self._is_over:
+                return False
+            head = _HEAD.pack(self._address.invocation_id.bytes, self._sent, kind[0].encode())
             self._sent += 1
-        return added is not None
+            self._is_over = is_last
+            try:
+                return self._exchange(head + data, is_last=is_last)
+            except redis.RedisError:
+                self._let_go()
+                if not is_last:
+                    raise
+                return self._exchange(head + data, is_last=True)
+
+    def close(self) -> None:
+        """Send no more; what was sent is on its way."""
+        with self._lock:
+            self._is_over = True
+            self._let_go()
+
+    def _exchange(self, message: bytes, *, is_last: bool) -> bool:
+        if self._connection is None:
+            self._connection = self._pool.get_connection()
+        is_heard = self._read_answer()
+        self._connection.send_command("PUBLISH", self._address.channel, message)
+        self._is_answer_due = True
+        if is_last:
+            is_heard = self._read_answer()
+            self._let_go()
+        return is_heard
+
+    def _read_answer(self) -> bool:
+        """Read how many have heard the reply before; nothing is known before the first."""
+        if not self._is_answer_due:
+            return True
+        listeners = self._connection.read_response()
+        self._is_answer_due = False
+        return bool(listeners > 0)
+
+    def _let_go(self) -> None:
+        """Give the connection back, closed if an answer may still come over it."""
+        connection, self._connection = self._connection, None
+        is_answer_due, self._is_answer_due = self._is_answer_due, False
+        if connection is not None:
+            if is_answer_due:
+                connection.disconnect()
+            self._pool.release(connection)
 
 
 def cancel(valkey: redis.Redis, invocation_id: UUID) -> None:
@@ -242,14 +302,3 @@ def find_cancelled(valkey: redis.Redis, invocation_ids: Sequence[UUID]) -> set[U
 
 def _cancel_key(invocation_id: UUID) -> str:
     return f"quartermaster:cancelled:{invocation_id.hex}"
-
-
-def _following(cursor: bytes) -> bytes:
-    """Give the least id of an entry after this one."""
-    milliseconds, _, number = cursor.partition(b"-")
-    return b"%b-%d" % (milliseconds, int(number) + 1)
-
-
-def _flattened(entries: Any) -> Any:
-    """Read a stream's entries in either of the two forms in which redis-py gives them."""
-    return entries[0] if entries and isinstance(entries[0], list) else entries

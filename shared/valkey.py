@@ -11,7 +11,9 @@ MAX_CONNECTIONS = 64
 """Of one client; a command needs one for its round trip only, and threads beyond these wait for their turn."""
 
 
-def connect_valkey(redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> redis.Redis:
+def connect_valkey(
+    redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, max_connections: int = MAX_CONNECTIONS
+) -> redis.Redis:
     """Prepare a client whose every command ends, one way or the other, within about thrice the time given.
 
     A connection that has gone stale is made anew once; the library's ten repeats, timeouts included, would hold a
@@ -20,7 +22,7 @@ def connect_valkey(redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) 
     """
     pool = redis.BlockingConnectionPool.from_url(
         redis_url,
-        max_connections=MAX_CONNECTIONS,
+        max_connections=max_connections,
         timeout=timeout_seconds,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=min(timeout_seconds, 1.0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from celery import Celery, bootsteps
@@ -17,7 +17,7 @@ from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.waiting_calls import CallQueue
 from shared.replies import ReplyAddress, find_cancelled
-from shared.valkey import connect_valkey
+from shared.valkey import MAX_CONNECTIONS, connect_valkey
 from workers.handling import Depot, met
 from workers.takers import Takers
 
@@ -27,32 +27,16 @@ PATIENCE_SECONDS = 2.0
 
 
 class ModelCalls:
-    """The calls of a worker process, and what they are carried out with."""
+    """The calls of a worker process, at most `limit` at once, and what they are carried out with."""
 
-    def __init__(self, depot: Depot) -> None:
-        """Share the settings and the database of the process."""
-        self._depot = depot
-        self._takers: Takers[ReplyAddress] | None = None
-
-    @cached_property
-    def executor(self) -> Executor:
-        """The executor, made in the process that carries calls out."""
-        settings = self._depot.settings
-        valkey = connect_valkey(settings.redis_url)
-        return Executor(
-            database=self._depot.database,
-            valkey=valkey,
-            queue=CallQueue(valkey),
-            catalog=CatalogFile(settings.models_config),
-            router=Router(),
-            slots=ModelSlots(valkey),
-            attendance=Attendance(self._depot.database, partial(find_cancelled, valkey)),
-        )
-
-    def start(self, limit: int) -> None:
-        """Take calls and carry out so many at once at the most."""
+    def __init__(self, depot: Depot, *, limit: int) -> None:
+        """Make it in the process that carries calls out."""
+        self.executor = _executor(depot, limit)
         take = partial(self.executor.queue.take, patience_seconds=PATIENCE_SECONDS)
         self._takers = Takers(take, self.carry_out, limit=limit, name="model-call")
+
+    def start(self) -> None:
+        """Begin to take calls."""
         self._takers.start()
 
     def carry_out(self, address: ReplyAddress) -> None:
@@ -60,39 +44,54 @@ class ModelCalls:
         with met(KIND):
             execute(self.executor, address)
 
-    def stop(self) -> None:
-        """Take no more, and wait for those under way."""
-        if self._takers is not None:
-            self._takers.stop()
-
     def drain(self) -> None:
         """Let the calls under way end for a while, then cancel them."""
-        if self._takers is not None:
-            timer = threading.Timer(DRAIN_SECONDS, self.executor.attendance.cancel_all)
-            timer.daemon = True
-            timer.start()
+        timer = threading.Timer(DRAIN_SECONDS, self.executor.attendance.cancel_all)
+        timer.daemon = True
+        timer.start()
+
+    def stop(self) -> None:
+        """Take no more, and wait for those under way."""
+        self._takers.stop()
 
 
 def bind_models(app: Celery, depot: Depot) -> None:
     """Have the worker of the queue `models` take model calls from its start until it is asked to stop."""
-    calls = ModelCalls(depot)
 
     class ModelCallsStep(bootsteps.StartStopStep):
         """The part of the worker that does, between its pool and its consumer."""
 
         requires = ("celery.worker.components:Pool",)
+        calls: ModelCalls | None = None
 
         def include_if(self, worker: Any) -> bool:
             return MODELS in worker.app.amqp.queues.consume_from
 
         def start(self, worker: Any) -> None:
-            calls.start(worker.concurrency)
+            self.calls = ModelCalls(depot, limit=worker.concurrency)
+            self.calls.start()
+            worker_shutting_down.connect(self.drain)
+
+        def drain(self, **_: Any) -> None:
+            if self.calls is not None:
+                self.calls.drain()
 
         def stop(self, worker: Any) -> None:  # noqa: ARG002 (Celery's signature)
-            calls.stop()
-
-    def drain(**_: Any) -> None:
-        calls.drain()
+            if self.calls is not None:
+                self.calls.stop()
 
     app.steps["worker"].add(ModelCallsStep)
-    worker_shutting_down.connect(drain, weak=False)
+
+
+def _executor(depot: Depot, limit: int) -> Executor:
+    # A call whose reply is streamed keeps a connection.
+    valkey = connect_valkey(depot.settings.redis_url, max_connections=MAX_CONNECTIONS + limit)
+    return Executor(
+        database=depot.database,
+        valkey=valkey,
+        queue=CallQueue(valkey),
+        catalog=CatalogFile(depot.settings.models_config),
+        router=Router(),
+        slots=ModelSlots(valkey),
+        attendance=Attendance(depot.database, partial(find_cancelled, valkey)),
+    )

@@ -8,6 +8,7 @@ tells a sweep what may have been consumed.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -58,7 +59,10 @@ def execute(executor: Executor, address: ReplyAddress) -> None:
     if dispatch is None:
         return
     faults.reach("invocation.dispatched")
-    with executor.attendance.attend(dispatch, ReplyWriter(executor.valkey, address)) as attended:
+    with (
+        closing(ReplyWriter(executor.valkey, address)) as writer,
+        executor.attendance.attend(dispatch, writer) as attended,
+    ):
         request = _take(executor, address.invocation_id)
         if request is None:
             _end_unmade(executor, dispatch, attended)

@@ -26,7 +26,7 @@ from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_token
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
 from shared.models.upstreams import speaking_for
 from shared.models.waiting_calls import AcceptedRequest, CallQueue
-from shared.replies import Inbox, ReplyStream
+from shared.replies import Inbox, ReplyAddress, ReplyChannel
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -59,7 +59,7 @@ class Invoker:
 
     database: Database
     queue: CallQueue
-    replies: ReplyStream
+    replies: ReplyChannel
     limits: Limits
 
 
@@ -96,14 +96,18 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     _refuse_overload(invoker)
     reserved = invoker.limits.reserved_completion_tokens
     invocation = new_invocation(new_id(), payer_id, caller, entry, request, reserved_tokens=reserved)
-    with invoker.database.autocommit() as session:
-        holds.hold(session, invocation=invocation)
-    faults.reach("invocation.held")
+    # Listen first: the reply may be there before the call is known to be queued.
+    inbox = _listen(invoker, invocation.id)
     try:
-        return _queue(invoker, invocation.id, request)
-    except redis.RedisError:
-        give_up(invoker, invocation.id)
-        raise ModelsOverloaded from None
+        with invoker.database.autocommit() as session:
+            holds.hold(session, invocation=invocation)
+        faults.reach("invocation.held")
+        _queue(invoker, inbox.address, request)
+    except BaseException:
+        inbox.close()
+        raise
+    faults.reach("invocation.queued")
+    return inbox
 
 
 def give_up(invoker: Invoker, invocation_id: UUID) -> bool:
@@ -127,21 +131,23 @@ def _refuse_overload(invoker: Invoker) -> None:
         raise ModelsOverloaded
 
 
-def _queue(invoker: Invoker, invocation_id: UUID, request: ParsedRequest) -> Inbox:
+def _listen(invoker: Invoker, invocation_id: UUID) -> Inbox:
+    try:
+        return invoker.replies.open(invocation_id)
+    except redis.RedisError:
+        raise ModelsOverloaded from None
+
+
+def _queue(invoker: Invoker, address: ReplyAddress, request: ParsedRequest) -> None:
     accepted = AcceptedRequest(
         dialect=request.dialect, is_stream=request.is_stream, created=int(time.time()), body=request.body
     )
-    # Listen first: the reply may be there before `put` returns.
-    inbox = invoker.replies.open(invocation_id)
     try:
-        invoker.queue.put(inbox.address, accepted)
+        invoker.queue.put(address, accepted)
     except redis.RedisError:
         # Valkey may have taken the call and not said so: if a worker has begun, that is the call.
-        if give_up(invoker, invocation_id):
-            inbox.close()
+        if give_up(invoker, address.invocation_id):
             raise ModelsOverloaded from None
-    faults.reach("invocation.queued")
-    return inbox
 
 
 def new_invocation(

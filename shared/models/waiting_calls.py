@@ -71,7 +71,7 @@ class CallQueue:
         try:
             with self._valkey.pipeline(transaction=False) as pipeline:
                 pipeline.set(_request_key(address.invocation_id), content, ex=KEPT_SECONDS)
-                pipeline.rpush(KEY, address.invocation_id.bytes + address.stream.encode())
+                pipeline.rpush(KEY, address.invocation_id.bytes + address.channel.encode())
                 _, self._waiting = pipeline.execute()
         except redis.RedisError:
             self._waiting = None
@@ -83,7 +83,7 @@ class CallQueue:
         if taken is None:
             return None
         entry: bytes = taken[1]
-        return ReplyAddress(invocation_id=UUID(bytes=entry[:_ID_BYTES]), stream=entry[_ID_BYTES:].decode())
+        return ReplyAddress(invocation_id=UUID(bytes=entry[:_ID_BYTES]), channel=entry[_ID_BYTES:].decode())
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:
         """Take a call's request out; None when nobody waits for the call, or its time is over."""

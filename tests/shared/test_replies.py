@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 import redis
@@ -13,43 +14,87 @@ from shared.ids import new_id
 from shared.replies import (
     Reply,
     ReplyAddress,
+    ReplyChannel,
     ReplyKind,
-    ReplyStream,
     ReplyWriter,
     cancel,
     find_cancelled,
     is_cancelled,
 )
+from shared.valkey import connect_valkey
+from tests.support.stack import free_port, wait_until
 
 PATIENCE_SECONDS = 10
 
 
 @pytest.fixture
 def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
-    """Connect to the run's Valkey."""
-    with redis.Redis.from_url(valkey_server.url, socket_timeout=5) as client:
+    """Connect to the run's Valkey, as the service does."""
+    with connect_valkey(valkey_server.url) as client:
         yield client
 
 
 @pytest.fixture
-def stream(valkey: redis.Redis) -> Iterator[ReplyStream]:
-    """A front's stream."""
-    stream = ReplyStream(valkey)
-    yield stream
-    stream.close()
+def channel(valkey: redis.Redis) -> Iterator[ReplyChannel]:
+    """A front's channel."""
+    channel = ReplyChannel(valkey)
+    yield channel
+    channel.close()
 
 
 def test_replies_arrive_in_order_at_the_request_they_are_for(
-    valkey: redis.Redis, stream: ReplyStream
+    valkey: redis.Redis, channel: ReplyChannel
 ) -> None:
-    with stream.open(new_id()) as first, stream.open(new_id()) as second:
+    with channel.open(new_id()) as first, channel.open(new_id()) as second:
         writers = [ReplyWriter(valkey, inbox.address) for inbox in (first, second)]
         for number in range(50):
             for writer in writers:
                 assert writer.send(ReplyKind.DATA, f"{number}".encode())
+        for writer in writers:
+            assert writer.send(ReplyKind.END)
         for inbox in (first, second):
-            received = [inbox.receive(PATIENCE_SECONDS) for _ in range(50)]
-            assert received == [Reply(kind=ReplyKind.DATA, data=f"{number}".encode()) for number in range(50)]
+            received = [inbox.receive(PATIENCE_SECONDS) for _ in range(51)]
+            said = [Reply(kind=ReplyKind.DATA, data=f"{number}".encode()) for number in range(50)]
+            assert received == [*said, Reply(kind=ReplyKind.END)]
+
+
+def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(
+    valkey: redis.Redis, channel: ReplyChannel
+) -> None:
+    contents = [bytes(range(256)), b"x" * (4 << 20), b""]
+    with channel.open(new_id()) as inbox:
+        writer = ReplyWriter(valkey, inbox.address)
+        for content in contents:
+            writer.send(ReplyKind.DATA, content)
+        writer.close()
+        received = [inbox.receive(PATIENCE_SECONDS) for _ in contents]
+    assert [reply.data for reply in received if reply is not None] == contents
+
+
+def test_a_writer_keeps_a_connection_only_until_its_last_reply(
+    valkey: redis.Redis, channel: ReplyChannel
+) -> None:
+    with (
+        channel.open(new_id()) as inbox,
+        connect_valkey(valkey_url(valkey), max_connections=1, timeout_seconds=0.2) as narrow,
+    ):
+        for _ in range(3):
+            writer = ReplyWriter(narrow, inbox.address)
+            writer.send(ReplyKind.DATA, b"some")
+            with pytest.raises(redis.ConnectionError):
+                narrow.ping()
+            writer.send(ReplyKind.END)
+            assert narrow.ping()
+        with closing(ReplyWriter(narrow, inbox.address)) as unfinished:
+            unfinished.send(ReplyKind.DATA, b"some")
+        assert narrow.ping()
+        assert not unfinished.send(ReplyKind.ALIVE), "it sends no more"
+        assert narrow.ping()
+
+
+def valkey_url(valkey: redis.Redis) -> str:
+    known = valkey.connection_pool.connection_kwargs
+    return f"redis://:{known['password']}@{known['host']}:{known['port']}/0"
 
 
 def test_what_was_cancelled_is_found_among_others(valkey: redis.Redis) -> None:
@@ -60,29 +105,69 @@ def test_what_was_cancelled_is_found_among_others(valkey: redis.Redis) -> None:
     assert not is_cancelled(valkey, wanted)
 
 
-def test_a_writer_learns_that_the_front_is_gone(valkey: redis.Redis) -> None:
-    gone = ReplyAddress(stream="quartermaster:replies:of-a-front-that-died", invocation_id=new_id())
-    assert not ReplyWriter(valkey, gone).send(ReplyKind.ALIVE)
-    assert not valkey.exists(gone.stream), "a dead front's stream must not come back"
+def test_a_writer_learns_with_its_next_reply_that_the_front_is_gone(valkey: redis.Redis) -> None:
+    gone = ReplyAddress(channel="quartermaster:replies:of-a-front-that-died", invocation_id=new_id())
+    with closing(ReplyWriter(valkey, gone)) as writer:
+        assert writer.send(ReplyKind.DATA, b"one")
+        assert not writer.send(ReplyKind.DATA, b"two")
+    assert not ReplyWriter(valkey, gone).send(ReplyKind.END, b"a whole answer")
 
 
-def test_a_request_is_told_when_valkey_has_forgotten_its_replies(
-    valkey: redis.Redis, stream: ReplyStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replies, "RENEWAL_SECONDS", 0.05)
-    with stream.open(new_id()) as inbox:
+def test_the_last_reply_outlives_a_connection_that_broke(valkey: redis.Redis, channel: ReplyChannel) -> None:
+    with channel.open(new_id()) as inbox:
         writer = ReplyWriter(valkey, inbox.address)
-        writer.send(ReplyKind.ALIVE)
-        assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.ALIVE)
-        valkey.delete(inbox.address.stream)
-        assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.LOST)
-    with stream.open(new_id()) as next_inbox:
+        writer.send(ReplyKind.DATA, b"some")
+        valkey.client_kill_filter(_type="normal", skipme=True)
+        assert writer.send(ReplyKind.END, b"all")
+        received = [inbox.receive(PATIENCE_SECONDS) for _ in range(2)]
+    assert [reply.kind for reply in received if reply] == [ReplyKind.DATA, ReplyKind.END]
+
+
+def test_an_interruption_is_told_to_all_who_wait_and_to_nobody_after_it(
+    valkey: redis.Redis, channel: ReplyChannel
+) -> None:
+    with channel.open(new_id()) as first, channel.open(new_id()) as second:
+        assert ReplyWriter(valkey, first.address).send(ReplyKind.END)
+        assert first.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END)
+        valkey.client_kill_filter(_type="pubsub")
+        for inbox in (first, second):
+            assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.LOST)
+    with channel.open(new_id()) as next_inbox:
         ReplyWriter(valkey, next_inbox.address).send(ReplyKind.END, b"all")
         assert next_inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
-def test_a_gap_loses_the_rest(stream: ReplyStream) -> None:
-    inbox = stream.open(new_id())
+def test_a_silent_channel_is_asked_for_a_sign_of_life_and_goes_on(
+    valkey: redis.Redis, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(replies, "PING_AFTER_SECONDS", 0.02)
+    pings = "cmdstat_ping"
+
+    def pinged() -> int:
+        stats: dict[str, dict[str, int]] = valkey.info("commandstats")
+        return stats.get(pings, {"calls": 0})["calls"]
+
+    before = pinged()
+    with channel.open(new_id()) as inbox:
+        wait_until(lambda: pinged() >= before + 3, "it was asked")
+        ReplyWriter(valkey, inbox.address).send(ReplyKind.END, b"all")
+        assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
+
+
+def test_nobody_waits_for_replies_that_cannot_be_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "LISTENING_SECONDS", 0.05)
+    with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
+        channel = ReplyChannel(dead)
+        with pytest.raises(redis.ConnectionError):
+            channel.open(new_id())
+        assert channel.waiting == 0
+        channel.close()
+
+
+def test_a_gap_loses_the_rest_and_a_reply_sent_again_is_dropped(channel: ReplyChannel) -> None:
+    inbox = channel.open(new_id())
+    inbox.deliver(0, Reply(kind=ReplyKind.DATA, data=b"first"))
     inbox.deliver(0, Reply(kind=ReplyKind.DATA, data=b"first"))
     inbox.deliver(2, Reply(kind=ReplyKind.DATA, data=b"third"))
     inbox.deliver(3, Reply(kind=ReplyKind.END))
@@ -92,10 +177,10 @@ def test_a_gap_loses_the_rest(stream: ReplyStream) -> None:
 
 
 def test_a_request_that_takes_nothing_is_dropped_instead_of_growing(
-    stream: ReplyStream, monkeypatch: pytest.MonkeyPatch
+    channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "INBOX_LIMIT_BYTES", 100)
-    inbox = stream.open(new_id())
+    inbox = channel.open(new_id())
     for number in range(10):
         inbox.deliver(number, Reply(kind=ReplyKind.DATA, data=b"x" * 60))
     kinds = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import redis
@@ -22,7 +21,7 @@ from tests.support.identity import make_settings
 from tests.support.stack import wait_until
 from workers import models
 from workers.handling import Depot
-from workers.models import ModelCalls, bind_models
+from workers.models import bind_models
 
 NOBODY = "quartermaster:replies:nobody"
 REQUEST = AcceptedRequest(dialect=Dialect.CHAT, is_stream=False, created=0, body={"model": "none"})
@@ -43,10 +42,8 @@ def depot(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Depot]:
 @pytest.fixture
 def app(depot: Depot, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
     app = create_celery(valkey_server.url)
-    receivers: Any = list(worker_shutting_down.receivers)
     bind_models(app, depot)
     yield app
-    worker_shutting_down.receivers = receivers
     app.close()
 
 
@@ -67,21 +64,16 @@ def test_calls_are_taken_from_the_workers_start_to_its_stop(
     with redis.Redis.from_url(valkey_server.url) as valkey:
         queue = CallQueue(valkey)
         part.start(worker)
-        queue.put(ReplyAddress(invocation_id=new_id(), stream=NOBODY), REQUEST)
+        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST)
         wait_until(lambda: not valkey.llen(KEY), "a call that is not there is taken, and ends")
-        worker_shutting_down.send(sender=None)
         part.stop(worker)
-        queue.put(ReplyAddress(invocation_id=new_id(), stream=NOBODY), REQUEST)
+        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST)
         assert valkey.llen(KEY) == 1
         valkey.delete(KEY)
 
 
-def test_a_worker_that_takes_no_calls_has_nothing_to_drain(app: Celery) -> None:
-    worker_shutting_down.send(sender=None)
-
-
-def test_calls_under_way_are_cancelled_once_the_drain_is_over(
-    depot: Depot, monkeypatch: pytest.MonkeyPatch
+def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
+    app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled: list[object] = []
 
@@ -90,14 +82,11 @@ def test_calls_under_way_are_cancelled_once_the_drain_is_over(
 
     monkeypatch.setattr(models, "DRAIN_SECONDS", 0.0)
     monkeypatch.setattr(Attendance, "cancel_all", cancel_all)
-    calls = ModelCalls(depot)
-    calls.start(2)
-    calls.drain()
-    calls.stop()
+    worker = SimpleNamespace(app=app, concurrency=2)
+    part = app.steps["worker"].pop()(worker)
+    worker_shutting_down.send(sender=None)
+    assert not cancelled, "a worker that takes no calls has nothing to drain"
+    part.start(worker)
+    worker_shutting_down.send(sender=None)
+    part.stop(worker)
     wait_until(lambda: cancelled, "the drain is over")
-
-
-def test_everything_a_call_needs_is_made_once(depot: Depot) -> None:
-    calls = ModelCalls(depot)
-    assert calls.executor is calls.executor
-    assert calls.executor.database is depot.database

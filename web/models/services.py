@@ -13,7 +13,7 @@ from shared.errors import DomainError
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
 from shared.models.waiting_calls import CallQueue
-from shared.replies import ReplyStream
+from shared.replies import ReplyChannel
 from shared.settings import Settings
 from shared.telemetry import get_logger
 from shared.valkey import connect_valkey
@@ -63,7 +63,7 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
         queued_calls=settings.queued_model_calls,
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )
-    invoker = Invoker(database=database, queue=CallQueue(valkey), replies=ReplyStream(valkey), limits=limits)
+    invoker = Invoker(database=database, queue=CallQueue(valkey), replies=ReplyChannel(valkey), limits=limits)
     return ModelServices(
         catalog=CatalogFile(settings.models_config), usage=RecentModelUsage(database), invoker=invoker
     )

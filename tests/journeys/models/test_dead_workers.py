@@ -92,7 +92,7 @@ def test_calls_that_are_put_again_change_nothing(service: ModelService, valkey: 
     calls, made = list(service.invocations()), len(service.upstream.served)
     records = service.records()
     for call in calls:
-        address = ReplyAddress(invocation_id=UUID(call), stream="quartermaster:replies:gone")
+        address = ReplyAddress(invocation_id=UUID(call), channel="quartermaster:replies:gone")
         CallQueue(valkey).put(address, REQUEST)
     with running_worker(service):
         assert ask(service, SHORT).status_code == 200

@@ -35,19 +35,26 @@ def wait_until_answering(service: ModelService) -> None:
     service.wait_until_settled()
 
 
-@pytest.mark.parametrize("loss", ["killed", "killed and emptied", "emptied"])
+@pytest.mark.parametrize("loses_memory", [False, True])
 def test_a_lost_valkey_ends_streams_with_an_error_and_everything_is_settled_once(
-    service: ModelService, servers: Servers, loss: str
+    service: ModelService, servers: Servers, *, loses_memory: bool
 ) -> None:
     with listening(service, scripted(chunks=2000, delay_seconds=0.02)) as stream:
         stream.read_until("abc")
-        if loss == "emptied":
-            with redis.Redis.from_url(servers.valkey.url) as client:
-                client.flushall()
-        else:
-            servers.valkey.kill()
-            servers.valkey.start(lose_memory=loss == "killed and emptied")
+        servers.valkey.kill()
+        servers.valkey.start(lose_memory=loses_memory)
         assert_ended_with_an_error(stream.read_to_end())
+    service.wait_until_settled()
+    wait_until_answering(service)
+
+
+def test_a_stream_goes_on_when_valkey_has_forgotten_everything(
+    service: ModelService, valkey: redis.Redis
+) -> None:
+    with listening(service, scripted(chunks=50, delay_seconds=0.02)) as stream:
+        stream.read_until("abc")
+        valkey.flushall()
+        assert has_finished_well(stream.read_to_end())
     service.wait_until_settled()
     wait_until_answering(service)
 

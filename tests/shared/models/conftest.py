@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import replies
 from shared.database import Database
 from shared.models import attendance
-from shared.replies import ReplyStream
+from shared.replies import ReplyChannel
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls, model_calls
 
 
 @pytest.fixture(scope="package")
-def reply_stream(valkey_server: EmbeddedValkey) -> Iterator[ReplyStream]:
+def reply_channel(valkey_server: EmbeddedValkey) -> Iterator[ReplyChannel]:
     """The one of these tests' process."""
-    stream = ReplyStream(connect_valkey(valkey_server.url))
-    yield stream
-    stream.close()
+    channel = ReplyChannel(connect_valkey(valkey_server.url))
+    yield channel
+    channel.close()
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +28,12 @@ def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what happens every few seconds happen several times a second."""
     monkeypatch.setattr(attendance, "ROUND_SECONDS", 0.05)
     monkeypatch.setattr(attendance, "ALIVE_SECONDS", 0.2)
-    monkeypatch.setattr(replies, "RENEWAL_SECONDS", 0.3)
-    monkeypatch.setattr(replies, "BLOCK_MILLISECONDS", 100)
 
 
 @pytest.fixture
 def calls(
-    database: Database, valkey_server: EmbeddedValkey, reply_stream: ReplyStream, tmp_path: Path
+    database: Database, valkey_server: EmbeddedValkey, reply_channel: ReplyChannel, tmp_path: Path
 ) -> Iterator[ModelCalls]:
     """Calls of a new organization, which has a credit."""
-    with model_calls(database, valkey_server.url, reply_stream, tmp_path) as calls:
+    with model_calls(database, valkey_server.url, reply_channel, tmp_path) as calls:
         yield calls

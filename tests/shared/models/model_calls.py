@@ -28,7 +28,7 @@ from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.waiting_calls import KEY, CallQueue
-from shared.replies import Inbox, Reply, ReplyKind, ReplyStream, find_cancelled
+from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind, find_cancelled
 from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
 
@@ -176,7 +176,7 @@ def data_of(replies: list[Reply]) -> str:
 
 @contextmanager
 def model_calls(
-    database: Database, valkey_url: str, replies: ReplyStream, directory: Path
+    database: Database, valkey_url: str, replies: ReplyChannel, directory: Path
 ) -> Iterator[ModelCalls]:
     """Assemble both halves around a new organization with credits."""
     factory = IdentityFactory(database, make_settings())

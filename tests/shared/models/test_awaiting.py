@@ -19,7 +19,7 @@ from shared.models.waiting_calls import CallQueue
 from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, cancel, is_cancelled
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
-from tests.support.stack import free_port, wait_until
+from tests.support.stack import free_port
 
 
 @pytest.fixture
@@ -129,22 +129,21 @@ def test_a_reply_missing_in_the_middle_is_noticed(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
     writer = writer_to(calls, inbox)
     writer.send(ReplyKind.ALIVE)
-    entries = calls.valkey.xlen(inbox.address.stream)
-    assert entries
     writer._sent += 1
     writer.send(ReplyKind.DATA, b"after the gap")
     with pytest.raises(CallLost):
         list(replies(calls.invoker, inbox))
 
 
-def test_a_stream_that_valkey_forgot_is_noticed(calls: ModelCalls) -> None:
-    inbox = calls.chat("hello")
-    writer = writer_to(calls, inbox)
-    assert writer.send(ReplyKind.ALIVE)
-    calls.valkey.delete(inbox.address.stream)
-    assert not writer.send(ReplyKind.DATA, b"into the void")
-    with pytest.raises(CallLost):
-        list(replies(calls.invoker, inbox))
+def test_an_interrupted_channel_is_noticed_by_every_call_and_mended_for_the_next(calls: ModelCalls) -> None:
+    waiting = [calls.chat("hello") for _ in range(2)]
+    calls.valkey.client_kill_filter(_type="pubsub")
+    for inbox in waiting:
+        with pytest.raises(CallLost):
+            list(replies(calls.invoker, inbox))
+    again = calls.chat("!say something", stream=False)
+    calls.execute(again)
+    assert [reply for reply in replies(calls.invoker, again) if reply is not None]
 
 
 def test_whoever_reads_too_slowly_loses_the_rest_and_others_nothing(
@@ -162,16 +161,13 @@ def test_whoever_reads_too_slowly_loses_the_rest_and_others_nothing(
     other.close()
 
 
-def test_replies_that_were_read_do_not_stay_in_valkey(calls: ModelCalls) -> None:
+def test_a_call_leaves_nothing_in_valkey(calls: ModelCalls) -> None:
+    before = set(calls.valkey.scan_iter())
     inbox = calls.chat("!say a secret", stream=False)
+    assert calls.executor.queue.take(patience_seconds=5) == inbox.address
     calls.execute(inbox)
+    assert set(calls.valkey.scan_iter()) == before
     assert [reply for reply in replies(calls.invoker, inbox) if reply is not None]
-    stream = inbox.address.stream
-    wait_until(lambda: calls.valkey.xlen(stream) == 0, "the stream is emptied")
-    assert calls.valkey.exists(stream)
-    again = calls.chat("hello")
-    calls.execute(again)
-    assert [reply for reply in replies(calls.invoker, again) if reply is not None]
 
 
 def test_a_lost_call_is_lost_without_valkey_too(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:

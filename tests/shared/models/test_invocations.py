@@ -10,12 +10,13 @@ from uuid import UUID
 import pytest
 import redis
 
+from shared import replies
 from shared.credits.errors import InsufficientCredits
 from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
 from shared.models.invocations import ModelsOverloaded
 from shared.models.waiting_calls import KEY, AcceptedRequest, CallQueue
-from shared.replies import Inbox, ReplyAddress, ReplyKind, ReplyStream
+from shared.replies import Inbox, ReplyAddress, ReplyChannel, ReplyKind
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
 from tests.support.stack import free_port
@@ -88,13 +89,16 @@ def test_a_call_is_refused_and_holds_nothing_while_valkey_is_away(calls: ModelCa
     assert calls.states() == ["voided"], "while it is known to be away nothing is held in vain"
 
 
-def test_a_call_whose_replies_could_not_be_heard_gives_its_hold_back(calls: ModelCalls) -> None:
+def test_a_call_whose_replies_could_not_be_heard_is_not_accepted(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "LISTENING_SECONDS", 0.05)
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
-        deaf = replace(calls, invoker=replace(calls.invoker, replies=ReplyStream(dead)))
+        deaf = ReplyChannel(dead)
         with pytest.raises(ModelsOverloaded):
-            deaf.chat("hello")
-    assert (calls.balance.held, calls.discrepancies()) == (0, [])
-    assert not list(calls.valkey.scan_iter("quartermaster:request:*"))
+            replace(calls, invoker=replace(calls.invoker, replies=deaf)).chat("hello")
+        deaf.close()
+    assert (calls.balance.held, calls.states()) == (0, [])
 
 
 def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(calls: ModelCalls) -> None:
