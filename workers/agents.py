@@ -12,9 +12,10 @@ from celery.signals import worker_shutting_down
 
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.execution import TurnExecution
-from shared.a2a.jobs import AnswerTurn, SweepTurns
+from shared.a2a.jobs import AnswerTurn, PurgeTasks, SweepTurns
 from shared.a2a.own_extensions import OwnExtensions
 from shared.a2a.push_configurations import PushConfigurations
+from shared.a2a.retention import purge_tasks
 from shared.a2a.schedules.jobs import RunDueSchedules
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.a2a.task_log import TaskLog
@@ -93,5 +94,13 @@ def bind_agents(app: Celery, depot: Depot) -> None:
 
     bind_each(app, AnswerTurn, answer)
     bind(app, SweepTurns, sweep)
+    bind(app, PurgeTasks, lambda: _purge(depot))
     bind(app, RunDueSchedules, run_schedules)
     worker_shutting_down.connect(drain, weak=False)
+
+
+def _purge(depot: Depot) -> int:
+    settings = depot.settings
+    return purge_tasks(
+        depot.database, task_days=settings.task_retention_days, key_days=settings.operation_retention_days
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.a2a.jobs import SweepTurns
+from shared.a2a.jobs import PurgeTasks, SweepTurns
 from shared.a2a.schedules.jobs import RunDueSchedules
 from shared.credits.jobs import (
     ProveLedger,
@@ -53,6 +53,7 @@ _INTERVALS: dict[type[Job], float] = {
     FetchDueMedia: 5,
     PurgeImports: 3600,
     SweepTurns: 5,
+    PurgeTasks: 3600,
     RunDueSchedules: 5,
     PurgeDeliveries: 3600,
 }

@@ -35,6 +35,8 @@ _STATES = (
     " 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED', 'TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED'"
 )
 
+ENDED_STATES = "'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED'"
+
 behaviors = Table(
     "behaviors",
     metadata,
@@ -77,6 +79,7 @@ tasks = Table(
     Column("last_sequence", BigInteger, nullable=False, server_default=text("0")),
     Column("last_message", Integer, nullable=False, server_default=text("0")),
     Column("artifacts", ExactJson),
+    Column("has_events", Boolean, nullable=False, server_default=text("true")),
     created_at(),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
     Index(
@@ -89,7 +92,8 @@ tasks = Table(
         postgresql_where=text("is_visible"),
     ),
     Index("ix_tasks_context", "caller_id", "principal_id", "deployment_id", "context_id"),
-    Index("ix_tasks_created_at", "created_at"),
+    Index("ix_tasks_status_at", "status_at"),
+    Index("ix_tasks_ended", "status_at", postgresql_where=text(f"has_events AND state IN ({ENDED_STATES})")),
 )
 
 task_messages = Table(

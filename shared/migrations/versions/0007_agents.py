@@ -95,6 +95,7 @@ def _create_tasks() -> None:
         sa.Column("last_sequence", sa.BigInteger, nullable=False, server_default=_ZERO),
         sa.Column("last_message", sa.Integer, nullable=False, server_default=_ZERO),
         sa.Column("artifacts", sa.Text),
+        sa.Column("has_events", sa.Boolean, nullable=False, server_default=sa.text("true")),
         sa.Column("created_at", _INSTANT, nullable=False, server_default=_NOW),
         sa.CheckConstraint(f"state IN ({_STATES})", name="state"),
     )
@@ -106,7 +107,14 @@ def _create_tasks() -> None:
         postgresql_where=sa.text("is_visible"),
     )
     op.create_index("ix_tasks_context", "tasks", [*scope, "context_id"])
-    op.create_index("ix_tasks_created_at", "tasks", ["created_at"])
+    op.create_index("ix_tasks_status_at", "tasks", ["status_at"])
+    ended = "'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED'"
+    op.create_index(
+        "ix_tasks_ended",
+        "tasks",
+        ["status_at"],
+        postgresql_where=sa.text(f"has_events AND state IN ({ended})"),
+    )
     op.create_table(
         "task_messages",
         _of_task(),
