@@ -14,6 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from shared.deliveries.backlog import measure_deliveries
 from shared.files.backlog import measure_backlog
+from shared.media.backlog import measure_imports
 from shared.telemetry import BACKLOG, DEAD_DELIVERIES, OLDEST_BACKLOG_SECONDS, get_logger
 from web.authentication import Authentication
 from web.calls import Answer, Call
@@ -64,9 +65,12 @@ def metrics(call: Call) -> Response:
             BACKLOG.labels(backlog.state).set(backlog.rows)
             OLDEST_BACKLOG_SECONDS.labels(backlog.state).set(backlog.oldest_seconds)
         deliveries = measure_deliveries(session)
+        imports = measure_imports(session)
     BACKLOG.labels("deliveries").set(deliveries.due)
     OLDEST_BACKLOG_SECONDS.labels("deliveries").set(deliveries.oldest_due_seconds)
     DEAD_DELIVERIES.set(deliveries.dead)
+    BACKLOG.labels("imports").set(imports.due)
+    OLDEST_BACKLOG_SECONDS.labels("imports").set(imports.oldest_due_seconds)
     registry = PROCESS_REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry = CollectorRegistry()
