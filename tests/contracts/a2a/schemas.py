@@ -165,6 +165,7 @@ DEFINITIONS: dict[str, Any] = {
         securitySchemes={"type": "object", "additionalProperties": ref("SecurityScheme")},
         securityRequirements=some(ref("SecurityRequirement")),
         iconUrl=NAME,
+        signatures=some(STRUCT),
     ),
     "ErrorInfo": shape(
         {
