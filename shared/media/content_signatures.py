@@ -104,6 +104,8 @@ _ISO_BRANDS = {
     b"avis": Sniffed(media_type="image/avif", families=_IMAGE),
 }
 _MP4 = Sniffed(media_type="video/mp4", families=_VIDEO)
+_QUICKTIME = _ISO_BRANDS[b"qt  "]
+_FIRST_BOXES = frozenset({b"moov", b"mdat", b"wide", b"free", b"skip", b"styp"})
 
 _BINARY_PROGRAM = Sniffed(
     media_type="application/x-executable", families=frozenset({"application"}), nature=Nature.PROGRAM
@@ -152,8 +154,13 @@ _PAGE_TAGS = tuple(
 
 
 def _sniff_iso_media(head: bytes) -> Sniffed | None:
-    """Recognize MP4 and its relatives by the brand in their first box (ISO/IEC 14496-12)."""
-    return _ISO_BRANDS.get(head[8:12], _MP4) if head[4:8] == b"ftyp" else None
+    """Recognize MP4 and its relatives by the brand in their first box (ISO/IEC 14496-12).
+
+    Older QuickTime has no such box. Its first one is recognized by its name, and a length that no text begins with.
+    """
+    if head[4:8] == b"ftyp":
+        return _ISO_BRANDS.get(head[8:12], _MP4)
+    return _QUICKTIME if head[:1] == b"\0" and head[4:8] in _FIRST_BOXES else None
 
 
 def _sniff_program(head: bytes) -> Sniffed | None:

@@ -65,11 +65,13 @@ def list_imports(call: Call, distribution_id: UUID) -> Answer:
 
 
 def require_reader(call: Call, distribution_id: UUID) -> None:
-    """Raise ResourceNotFound or PermissionDenied unless the caller may see the distribution's imports."""
+    """Raise ResourceNotFound, PermissionDenied or OrganizationSuspended unless the caller may see the imports."""
     distribution = call.credential.distribution
     if distribution is not None:
         if distribution.id != distribution_id:
             raise ResourceNotFound
+        if distribution.is_suspended:
+            raise OrganizationSuspended
         return
     caller = call.services.authenticator.resolve(call.credential, None)
     with call.services.database.autocommit() as session:

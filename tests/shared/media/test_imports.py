@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from shared.media.errors import DistributionDisabled, ImportConflict, TooManyImp
 from shared.media.imports import ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment
 from tests.support.media_samples import PNG
-from tests.support.media_sources import Handler, content, status
+from tests.support.media_sources import Handler, content, in_turn, status
 
 
 def test_fifty_pushes_at_once_are_one_import_and_one_file(desk: Desk, mailbox: Mailbox) -> None:
@@ -147,6 +148,34 @@ def test_whoever_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) ->
         claims.put_back(session, late, code="late", retry_after_seconds=None)
     assert desk.read(queued) == stored
     assert stored.state is ImportState.STORED
+
+
+def test_a_worker_that_comes_back_too_late_takes_its_bytes_away(desk: Desk, mailbox: Mailbox) -> None:
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def answer_late(handler: Handler) -> None:
+        is_asked.set()
+        may_answer.wait(30)
+        content(PNG.content)(handler)
+
+    url = desk.source.serve(f"/{uuid4()}", in_turn(answer_late, content(PNG.content)))
+    (queued,) = desk.push(mailbox, attachment(url))
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(desk.work)
+        assert is_asked.wait(30)
+        desk.let_time_pass()
+        assert desk.work() == 1
+        stored = desk.read(queued)
+        may_answer.set()
+        late.result(30)
+    assert (stored.state, stored.attempts) == (ImportState.STORED, 2)
+    assert desk.read(queued) == stored
+    assert len(desk.files_of(mailbox)) == 1
+    assert len(desk.sql("SELECT * FROM blobs")) == 1
+    assert [
+        found for batch in desk.store.unattended() for found in batch if found.version_id != stored.version_id
+    ] == []
+    desk.require_tidy()
 
 
 def test_the_pauses_between_attempts_grow_to_a_bound() -> None:

@@ -32,6 +32,8 @@ def test_a_true_type_is_kept_and_a_missing_one_recognized(sample: Sample) -> Non
         ("application/ogg", OGG.content),
         ("audio/mp4", MP4.content),
         (DOCX, ZIP),
+        ("video/quicktime", b"\0\0\0\x08wide\0\0\x10\0mdat"),
+        ("text/plain", b"How wide is it?"),
         ("image/svg+xml", SVG),
         ("text/html", PAGE),
         ("text/plain", PAGE),
