@@ -9,22 +9,39 @@ import pytest
 from celery import Celery
 from cryptography.fernet import Fernet
 
+import shared.a2a.jobs
+import shared.a2a.schedules.jobs
 import shared.credits.jobs
+import shared.deliveries.jobs
 import shared.files.jobs
 import shared.identity.jobs
+import shared.media.jobs
+import shared.media.notification_jobs
 from deploy.roles import WORKERS
 from shared.jobs import QUEUES, Job, create_celery
 from shared.settings import Settings
+from workers.agents import bind_agents
 from workers.credits import bind_credits
+from workers.deliveries import bind_deliveries
 from workers.files import bind_files
 from workers.handling import Depot
 from workers.identity import bind_identity
+from workers.media import bind_media
 from workers.models import bind_models
 from workers.schedule import SCHEDULE
 
 JOBS: list[type[Job]] = [
     job
-    for module in (shared.files.jobs, shared.identity.jobs, shared.credits.jobs)
+    for module in (
+        shared.files.jobs,
+        shared.identity.jobs,
+        shared.credits.jobs,
+        shared.deliveries.jobs,
+        shared.media.jobs,
+        shared.media.notification_jobs,
+        shared.a2a.jobs,
+        shared.a2a.schedules.jobs,
+    )
     for job in vars(module).values()
     if isinstance(job, type) and Job in job.__mro__[1:]
 ]
@@ -39,7 +56,8 @@ def app() -> Iterator[Celery]:
         blob_store="file:///nowhere",
         encryption_keys=Fernet.generate_key().decode(),
     )
-    for bind in (bind_files, bind_identity, bind_credits, bind_models):
+    binders = (bind_files, bind_identity, bind_credits, bind_models, bind_deliveries, bind_media, bind_agents)
+    for bind in binders:
         bind(app, Depot(settings))
     yield app
     app.close()
