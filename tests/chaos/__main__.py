@@ -9,13 +9,14 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.files.workload import Files
+from tests.chaos.media.workload import Media
 from tests.chaos.models.workload import Models
 from tests.chaos.run import Run
 from tests.chaos.sabotage import MODES
 from tests.chaos.workload import Workload
 from tests.support.stack import Servers
 
-WORKLOADS: dict[str, type[Workload]] = {"files": Files, "models": Models}
+WORKLOADS: dict[str, type[Workload]] = {"files": Files, "models": Models, "media": Media}
 
 
 def main() -> int:

@@ -32,11 +32,6 @@ MOST_PASSES = 256
 GRACE_SECONDS = 2.0
 """What a process is left alone for once it works, or a busy machine would see nothing but starts."""
 LOOK_SECONDS = 0.2
-BACKGROUND_POINTS = (
-    *("collection.claimed", "collection.removed", "collection.recorded"),
-    *("expiry.before_commit", "expiry.expired", "sweep.doomed", "sweep.discarded"),
-    *("storage.measured", "storage.before_commit", "storage.folded", "notifications.before_commit"),
-)
 MakeService = Callable[[str], Service]
 
 

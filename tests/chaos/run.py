@@ -12,9 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.chaos import faults
 from tests.chaos.installation import set_up
 from tests.chaos.ledger import find_ledger_faults
-from tests.chaos.monkey import BACKGROUND_POINTS, Monkey
+from tests.chaos.monkey import Monkey
 from tests.chaos.oracle import VIOLATIONS_SHOWN, Oracle
 from tests.chaos.sabotage import sabotaged
 from tests.chaos.settling import CREDITS, FILES, Settling
@@ -114,18 +115,11 @@ class Run:
 
     def _start(self) -> None:
         stack, monkey = self._stack, self._monkey
-        web_points = [point for work in self._workloads for point in work.web_points]
         for port in self._ports:
-            monkey.keep("web", partial(stack.web, port=port), web_points)
-        for work in self._workloads:
-            for _ in range(work.workers):
-                monkey.keep(
-                    f"{work.worker} worker", partial(stack.worker, work.worker, LOG_LEVEL="INFO"), work.points
-                )
-        for _ in range(2):
-            monkey.keep(
-                "background worker", partial(stack.worker, "background", LOG_LEVEL="INFO"), BACKGROUND_POINTS
-            )
+            monkey.keep("web", partial(stack.web, port=port), faults.WEB)
+        for name, points in faults.WORKERS.items():
+            for _ in range(max(work.workers.get(name, 0) for work in self._workloads)):
+                monkey.keep(f"{name} worker", partial(stack.worker, name, LOG_LEVEL="INFO"), points)
         monkey.keep("beat", stack.beat)
         for kept in monkey.kept[:FRONTS]:
             kept.service.wait_until_answering()

@@ -65,11 +65,11 @@ CREDITS = Waiting(
 DELIVERIES = Waiting(
     jobs=(NoticeExpiredMedia(), SendDeliveries()),
     left="SELECT id, event, state, attempts, last_status, last_code FROM deliveries"
-    " WHERE state IN ('waiting', 'sending') LIMIT 5",
+    " WHERE state IN ('Waiting', 'Sending') LIMIT 5",
     ended_leases="UPDATE deliveries SET due_at = now()"
-    " WHERE state = 'sending' AND due_at > now() AND random() < 0.3",
-    passed_time="UPDATE deliveries SET due_at = now() WHERE state = 'waiting' AND due_at > now()"
-    " OR state = 'sending' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
+    " WHERE state = 'Sending' AND due_at > now() AND random() < 0.3",
+    passed_time="UPDATE deliveries SET due_at = now() WHERE state = 'Waiting' AND due_at > now()"
+    " OR state = 'Sending' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
 )
 
 

@@ -1,11 +1,11 @@
 """One kind of work that goes on while chaos reigns: its processes, its clients, and what they hold the service to.
 
-A workload names where its processes may be armed to die, and what of it may still wait at the end (`settling`).
+A workload names the workers it needs, and what of it may still wait at the end (`settling`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from threading import Event
 from typing import ClassVar, Protocol
@@ -27,10 +27,8 @@ class Person(Protocol):
 class Workload(Protocol):
     """One kind of work."""
 
-    worker: ClassVar[str]
-    workers: ClassVar[int]
-    points: ClassVar[Sequence[str]]
-    web_points: ClassVar[Sequence[str]]
+    workers: ClassVar[Mapping[str, int]]
+    """How many of each kind it needs; all workloads share them."""
     waiting: ClassVar[Sequence[Waiting]]
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:

@@ -22,14 +22,7 @@ SELECT o.operation_id, o.version_id FROM file_operations o JOIN files f ON f.id 
 class Files(Workload):
     """Uploads, replaces, deletes, renewals, grants and reads."""
 
-    worker = "files"
-    workers = 1
-    points = ("placement.claimed", "placement.placed", "placement.recorded")
-    web_points = (
-        *("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit"),
-        *("upload.committed", "jobs.before_publish", "delete.before_commit", "delete.committed"),
-        *("renew.before_commit", "renew.committed"),
-    )
+    workers = {"files": 1, "background": 2}  # noqa: RUF012
     waiting = (FILES,)
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:

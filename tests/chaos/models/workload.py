@@ -58,10 +58,7 @@ upstreams = [{{ provider = "fake", model = "upstream-model" }}]
 class Models(Workload):
     """Calls to models behind a fake upstream with books of its own, paid by one rich and one poor organization."""
 
-    worker = "models"
-    workers = 2
-    points = ("invocation.dispatched", "invocation.opened", "credits.settled", "invocation.settled")
-    web_points = ("invocation.held", "invocation.queued")
+    workers = {"models": 2, "background": 1}  # noqa: RUF012
     waiting = (CREDITS,)
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:

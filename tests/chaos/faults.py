@@ -1,0 +1,25 @@
+"""Where each kind of process may be armed to die: between any two steps of its work (`shared/faults.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+_RECEIVING = ("upload.opened", "upload.received", "upload.sealed", "upload.before_commit", "upload.committed")
+WEB = (
+    *("upload.begun", *_RECEIVING, "jobs.before_publish", "delete.before_commit", "delete.committed"),
+    *("renew.before_commit", "renew.committed", "invocation.held", "invocation.queued", "push.stored"),
+)
+WORKERS: Mapping[str, Sequence[str]] = {
+    "files": ("placement.claimed", "placement.placed", "placement.recorded"),
+    "models": ("invocation.dispatched", "invocation.opened", "credits.settled", "invocation.settled"),
+    "media": (
+        *("import.claimed", "import.located", "import.connected", *_RECEIVING, "import.stored"),
+        *("import.failing", "import.before_failure", "import.failed"),
+        *("deliveries.claimed", "deliveries.posted", "deliveries.before_commit", "deliveries.recorded"),
+    ),
+    "background": (
+        *("collection.claimed", "collection.removed", "collection.recorded"),
+        *("expiry.before_commit", "expiry.expired", "sweep.doomed", "sweep.discarded"),
+        *("storage.measured", "storage.before_commit", "storage.folded", "notifications.before_commit"),
+    ),
+}
