@@ -15,6 +15,8 @@ from uuid import UUID
 from pydantic import ValidationError
 from sqlalchemy import Row, delete, func, insert, select, update
 
+from shared.a2a.errors import InvalidParams
+from shared.a2a.identifiers import check_identifier
 from shared.a2a.schedules.cron import CronInvalid, parse_cron
 from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tables import behaviors, tasks
@@ -265,6 +267,10 @@ def _checked_template(template: dict[str, Any]) -> dict[str, Any]:
             for each in found
         ]
         raise ValidationFailed(errors=fields) from error
+    try:
+        check_identifier("message.contextId", wire.get("contextId", "none"))
+    except InvalidParams as error:
+        raise ValidationFailed(errors=error.errors) from error
     return {name: value for name, value in wire.items() if name not in ("messageId", "role")}
 
 

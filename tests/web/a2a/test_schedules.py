@@ -86,6 +86,7 @@ def test_a_message_keeps_its_numbers(front: Front, place: Place) -> None:
         ({"message": {"parts": []}}, "message.parts"),
         ({"message": {"parts": [{"text": "a", "url": "b"}]}}, "message.parts.0"),
         ({"message": {"parts": [{"text": "a"}], "role": "ROLE_USER"}}, "message.role"),
+        ({"message": {"parts": [{"text": "a"}], "contextId": "x" * 256}}, "message.contextId"),
         ({"missed": "never"}, "missed"),
         ({"catchUpLimit": 101}, "catchUpLimit"),
         ({"behaviorId": str(new_id())}, "behaviorId"),
