@@ -113,7 +113,8 @@ HOSTILE: dict[Callable[[MediaSource], Respond], str] = {
     drawing: "media_type_mismatch",
     lambda _: status(404): "media_gone",
     lambda _: status(410): "media_gone",
-    lambda _: status(403): "source_answered",
+    lambda _: status(403): "network_credentials_refused",
+    lambda _: status(400): "source_answered",
     lambda _: status(204): "source_answered",
 }
 

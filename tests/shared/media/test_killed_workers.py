@@ -17,7 +17,7 @@ from tests.shared.media.conftest import Desk, Mailbox, attachment, make_desk
 from tests.support.identity import make_settings
 from tests.support.media_samples import MP4
 from tests.support.media_sources import MediaSource, chunked, content, status
-from tests.support.mortals import die_at, preload
+from tests.support.mortals import die_at
 
 BEFORE_COMMIT = (
     "import.claimed",
@@ -30,13 +30,6 @@ BEFORE_COMMIT = (
     "upload.before_commit",
 )
 AFTER_COMMIT = ("upload.committed", "import.stored")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> None:
-    preload(
-        "tests.shared.media.mortal_worker", "shared.files.blobs.multipart", "sqlalchemy.dialects.postgresql"
-    )
 
 
 @pytest.fixture(params=["local", "s3"])

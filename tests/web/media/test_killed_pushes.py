@@ -10,17 +10,12 @@ import pytest
 from shared.files.sweeps import sweep_staging
 from tests.support.front import Front
 from tests.support.media_samples import PDF
-from tests.support.mortals import die_at, preload
+from tests.support.mortals import die_at
 from tests.web.media import mortal_front
 from tests.web.media.conftest import Connector, encode, media, sql
 
 BEFORE_COMMIT = ("upload.begun", "upload.opened", "upload.received", "upload.sealed", "upload.before_commit")
 AFTER_COMMIT = ("jobs.before_publish", "upload.committed", "push.stored")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> None:
-    preload("tests.web.media.mortal_front", "sqlalchemy.dialects.postgresql", "shared.files.blobs.local")
 
 
 def dies(connector: Connector, point: str, content_type: str, body: bytes) -> bool:
