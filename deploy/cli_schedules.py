@@ -10,6 +10,7 @@ import click
 from deploy.administration import administration, choice, document, paged, print_json, show_page
 from shared.a2a import exact_json
 from shared.a2a.schedules import administration as domain
+from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Schedule, ScheduleDraft
 from shared.identity.authorization import OPERATOR
 
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
@@ -31,13 +32,13 @@ def schedules() -> None:
     "--behavior", "behavior_id", type=click.UUID, help="Who answers; the default behavior if not given."
 )
 @click.option("--principal", "principal_identity_id", type=click.UUID, help="The identity that receives.")
-@click.option("--missed", type=choice(domain.Missed), default="skip", show_default=True)
-@click.option("--catch-up-limit", type=click.IntRange(1, domain.MAX_CATCH_UP), default=10, show_default=True)
+@click.option("--missed", type=choice(Missed), default="skip", show_default=True)
+@click.option("--catch-up-limit", type=click.IntRange(1, MAX_CATCH_UP), default=10, show_default=True)
 def create_schedule(
     deployment_id: UUID, text: str | None, message: str | None, missed: str, **said: Any
 ) -> None:
     """Let an agent be told something again and again."""
-    draft = domain.ScheduleDraft(message=_message(text, message), missed=domain.Missed(missed), **said)
+    draft = ScheduleDraft(message=_message(text, message), missed=Missed(missed), **said)
     with administration() as session:
         made = domain.create_schedule(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
     _show(made)
@@ -114,10 +115,10 @@ def _message(text: str | None, message: str | None) -> dict[str, Any]:
     return read
 
 
-def _show(schedule: domain.Schedule) -> None:
+def _show(schedule: Schedule) -> None:
     print_json(_document(schedule))
 
 
-def _document(schedule: domain.Schedule) -> dict[str, Any]:
+def _document(schedule: Schedule) -> dict[str, Any]:
     """Give a schedule's fields; its message's names are not ours to spell."""
     return document(schedule) | {"message": schedule.message}

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from shared.a2a.schedules.administration import MAX_CATCH_UP, Missed, ScheduleDraft
 from shared.a2a.schedules.cron import MAX_CHARACTERS
+from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, ScheduleDraft
 from web.identity.schemas import Shown, ShownPage
 from web.values import Between, Id, JsonCount, Name, Sent, Text, UtcTime
 

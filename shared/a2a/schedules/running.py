@@ -22,8 +22,9 @@ from shared.a2a.agents import SKILL_KEY, authorize, get_agent
 from shared.a2a.extensions import activate, check_data, declared_by, require
 from shared.a2a.own_extensions import OwnExtensions
 from shared.a2a.push_configurations import PushConfigurations
-from shared.a2a.schedules.administration import Missed, RunState, message_of
 from shared.a2a.schedules.cron import Cron
+from shared.a2a.schedules.drafts import message_of
+from shared.a2a.schedules.resources import Missed, RunState
 from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.sending import Sending, send
 from shared.a2a.types import Message, Part, SendMessageConfiguration, SendMessageRequest

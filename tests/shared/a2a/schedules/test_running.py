@@ -19,9 +19,6 @@ from shared.a2a.own_extensions import OwnExtensions
 from shared.a2a.push_configurations import PushConfigurations
 from shared.a2a.schedules import running
 from shared.a2a.schedules.administration import (
-    Missed,
-    Schedule,
-    ScheduleDraft,
     create_schedule,
     delete_schedule,
     disable_schedule,
@@ -31,6 +28,7 @@ from shared.a2a.schedules.administration import (
     replace_schedule,
 )
 from shared.a2a.schedules.cron import Cron
+from shared.a2a.schedules.resources import Missed, Schedule, ScheduleDraft
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.a2a.types import TaskState
 from shared.database import Database
