@@ -24,6 +24,7 @@ class Home:
         self.directory = directory.absolute()
         self.postgres = self.directory / "postgres"
         self.valkey = self.directory / "valkey"
+        self.valkey_models = self.directory / "valkey-models"
         self.blobs = self.directory / "blobs"
         self.metrics = self.directory / "run" / "metrics"
         self.credentials = self.directory / "credentials.json"

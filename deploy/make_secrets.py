@@ -20,6 +20,7 @@ def main(directory: Path) -> None:
     valkey = _keep(directory / "valkey_password", secrets.token_urlsafe(24))
     _keep(directory / "database_url", f"postgresql://quartermaster:{postgres}@postgres/quartermaster")
     _keep(directory / "redis_url", f"redis://:{valkey}@valkey:6379/0")
+    _keep(directory / "models_redis_url", f"redis://:{valkey}@valkey-models:6379/0")
     _keep(directory / "encryption_keys", base64.urlsafe_b64encode(os.urandom(32)).decode())
     _keep(directory / "s3_access_key_id", secrets.token_hex(10))
     _keep(directory / "s3_secret_access_key", secrets.token_urlsafe(30))

@@ -1,7 +1,8 @@
 """`make up`: the whole service on one machine, from a checkout and nothing else.
 
-Whatever of DATABASE_URL, REDIS_URL and BLOB_STORE is set is used; for the rest real servers run under `$QM_HOME`.
-Then: migrate, create the first owner, run the Procfile's processes, wait until they are ready, and keep them running.
+Whatever of DATABASE_URL, REDIS_URL, MODELS_REDIS_URL and BLOB_STORE is set is used; for the rest real servers run
+under `$QM_HOME`. Then: migrate, create the first owner, run the Procfile's processes, wait until they are ready, and
+keep them running.
 """
 
 from __future__ import annotations
@@ -119,7 +120,10 @@ def _settings(
         "PORT": lambda: str(address.port),
         "QM_HOME": lambda: str(home.directory),
         "DATABASE_URL": lambda: _start_postgres(supervisor, home),
-        "REDIS_URL": lambda: _start_valkey(supervisor, home),
+        "REDIS_URL": lambda: _start_valkey(supervisor, EmbeddedValkey(home.valkey)),
+        "MODELS_REDIS_URL": lambda: _start_valkey(
+            supervisor, EmbeddedValkey(home.valkey_models, keeps=False)
+        ),
         "BLOB_STORE": home.blobs.as_uri,
         "BASE_URL": lambda: f"http://{address.reachable_host}:{address.port}",
         "ENCRYPTION_KEYS": home.encryption_keys,
@@ -137,8 +141,7 @@ def _start_postgres(supervisor: Supervisor, home: Home) -> str:
     return server.create_database(OWNER)
 
 
-def _start_valkey(supervisor: Supervisor, home: Home) -> str:
-    server = EmbeddedValkey(home.valkey)
+def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey) -> str:
     server.claim_port()
     supervisor.start(server.program())
     supervisor.run_until(server.is_ready, what="Valkey", timeout_seconds=START_SECONDS)

@@ -28,6 +28,11 @@ class Settings(BaseSettings):
     redis_url: str = Field(
         description="Valkey or Redis for messages between front and workers, as redis://host:port/0."
     )
+    models_redis_url: str | None = Field(
+        default=None,
+        description="Valkey or Redis that writes nothing to disk, for model calls and their prompts;"
+        " empty for REDIS_URL.",
+    )
     blob_store: str = Field(
         description="Where file content lives: file:///path (shared by web and workers) or s3://bucket/prefix."
     )

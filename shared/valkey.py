@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -29,3 +31,10 @@ def connect_valkey(
         retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
     )
     return redis.Redis.from_pool(pool)
+
+
+def writes_to_disk(valkey: redis.Redis) -> bool:
+    """Tell whether a server writes what it holds to a disk, by a log or by snapshots. Raises redis.RedisError."""
+    persistence: Any = valkey.info("persistence")
+    snapshots: Any = valkey.config_get("save")
+    return bool(persistence["aof_enabled"] or snapshots.get("save"))

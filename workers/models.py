@@ -6,6 +6,7 @@ import threading
 from functools import partial
 from typing import Any
 
+import redis
 from celery import Celery, bootsteps
 from celery.signals import worker_shutting_down
 
@@ -17,9 +18,12 @@ from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.waiting_calls import CallQueue
 from shared.replies import ReplyAddress, find_cancelled
-from shared.valkey import MAX_CONNECTIONS, connect_valkey
+from shared.telemetry import get_logger
+from shared.valkey import MAX_CONNECTIONS, connect_valkey, writes_to_disk
 from workers.handling import Depot, met
 from workers.takers import Takers
+
+log = get_logger(__name__)
 
 KIND = "models.invoke"
 DRAIN_SECONDS = 20.0
@@ -83,15 +87,27 @@ def bind_models(app: Celery, depot: Depot) -> None:
     app.steps["worker"].add(ModelCallsStep)
 
 
+def _warn_of_a_disk(valkey: redis.Redis) -> None:
+    try:
+        if writes_to_disk(valkey):
+            log.warning("models.prompts_reach_a_disk", remedy="set MODELS_REDIS_URL")
+    except redis.RedisError as error:
+        log.info("models.persistence_unknown", error=str(error))
+
+
 def _executor(depot: Depot, limit: int) -> Executor:
+    settings = depot.settings
     # A call whose reply is streamed keeps a connection.
-    valkey = connect_valkey(depot.settings.redis_url, max_connections=MAX_CONNECTIONS + limit)
+    valkey = connect_valkey(
+        settings.models_redis_url or settings.redis_url, max_connections=MAX_CONNECTIONS + limit
+    )
+    _warn_of_a_disk(valkey)
     return Executor(
         database=depot.database,
         valkey=valkey,
         queue=CallQueue(valkey),
-        catalog=CatalogFile(depot.settings.models_config),
+        catalog=CatalogFile(settings.models_config),
         router=Router(),
-        slots=ModelSlots(valkey),
+        slots=ModelSlots(connect_valkey(settings.redis_url)),
         attendance=Attendance(depot.database, partial(find_cancelled, valkey)),
     )

@@ -1,7 +1,8 @@
 """Valkey 9 from a wheel, over a directory of its own, on a free loopback port that it keeps between runs.
 
-It holds messages only: what it loses, sweeps find again. Still it appends to a file, so that a restart is cheap, and
-it never evicts. A password, kept beside the data, keeps the machine's other users out.
+It holds messages only: what it loses, sweeps find again. Still it appends to a file, so that a restart is cheap, unless
+it is one that keeps nothing, for what must not reach a disk; and it never evicts. A password, kept beside the data,
+keeps the machine's other users out.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ requirepass {password}
 dir "{data}"
 pidfile "{directory}/valkey.pid"
 save ""
-appendonly yes
+appendonly {appends}
 appendfsync everysec
 maxmemory 512mb
 maxmemory-policy noeviction
+client-output-buffer-limit pubsub 128mb 64mb 30
 tcp-keepalive 60
 set-proc-title no
 """
@@ -43,14 +45,20 @@ set-proc-title no
 class EmbeddedValkey:
     """One Valkey server over `directory`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, keeps: bool = True) -> None:
         self.directory = directory.absolute()
+        self._keeps = keeps
         self._data = self.directory / "data"
         self._configuration = self.directory / "valkey.conf"
         self._process: subprocess.Popen[bytes] | None = None
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._password = _kept(self.directory / "password", secrets.token_urlsafe(24))
         self._port = int(_kept(self.directory / "port", str(find_free_port())))
+
+    @property
+    def name(self) -> str:
+        """What its directory is called."""
+        return self.directory.name
 
     @property
     def url(self) -> str:
@@ -72,7 +80,7 @@ class EmbeddedValkey:
     def program(self) -> Program:
         """Describe the server for a supervisor; its configuration is written before every start."""
         return Program(
-            name="valkey",
+            name=self.name,
             command=(str(_binary()), str(self._configuration)),
             log=self.directory / "valkey.log",
             prepare=self._prepare,
@@ -112,7 +120,11 @@ class EmbeddedValkey:
     def _prepare(self) -> None:
         self._data.mkdir(parents=True, exist_ok=True)
         text = CONFIGURATION.format(
-            port=self._port, password=self._password, data=self._data, directory=self.directory
+            port=self._port,
+            password=self._password,
+            data=self._data,
+            directory=self.directory,
+            appends="yes" if self._keeps else "no",
         )
         self._configuration.touch(mode=0o600)
         self._configuration.write_text(text)

@@ -123,7 +123,7 @@ def gateways(bench: Bench) -> Iterator[Gateways]:
             "web": [web.pid],
             "worker": [worker.pid],
             "postgres": [server_pid(bench.servers.postgres)],
-            "valkey": [server_pid(bench.servers.valkey)],
+            "valkey": [server_pid(valkey) for valkey in bench.servers.valkeys],
             "background": [other.pid for other in others],
         }
         yield Gateways(

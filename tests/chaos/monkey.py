@@ -209,22 +209,22 @@ class Monkey:
 
     def _kill_valkey(self) -> None:
         lose_memory = self._random.random() < 0.5
-        self.kills["valkey, memory lost" if lose_memory else "valkey"] += 1
-        self._servers.valkey.kill()
+        valkey = self._random.choice(self._servers.valkeys)
+        self.kills[f"{valkey.name}, memory lost" if lose_memory else valkey.name] += 1
+        valkey.kill()
         time.sleep(self._random.uniform(0, 0.5))
-        self._servers.valkey.start(lose_memory=lose_memory)
+        valkey.start(lose_memory=lose_memory)
 
     def _empty_valkey(self) -> None:
-        self.kills["valkey emptied"] += 1
-        with (
-            contextlib.suppress(redis.RedisError),
-            redis.Redis.from_url(self._servers.valkey.url) as client,
-        ):
+        valkey = self._random.choice(self._servers.valkeys)
+        self.kills[f"{valkey.name} emptied"] += 1
+        with contextlib.suppress(redis.RedisError), redis.Redis.from_url(valkey.url) as client:
             client.flushall()
 
     def _mute_valkey(self) -> None:
-        self.kills["valkey put to sleep"] += 1
-        process = self._servers.valkey._process
+        valkey = self._random.choice(self._servers.valkeys)
+        self.kills[f"{valkey.name} put to sleep"] += 1
+        process = valkey._process
         assert process is not None
         process.send_signal(signal.SIGSTOP)
         time.sleep(self._random.uniform(*NAP_SECONDS))
@@ -241,9 +241,10 @@ class Monkey:
         self._servers.postgres.start()
 
     def _restart_servers(self) -> None:
-        if not self._servers.valkey.is_ready():
-            self._servers.valkey.kill()
-            self._servers.valkey.start()
+        for valkey in self._servers.valkeys:
+            if not valkey.is_ready():
+                valkey.kill()
+                valkey.start()
         if not self._servers.postgres.is_ready():
             self._servers.postgres.kill()
             self._servers.postgres.start()

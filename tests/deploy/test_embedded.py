@@ -13,6 +13,7 @@ import redis
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.valkey import writes_to_disk
 
 
 def run(url: str, statement: str) -> list[tuple[object, ...]]:
@@ -124,6 +125,28 @@ def test_valkey_keeps_its_messages_and_its_port_when_it_is_stopped_and_loses_the
     finally:
         server.stop()
     assert not processes_over(tmp_path)
+
+
+def test_a_valkey_that_keeps_nothing_writes_nothing_down(tmp_path: Path) -> None:
+    server = EmbeddedValkey(tmp_path, keeps=False)
+    server.start()
+    try:
+        with redis.Redis.from_url(server.url) as client:
+            client.set("word", "a canary")
+            assert not writes_to_disk(client)
+        server.stop()
+        server.start()
+        with redis.Redis.from_url(server.url) as client:
+            assert client.get("word") is None
+    finally:
+        server.stop()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if b"a canary" in path.read_bytes()] == []
+
+
+def test_a_valkey_that_keeps_its_messages_says_so(valkey_server: EmbeddedValkey) -> None:
+    with redis.Redis.from_url(valkey_server.url) as client:
+        assert writes_to_disk(client)
 
 
 def test_valkey_moves_to_another_port_when_its_own_was_taken(tmp_path: Path) -> None:

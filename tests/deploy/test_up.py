@@ -92,7 +92,16 @@ class Copy:
         return self.process.wait(PATIENCE_SECONDS)
 
 
-FOREIGN = {"DATABASE_URL", "REDIS_URL", "BLOB_STORE", "ENCRYPTION_KEYS", "BASE_URL", "WEB_BIND", "MAKELEVEL"}
+FOREIGN = {
+    "DATABASE_URL",
+    "REDIS_URL",
+    "MODELS_REDIS_URL",
+    "BLOB_STORE",
+    "ENCRYPTION_KEYS",
+    "BASE_URL",
+    "WEB_BIND",
+    "MAKELEVEL",
+}
 
 
 def _belongs_to(process: psutil.Process, home: Path) -> bool:

@@ -29,7 +29,17 @@ from deploy.roles import beat_command, web_command, worker_command
 
 PATIENCE_SECONDS = 30.0
 ROOT = Path(__file__).resolve().parents[2]
-FOREIGN = ("DATABASE_URL", "REDIS_URL", "BLOB_STORE", "BASE_URL", "QM_HOME", "PORT", "WEB_BIND", "FAULTS")
+FOREIGN = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "MODELS_REDIS_URL",
+    "BLOB_STORE",
+    "BASE_URL",
+    "QM_HOME",
+    "PORT",
+    "WEB_BIND",
+    "FAULTS",
+)
 ChangeCommand = Callable[[Sequence[str]], Sequence[str]]
 
 
@@ -50,18 +60,23 @@ free_port = find_free_port
 
 
 class Servers:
-    """A Postgres that keeps its promises and a Valkey, to be killed and started again."""
+    """A Postgres that keeps its promises, a Valkey, and one for model calls, to be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.postgres = EmbeddedPostgres(directory / "postgres", durable=True)
         self.valkey = EmbeddedValkey(directory / "valkey")
+        self.valkey_models = EmbeddedValkey(directory / "valkey-models", keeps=False)
+        self.valkeys = (self.valkey, self.valkey_models)
 
     def start(self) -> None:
         self.postgres.start()
-        self.valkey.start()
+        for valkey in self.valkeys:
+            valkey.start()
 
     def stop(self) -> None:
-        self.valkey.kill()
+        for valkey in self.valkeys:
+            valkey.kill()
         self.postgres.stop()
 
 
@@ -155,11 +170,13 @@ class Stack:
         directory.mkdir(parents=True, exist_ok=True)
         self.database_url = servers.postgres.create_database(name)
         self.redis_url = servers.valkey.url.rpartition("/")[0] + f"/{redis_database}"
+        self.models_redis_url = servers.valkey_models.url.rpartition("/")[0] + f"/{redis_database}"
         self.web_port = free_port()
         inherited = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.environment = inherited | {
             "DATABASE_URL": self.database_url,
             "REDIS_URL": self.redis_url,
+            "MODELS_REDIS_URL": self.models_redis_url,
             "BLOB_STORE": blob_store or self.blobs.as_uri(),
             "BASE_URL": f"http://127.0.0.1:{self.web_port}",
             "ENCRYPTION_KEYS": Fernet.generate_key().decode(),

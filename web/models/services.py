@@ -58,7 +58,7 @@ class ModelServices:
 
 def build_model_services(settings: Settings, database: Database) -> ModelServices:
     """Connect the parts; nothing is opened until it is used. Raises CatalogInvalid for a wrong MODELS_CONFIG."""
-    valkey = connect_valkey(settings.redis_url)
+    valkey = connect_valkey(settings.models_redis_url or settings.redis_url)
     limits = Limits(
         queued_calls=settings.queued_model_calls,
         reserved_completion_tokens=settings.reserved_completion_tokens,

@@ -56,6 +56,6 @@ def running_worker(service: ModelService, **settings: str) -> Iterator[Service]:
 
 @pytest.fixture
 def valkey(service: ModelService) -> Iterator[redis.Redis]:
-    """The stack's Valkey, for a look past the service."""
-    with redis.Redis.from_url(service.stack.redis_url) as client:
+    """The stack's Valkey of model calls, for a look past the service."""
+    with redis.Redis.from_url(service.stack.models_redis_url) as client:
         yield client

@@ -69,7 +69,7 @@ def test_books_agree_to_the_unit_after_everything_has_died_in_turn(
     workers = [service.stack.worker("models") for _ in range(2)]
     with service.stack.running(front, *workers), Load(service, front) as load:
         wait_until(lambda: load.answered > 5, "calls are answered")
-        victims: list[Service | EmbeddedValkey] = [workers[0], front, workers[1], servers.valkey]
+        victims: list[Service | EmbeddedValkey] = [workers[0], front, workers[1], *servers.valkeys]
         for victim in victims * 2:
             time.sleep(PAUSE_SECONDS)
             victim.kill()

@@ -25,9 +25,10 @@ SHORT = scripted(chunks=5)
 def _restored(servers: Servers) -> Iterator[None]:
     """Leave servers that answer to whoever comes next."""
     yield
-    if not servers.valkey.is_ready():
-        servers.valkey.kill()
-        servers.valkey.start()
+    for valkey in servers.valkeys:
+        if not valkey.is_ready():
+            valkey.kill()
+            valkey.start()
 
 
 def wait_until_answering(service: ModelService) -> None:
@@ -35,17 +36,25 @@ def wait_until_answering(service: ModelService) -> None:
     service.wait_until_settled()
 
 
-@pytest.mark.parametrize("loses_memory", [False, True])
 def test_a_lost_valkey_ends_streams_with_an_error_and_everything_is_settled_once(
-    service: ModelService, servers: Servers, *, loses_memory: bool
+    service: ModelService, servers: Servers
 ) -> None:
     with listening(service, scripted(chunks=2000, delay_seconds=0.02)) as stream:
         stream.read_until("abc")
-        servers.valkey.kill()
-        servers.valkey.start(lose_memory=loses_memory)
+        servers.valkey_models.kill()
+        servers.valkey_models.start()
         assert_ended_with_an_error(stream.read_to_end())
     service.wait_until_settled()
     wait_until_answering(service)
+
+
+def test_calls_go_on_while_the_broker_is_away(service: ModelService, servers: Servers) -> None:
+    with listening(service, scripted(chunks=50, delay_seconds=0.02)) as stream:
+        stream.read_until("abc")
+        servers.valkey.kill()
+        assert ask(service, SHORT).status_code == 200
+        assert has_finished_well(stream.read_to_end())
+    service.wait_until_settled()
 
 
 def test_a_stream_goes_on_when_valkey_has_forgotten_everything(
@@ -62,12 +71,12 @@ def test_a_stream_goes_on_when_valkey_has_forgotten_everything(
 def test_calls_are_refused_while_valkey_is_away_and_nothing_is_held(
     service: ModelService, servers: Servers
 ) -> None:
-    servers.valkey.kill()
+    servers.valkey_models.kill()
     refused = ask(service, SHORT)
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
     assert int(refused.headers["Retry-After"]) >= 1
     assert service.open_invocations() == []
-    servers.valkey.start()
+    servers.valkey_models.start()
     wait_until_answering(service)
 
 

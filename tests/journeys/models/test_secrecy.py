@@ -1,9 +1,10 @@
-"""What was asked and answered is found nowhere afterwards: table, log, metric or blob, nor in Valkey for long."""
+"""What was asked and answered is found nowhere afterwards: no table, log, metric, blob or file, nor Valkey for long."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -15,7 +16,7 @@ from tests.journeys.models.asking import ask, listening, scripted, waiting
 from tests.journeys.models.conftest import running_worker
 from tests.support.inventory import query
 from tests.support.model_service import ModelService
-from tests.support.stack import free_port, wait_until
+from tests.support.stack import Servers, free_port, wait_until
 
 KEPT_SECONDS = 300
 
@@ -25,22 +26,30 @@ def canary() -> str:
     return f"canary{uuid4().hex}"
 
 
-def test_no_prompt_and_no_reply_is_kept(service: ModelService, valkey: redis.Redis, canary: str) -> None:
-    front = service.stack.web(port=free_port())
-    with service.stack.running(front), running_worker(service) as worker:
+def test_no_prompt_and_no_reply_is_kept(
+    service: ModelService, servers: Servers, valkey: redis.Redis, canary: str
+) -> None:
+    metrics = service.stack.directory / "metrics"
+    shared = {"PROMETHEUS_MULTIPROC_DIR": str(metrics)}
+    front = service.stack.web(port=free_port(), **shared)
+    with service.stack.running(front), running_worker(service, **shared) as worker:
         call_in_every_way(service, canary)
         service.wait_until_settled()
         service.database.dispose()
         roll_up_usage(service.database)
         wait_until(lambda: not list(keys_holding(valkey, canary)), "Valkey has forgotten", seconds=15)
-        metrics = requests.get(f"{service.front.url}/metrics", timeout=10).text
+        counted = requests.get(f"{front.url}/metrics", timeout=10).text
         with waiting(service, f"!wait 60000 {canary}", stream=True):
             worker.kill()
-    assert canary not in metrics
+    assert 'quartermaster_provider_requests_total{outcome="answered"' in counted, (
+        "the worker's are among them"
+    )
+    assert canary not in counted
     assert [table for table in tables(service) if holds(service, table, canary)] == []
-    files = [path for path in service.stack.directory.rglob("*") if path.is_file()]
-    assert any(path.suffix == ".log" for path in files)
-    assert [path for path in files if canary.encode() in path.read_bytes()] == []
+    query(service.stack, "CHECKPOINT")
+    kept = contents(service.stack.directory, servers.directory)
+    assert {".log", ".db", ".aof"} <= {path.suffix for path in kept}
+    assert [path for path, content in kept.items() if canary.encode() in content] == []
     service.sweep()
 
 
@@ -101,6 +110,16 @@ def value_of(valkey: redis.Redis, key: bytes) -> object:
         b"none": lambda: None,
     }
     return reads[valkey.type(key)]()  # type: ignore[index,no-untyped-call]
+
+
+def contents(*directories: Path) -> dict[Path, bytes]:
+    """Every file below: logs, metrics, blobs, and what Postgres and Valkey have written down."""
+    found = {}
+    for path in (path for directory in directories for path in directory.rglob("*")):
+        with contextlib.suppress(OSError):  # a socket, or gone meanwhile
+            if path.is_file():
+                found[path] = path.read_bytes()
+    return found
 
 
 def tables(service: ModelService) -> list[str]:
