@@ -46,6 +46,9 @@ SCRUBBED = Counter(
     "quartermaster_scrubbed_total", "Stored contents read again and compared with their digest.", ["outcome"]
 )
 SWEPT = Counter("quartermaster_swept_total", "Rows or bytes a sweep dealt with.", ["sweep"])
+TURNS = Counter(
+    "quartermaster_turns_total", "Turns of agents that ended in this worker.", ["behavior", "outcome"]
+)
 LEDGER_DISCREPANCIES = Gauge(
     "quartermaster_ledger_discrepancies",
     "Figures of the ledger that disagreed when they were last compared.",
@@ -65,7 +68,9 @@ PROVIDER_FIRST_BYTE_SECONDS = Histogram(
 EGRESS_REQUESTS = Counter(
     "quartermaster_egress_requests_total", "Requests to addresses that others chose.", ["purpose", "outcome"]
 )
-EGRESS_BYTES = Counter("quartermaster_egress_bytes_total", "Content received from such addresses.", ["purpose"])
+EGRESS_BYTES = Counter(
+    "quartermaster_egress_bytes_total", "Content received from such addresses.", ["purpose"]
+)
 EGRESS_SECONDS = Histogram(
     "quartermaster_egress_request_seconds",
     "Time until such a request had ended.",

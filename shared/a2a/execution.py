@@ -23,7 +23,7 @@ from shared.a2a.turn_watch import StopReason, TurnWatch, WatchedTurn
 from shared.a2a.turns import Behavior, BehaviorKind, Update, settles
 from shared.errors import DomainError, Unavailable
 from shared.models.providers.errors import UpstreamRefused
-from shared.telemetry import bind_log_context, get_logger, reset_log_context
+from shared.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
 
 log = get_logger(__name__)
 
@@ -50,15 +50,19 @@ class TurnExecution:
         token = bind_log_context(turn_id=str(turn_id), task_id=str(claimed.turn.task_id))
         try:
             with self._watch.watch(claimed) as watched:
-                self._answer(watched)
+                outcome = self._answer(watched)
         except TurnLost:
             log.info("turn.lost_here")
+            outcome = "lost"
         except Unavailable as error:
             log.warning("turn.left", error=error.code)  # its lease ends, and the sweep finds it
+            outcome = "left"
         finally:
             reset_log_context(token)
+        TURNS.labels(claimed.turn.behavior.kind.value, outcome).inc()
 
-    def _answer(self, watched: WatchedTurn) -> None:
+    def _answer(self, watched: WatchedTurn) -> str:
+        """Run the behavior; say how the turn ended."""
         turn = replace(watched.claimed.turn, is_cancelled=watched.stopped.is_set)
         behavior = self._behaviors[turn.behavior.kind]
         try:
@@ -69,10 +73,11 @@ class TurnExecution:
         except Unavailable as error:
             log.warning("turn.interrupted", error=error.code)
             self._log.hand_back(watched.claimed)
+            return "handed_back"
         except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
             self._fail(watched.claimed, error)
-        else:
-            self._end(watched)
+            return "failed"
+        return self._end(watched)
 
     def _write(self, watched: WatchedTurn, updates: Iterator[Update]) -> None:
         for said in updates:
@@ -82,17 +87,20 @@ class TurnExecution:
             if watched.stopped.is_set() or settles(said):
                 return
 
-    def _end(self, watched: WatchedTurn) -> None:
-        """End a turn whose behavior has nothing more to say, or was told to stop."""
+    def _end(self, watched: WatchedTurn) -> str:
+        """End a turn whose behavior has nothing more to say, or was told to stop; say how."""
         match watched.reason:
             case StopReason.LOST:
                 raise TurnLost
             case StopReason.SHUTDOWN:
                 self._log.hand_back(watched.claimed)
+                return "handed_back"
             case StopReason.DEADLINE:
                 insist(partial(self._log.fail, watched.claimed, TOO_LONG))
+                return "too_long"
             case None:
                 insist(partial(self._log.finish, watched.claimed))
+                return "answered"
 
     def _fail(self, claimed: ClaimedTurn, error: Exception) -> None:
         if isinstance(error, DomainError):
