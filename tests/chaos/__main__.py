@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.chaos.agents.workload import Agents
 from tests.chaos.files.workload import Files
 from tests.chaos.media.workload import Media
 from tests.chaos.models.workload import Models
@@ -16,7 +17,7 @@ from tests.chaos.sabotage import MODES
 from tests.chaos.workload import Workload
 from tests.support.stack import Servers
 
-WORKLOADS: dict[str, type[Workload]] = {"files": Files, "models": Models, "media": Media}
+WORKLOADS: dict[str, type[Workload]] = {"files": Files, "models": Models, "media": Media, "agents": Agents}
 
 
 def main() -> int:

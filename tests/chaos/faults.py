@@ -8,6 +8,7 @@ _RECEIVING = ("upload.opened", "upload.received", "upload.sealed", "upload.befor
 WEB = (
     *("upload.begun", *_RECEIVING, "jobs.before_publish", "delete.before_commit", "delete.committed"),
     *("renew.before_commit", "renew.committed", "invocation.held", "invocation.queued", "push.stored"),
+    "send.before_commit",
 )
 WORKERS: Mapping[str, Sequence[str]] = {
     "files": ("placement.claimed", "placement.placed", "placement.recorded"),
@@ -16,6 +17,10 @@ WORKERS: Mapping[str, Sequence[str]] = {
         *("import.claimed", "import.located", "import.connected", *_RECEIVING, "import.stored"),
         *("import.failing", "import.before_failure", "import.failed"),
         *("deliveries.claimed", "deliveries.posted", "deliveries.before_commit", "deliveries.recorded"),
+    ),
+    "agents": (
+        *("turn.claimed", "turn.before_append", "turn.appended", "agents.file_stored"),
+        *("upload.before_commit", "upload.committed"),
     ),
     "background": (
         *("collection.claimed", "collection.removed", "collection.recorded"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from kombu.exceptions import OperationalError
 
+from shared.a2a.jobs import SweepTurns
 from shared.credits.jobs import ProveLedger, ReleaseOverdueHolds, RollUpUsage, SettleUnresolved
 from shared.deliveries.jobs import SendDeliveries
 from shared.files.jobs import AccrueStorage, CollectDoomed, ExpireDue, PlaceStaged, SweepStaging
@@ -70,6 +71,13 @@ DELIVERIES = Waiting(
     " WHERE state = 'Sending' AND due_at > now() AND random() < 0.3",
     passed_time="UPDATE deliveries SET due_at = now() WHERE state = 'Waiting' AND due_at > now()"
     " OR state = 'Sending' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
+)
+AGENTS = Waiting(
+    jobs=(SweepTurns(),),
+    left="SELECT task_id, state, attempts FROM task_turns WHERE state <> 'done' LIMIT 5",
+    ended_leases="UPDATE task_turns SET lease_until = now() WHERE state = 'running' AND random() < 0.3",
+    passed_time="UPDATE task_turns SET lease_until = now()"
+    " WHERE state = 'running' AND lease_until < now() + interval '15 seconds'",
 )
 
 

@@ -71,7 +71,7 @@ class Media(Workload):
     ) -> Iterator[str]:
         """Each import was told of under one id, and each expired file under another."""
         told: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-        for _, event in self._endpoint.events():
+        for event in self._endpoint.events():
             told[event["type"], event["data"]["importId"]].append(event["data"])
         for import_id, at in pushed.items():
             ended = STORED if at.offer.failure is None else FAILED

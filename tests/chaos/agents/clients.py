@@ -1,0 +1,252 @@
+"""Clients of an agent: they send under a key until they are answered, and follow what happens through lost streams."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+
+from tests.chaos.agents.script import ASK, HANG, INTERRUPTED, STORY, STORY_TEXT, book_of, outline
+from tests.chaos.installation import Installation
+from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered, Send
+from tests.support.agents import Client, open_link
+
+BREATH_SECONDS = 0.05
+STREAM_TIMEOUT_SECONDS = 30.0
+VERIFIED = 40
+TERMINAL = ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
+
+
+@dataclass(kw_only=True)
+class Talk:
+    """A task that was acknowledged: what it is about, and every event that its client has heard, by number."""
+
+    task_id: str
+    about: str
+    name: str
+    is_posted: bool = False
+    heard: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def last_heard(self) -> int:
+        return max(self.heard, default=0)
+
+
+class AgentClient:
+    """One thread of a caller."""
+
+    def __init__(
+        self, installation: Installation, number: int, prefix: str, caller: Client, endpoint: str
+    ) -> None:
+        self._random = installation.chance(f"agents/{number}")
+        self._fronts = installation.fronts
+        self._patience = installation.patience
+        self._oracle = installation.oracle
+        self._prefix = prefix
+        self._caller = caller
+        self._endpoint = endpoint
+        self.talks: list[Talk] = []
+        self.pings = 0
+
+    def run_until(self, over: threading.Event) -> None:
+        """Talk about one thing after the other; what was begun is finished."""
+        talks = {self._tell: 8, self._ask: 3, self._hang: 2, self._ping: 2}
+        try:
+            while not over.is_set():
+                self._random.choices(list(talks), list(talks.values()))[0]()
+                time.sleep(BREATH_SECONDS)
+        except NeverAnswered as error:
+            self._oracle.violate(str(error))
+        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
+            self._oracle.violate(f"a client of agents failed: {error!r}")
+
+    def verify(self) -> None:
+        """Read some of the tasks, and the books that they link to."""
+        try:
+            for talk in self._random.sample(self.talks, min(VERIFIED, len(self.talks))):
+                self._verify(talk)
+        except NeverAnswered as error:
+            self._oracle.violate(str(error))
+
+    def _tell(self) -> None:
+        """Have a story told: wait for it, follow it, or come back for it in the end."""
+        name = f"{self._random.getrandbits(64):x}"
+        way = self._random.choice(("wait", "follow", "follow", "leave"))
+        configuration: dict[str, Any] = {"returnImmediately": way != "wait"}
+        if self._random.random() < 0.3:
+            configuration["taskPushNotificationConfig"] = {"url": f"{self._endpoint}/{name}"}
+        talk = self._send(f"story {name}", name, "story", configuration)
+        if talk is not None and way == "follow":
+            self._follow(talk)
+
+    def _ask(self) -> None:
+        """Be asked back, and answer; the answer is sent under a key too."""
+        name = f"{self._random.getrandbits(64):x}"
+        talk = self._send(f"ask {name}", name, "ask", {})
+        if talk is None or not self._waits_for_us(talk):
+            return
+        again = self._send("that one", f"{name}-answer", "ask", {}, task_id=talk.task_id)
+        self._require(
+            again is not None and again.task_id == talk.task_id, f"the answer to {talk.task_id} went astray"
+        )
+
+    def _hang(self) -> None:
+        """Have the agent wait for ever, and cancel it."""
+        name = f"{self._random.getrandbits(64):x}"
+        talk = self._send(f"hang {name}", name, "hang", {"returnImmediately": True})
+        if talk is None:
+            return
+        path = f"{self._prefix}/tasks/{talk.task_id}:cancel"
+        answer = self._asked(lambda front: self._request(front, "POST", path))
+        # The first attempt's answer may have been lost: then the task is cancelled already.
+        is_cancelled = answer.status_code == 200 or "TASK_NOT_CANCELABLE" in answer.text
+        self._require(is_cancelled, f"cancelling {talk.task_id}: {answer.status_code} {answer.text}")
+
+    def _ping(self) -> None:
+        """Be answered with a message, twice with the same one."""
+        key = f"{self._random.getrandbits(64):x}"
+        answers = [self._asked(self._sending("ping", key, {})) for _ in range(2)]
+        replies = [answer.json().get("message", {}) for answer in answers]
+        self.pings += 1
+        said = [reply.get("parts", [{}])[0].get("text") for reply in replies]
+        self._require(said == ["pong", "pong"], f"pings were answered {[answer.text for answer in answers]}")
+        ids = {reply.get("messageId") for reply in replies}
+        self._require(len(ids) == 1, f"one ping was answered by two messages: {replies}")
+
+    def _send(
+        self, text: str, key: str, about: str, configuration: dict[str, Any], task_id: str | None = None
+    ) -> Talk | None:
+        """Send a message until it is acknowledged, now and then twice."""
+        send = self._sending(text, key, configuration, task_id)
+        answers = [self._asked(send) for _ in range(self._random.choice((1, 1, 2)))]
+        tasks = [answer.json().get("task", {}) for answer in answers]
+        ids = {task.get("id") for task in tasks}
+        if any(answer.status_code != 200 for answer in answers) or len(ids) != 1 or None in ids:
+            self._oracle.violate(f"{text}: {[(answer.status_code, answer.text) for answer in answers]}")
+            return None
+        is_posted = "taskPushNotificationConfig" in configuration
+        talk = Talk(task_id=tasks[0]["id"], about=about, name=key, is_posted=is_posted)
+        if task_id is None:
+            self.talks.append(talk)
+            self._oracle.acknowledge("task")
+        return talk
+
+    def _sending(
+        self, text: str, key: str, configuration: dict[str, Any], task_id: str | None = None
+    ) -> Send:
+        message: dict[str, Any] = {"messageId": key, "role": "ROLE_USER", "parts": [{"text": text}]}
+        if task_id is not None:
+            message["taskId"] = task_id
+        body = {"message": message, "configuration": configuration}
+        path = f"{self._prefix}/message:send"
+        return lambda front: self._request(front, "POST", path, json=body, headers={"Idempotency-Key": key})
+
+    def _waits_for_us(self, talk: Talk) -> bool:
+        """Wait until the agent has asked back; False when the task has failed instead."""
+        gives_up_at = time.monotonic() + GIVE_UP_SECONDS
+        while time.monotonic() < gives_up_at:
+            state = _state_of(self._read(talk))
+            if state in ("INPUT_REQUIRED", *TERMINAL):
+                return state == "INPUT_REQUIRED"
+            time.sleep(BREATH_SECONDS * 4)
+        raise NeverAnswered(f"task {talk.task_id} never asked back")
+
+    def _follow(self, talk: Talk) -> None:
+        """Follow a task to its end, again and again after what was heard last; every event comes once and in order."""
+        gives_up_at = time.monotonic() + GIVE_UP_SECONDS
+        while time.monotonic() < gives_up_at:
+            front = self._random.choice(self._fronts)
+            try:
+                if self._follow_once(front, talk):
+                    return
+            except requests.RequestException as error:
+                self._oracle.count_retry(type(error).__name__)
+            time.sleep(BREATH_SECONDS * 2)
+        raise NeverAnswered(f"task {talk.task_id} was followed for {GIVE_UP_SECONDS:.0f} s")
+
+    def _follow_once(self, front: str, talk: Talk) -> bool:
+        """Read one stream as far as it goes; tell whether the task is over."""
+        headers = {"Last-Event-ID": str(talk.last_heard), "Accept": "text/event-stream"}
+        path = f"{self._prefix}/tasks/{talk.task_id}:subscribe"
+        with self._request(front, "POST", path, headers=headers, stream=True) as answer:
+            if answer.status_code == 400 and "UNSUPPORTED_OPERATION" in answer.text:
+                return self._has_heard_all(talk)
+            if answer.status_code != 200:
+                self._require(
+                    answer.status_code in (429, 503), f"following: {answer.status_code} {answer.text}"
+                )
+                return False
+            for number, event in _numbered(answer):
+                self._require(
+                    number == talk.last_heard + 1, f"event {number} of {talk.task_id} after {talk.last_heard}"
+                )
+                talk.heard[number] = event
+        return bool(talk.heard) and outline([talk.heard[talk.last_heard]])[0] in TERMINAL
+
+    def _has_heard_all(self, talk: Talk) -> bool:
+        """A task that is over has nothing more to tell after its last event."""
+        said = outline([talk.heard[talk.last_heard]])[0] if talk.heard else None
+        self._require(said in TERMINAL, f"task {talk.task_id} says that it is over, after {said}")
+        return True
+
+    def _verify(self, talk: Talk) -> None:
+        task = self._read(talk)
+        state = _state_of(task)
+        self._oracle.count_read(f"task {state}")
+        expected = {"story": STORY[-1], "ask": ASK[-1], "hang": HANG[0][-1]}[talk.about]
+        if state == "FAILED":
+            said = task["status"].get("message", {}).get("parts", [{}])[0].get("text")
+            self._require(said == INTERRUPTED, f"task {talk.task_id} failed: {said}")
+        elif state != expected:
+            self._oracle.violate(f"task {talk.task_id} ({talk.about}) is {state}")
+        elif talk.about == "story":
+            self._verify_story(talk, {at["artifactId"]: at["parts"] for at in task["artifacts"]})
+
+    def _verify_story(self, talk: Talk, artifacts: dict[str, list[dict[str, Any]]]) -> None:
+        told = "".join(part["text"] for part in artifacts["story"])
+        self._require(told == STORY_TEXT, f"task {talk.task_id} tells {told!r}")
+        (part,) = artifacts["book"]
+        book = self._asked(lambda front: open_link(part["url"], via=front))
+        self._require(
+            book.content == book_of(talk.name), f"book of {talk.task_id}: {book.status_code} {book.text}"
+        )
+
+    def _read(self, talk: Talk) -> dict[str, Any]:
+        path = f"{self._prefix}/tasks/{talk.task_id}"
+        answer = self._asked(lambda front: self._request(front, "GET", path))
+        self._require(answer.status_code == 200, f"task {talk.task_id}: {answer.status_code} {answer.text}")
+        task: dict[str, Any] = answer.json()
+        return task
+
+    def _request(self, front: str, method: str, path: str, **more: Any) -> requests.Response:
+        headers = {"A2A-Version": "1.0", **more.pop("headers", {})}
+        return self._caller.request(method, path, via=front, headers=headers, **more)
+
+    def _asked(self, send: Send) -> requests.Response:
+        return self._patience.ask("agent", send)
+
+    def _require(self, condition: bool, what: str) -> None:
+        if not condition:
+            self._oracle.violate(what)
+
+
+def _state_of(task: dict[str, Any]) -> str:
+    state: str = task["status"]["state"]
+    return state.removeprefix("TASK_STATE_")
+
+
+def _numbered(answer: requests.Response) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read numbered events; a stream that ends with an error event is as good as one that was lost."""
+    number = 0
+    for line in answer.iter_lines():
+        name, _, value = line.partition(b": ")
+        if name == b"id":
+            number = int(value)
+        elif name == b"data" and number:
+            yield number, json.loads(value)
+            number = 0

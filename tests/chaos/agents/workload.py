@@ -1,0 +1,132 @@
+"""The workload of agents, and the comparison of their tasks' logs with what the script says."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+from uuid import UUID
+
+from tests.chaos.agents.clients import AgentClient, Talk
+from tests.chaos.agents.script import ASK, ATTEMPTS, HANG, SCRIPT, STORY, outline
+from tests.chaos.installation import Installation
+from tests.chaos.listener import Listener
+from tests.chaos.settling import AGENTS, DELIVERIES
+from tests.chaos.workload import Person, Workload
+from tests.support.inventory import query
+
+CLIENTS = 4
+SETTINGS = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true", "A2A_WAIT_SECONDS": "10"}
+_EVENTS = """
+SELECT t.id::text, e.sequence, e.event::text FROM tasks t LEFT JOIN task_events e ON e.task_id = t.id
+WHERE t.deployment_id = %s ORDER BY t.id, e.sequence
+"""
+_ATTEMPTS = """
+SELECT t.id::text, max(u.attempts) FROM tasks t JOIN task_turns u ON u.task_id = t.id
+WHERE t.deployment_id = %s GROUP BY 1
+"""
+_FILES = """
+SELECT r.reference_id, count(*) FROM files f JOIN file_references r ON r.file_id = f.id AND r.kind = 'Task'
+WHERE f.owner_id = %s GROUP BY 1
+"""
+
+
+class Updates(Listener):
+    """Where clients have the updates of their tasks posted to: a path for each task."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
+        self.told: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def take(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        del headers
+        self.told[path.rpartition("/")[2]].append(json.loads(body))
+
+
+class Agents(Workload):
+    """Messages to a scripted agent of a deployment of its own, and the tasks that answer them."""
+
+    workers = {"agents": 2, "files": 1, "media": 1, "background": 2}  # noqa: RUF012
+    waiting = (AGENTS, DELIVERIES)
+
+    def __init__(self, installation: Installation, closing: ExitStack) -> None:
+        self._installation = installation
+        self._people: Sequence[AgentClient] = ()
+        self._created = installation.identity.deployment(installation.organization_id, "storyteller")
+        self._updates = closing.enter_context(Updates(installation.chance("updates")))
+        installation.stack.environment.update(SETTINGS)
+
+    def begin(self) -> Sequence[Person]:
+        at, deployment = self._installation, self._created.deployment
+        owner = at.owner()
+        behavior = {"name": "story", "kind": "script", "description": "Tells stories.", "script": SCRIPT}
+        made = owner.request("POST", f"/admin/deployments/{deployment.id}/behaviors", json=behavior)
+        made.raise_for_status()
+        self._people = [
+            AgentClient(at, number, f"/agents/{deployment.id}", owner, self._updates.url)
+            for number in range(CLIENTS)
+        ]
+        return self._people
+
+    def compare(self) -> Iterator[str]:
+        deployment = self._created.deployment
+        talks = {talk.task_id: talk for person in self._people for talk in person.talks}
+        logs = self._read_logs(deployment.id)
+        attempts = dict(query(self._installation.stack, _ATTEMPTS, (str(deployment.id),)))
+        books = dict(query(self._installation.stack, _FILES, (str(deployment.daemon_identity_id),)))
+        for task_id, talk in talks.items():
+            if task_id not in logs:
+                yield f"task {task_id} was acknowledged and is lost"
+                continue
+            yield from _compare_log(talk, logs[task_id], attempts[task_id])
+            if talk.about == "story" and books.get(task_id, 0) != _wrote_book(logs[task_id]):
+                yield f"task {task_id} has {books.get(task_id, 0)} books"
+        unasked = len(logs) - len(talks) - sum(person.pings for person in self._people)
+        if unasked:
+            yield f"{unasked} tasks more than messages were acknowledged"
+        yield from self._compare_updates(talks, logs)
+
+    def _read_logs(self, deployment_id: UUID) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+        logs: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+        for task_id, sequence, event in query(self._installation.stack, _EVENTS, (str(deployment_id),)):
+            log = logs[task_id]
+            if sequence is not None:
+                log.append((sequence, json.loads(event)))
+        return logs
+
+    def _compare_updates(
+        self, talks: dict[str, Talk], logs: dict[str, list[tuple[int, dict[str, Any]]]]
+    ) -> Iterator[str]:
+        """Every update of a task whose client asked for them was posted, at least once and as it is in the log."""
+        for talk in talks.values():
+            if not talk.is_posted:
+                continue
+            written = [event for _, event in logs.get(talk.task_id, ())]
+            told = self._updates.told.get(talk.name, [])
+            yield from (f"update of {talk.task_id} was not posted: {at}" for at in written if at not in told)
+            yield from (
+                f"posted of {talk.task_id} and not in its log: {at}" for at in told if at not in written
+            )
+
+
+def _compare_log(talk: Talk, log: Sequence[tuple[int, dict[str, Any]]], attempts: int) -> Iterator[str]:
+    numbers = [number for number, _ in log]
+    said = outline([event for _, event in log])
+    if numbers != list(range(1, len(log) + 1)):
+        yield f"task {talk.task_id} has events {numbers}"
+    for number, event in talk.heard.items():
+        if outline([event]) != said[number - 1 : number]:
+            yield f"task {talk.task_id}: event {number} was told as {outline([event])} and is {said}"
+    expected = {"story": (STORY,), "ask": (ASK,), "hang": HANG}[talk.about]
+    if said in expected:
+        return
+    has_failed = said[-1:] == ["FAILED"] and any(said[:-1] == each[: len(said) - 1] for each in expected)
+    if not has_failed or attempts < ATTEMPTS:
+        yield f"task {talk.task_id} ({talk.about}, {attempts} attempts) says {said}"
+
+
+def _wrote_book(log: Sequence[tuple[int, dict[str, Any]]]) -> int:
+    return int("book" in outline([event for _, event in log]))
