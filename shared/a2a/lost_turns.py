@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, exists, func, select, update
+from sqlalchemy import Row, Select, exists, func, select, update
 
 from shared.a2a.agents import find_behavior
 from shared.a2a.jobs import AnswerTurn
@@ -45,12 +45,15 @@ def sweep_turns(database: Database, hints: TaskHints) -> int:
     return len(lost) + len(waiting)
 
 
-def take_back(database: Database, hints: TaskHints, turn_id: UUID) -> None:
-    """Queue a turn whose lease has ended once more, or fail its task; do nothing about any other turn."""
+def take_back(database: Database, hints: TaskHints, turn_id: UUID, *, lease_id: UUID | None = None) -> None:
+    """Queue a turn whose lease has ended once more, or fail its task; do nothing about any other turn.
+
+    With `lease_id` it is the holder of that lease who gives the turn back.
+    """
     with database.transaction() as session:
         found = find_turn(session, turn_id)
         task = find_and_hold_task(session, found.task_id) if found is not None else None
-        turn = session.execute(_LOST.where(task_turns.c.id == turn_id)).one_or_none()
+        turn = session.execute(_given_back(turn_id, lease_id)).one_or_none()
         if task is None or turn is None:
             return
         log.warning("turn.lost", turn_id=str(turn_id), attempts=turn.attempts)
@@ -62,6 +65,12 @@ def take_back(database: Database, hints: TaskHints, turn_id: UUID) -> None:
             failed = StatusChanged(state=TaskState.FAILED, message=explain(INTERRUPTED))
             settle_turn(session, task, turn_id, failed, TurnOutcome.FAILED)
     hints.tell(task.id)
+
+
+def _given_back(turn_id: UUID, lease_id: UUID | None) -> Select[Any]:
+    if lease_id is None:
+        return _LOST.where(task_turns.c.id == turn_id)
+    return select(task_turns).where(task_turns.c.id == turn_id, task_turns.c.lease_id == lease_id)
 
 
 def _may_run_again(session: Session, turn: Row[Any]) -> bool:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import and_, func, select, update
+from sqlalchemy import and_, select, update
 
 from shared import faults
 from shared.a2a.lost_turns import sweep_turns, take_back
@@ -58,13 +58,15 @@ class ClaimedTurn:
     """A turn under this worker's lease.
 
     `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
-    one has not said again yet.
+    one has not said again yet. `unheard` is an update of which the database has not said whether it is written.
     """
 
     turn: Turn
     lease_id: UUID
     written: int = 0
     to_skip: int = 0
+    unheard: Update | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
 class TaskLog:
@@ -97,12 +99,8 @@ class TaskLog:
             claimed.to_skip -= 1
             return
         faults.reach("turn.before_append")
-        with self._database.transaction() as session:
-            task = _hold(session, claimed)
-            turn = find_turn(session, claimed.turn.id)
-            if turn is not None and turn.updates == claimed.written:
-                _write(session, task, turn.id, said)
-        claimed.written += 1
+        with claimed.lock:
+            self._write_once(claimed, said)
         faults.reach("turn.appended")
         self._hints.tell(claimed.turn.task_id)
 
@@ -141,14 +139,24 @@ class TaskLog:
 
     def hand_back(self, claimed: ClaimedTurn) -> None:
         """Let go of a turn that this worker will not finish; what becomes of it is decided as if it had died."""
-        ended = update(task_turns).where(_is_leased(claimed)).values(lease_until=func.clock_timestamp())
-        with self._database.autocommit() as session:
-            session.execute(ended)
-        take_back(self._database, self._hints, claimed.turn.id)
+        take_back(self._database, self._hints, claimed.turn.id, lease_id=claimed.lease_id)
 
     def sweep(self) -> int:
         """Find turns whose worker died and turns whose message was lost; give how many."""
         return sweep_turns(self._database, self._hints)
+
+    def _write_once(self, claimed: ClaimedTurn, said: Update) -> None:
+        """Write an update unless an attempt of before has, whose commit nobody heard of."""
+        may_be_written = claimed.unheard is said
+        claimed.unheard = said
+        with self._database.transaction() as session:
+            task = _hold(session, claimed)
+            turn = find_turn(session, claimed.turn.id)
+            written = claimed.written if turn is None else turn.updates
+            if not (may_be_written and written > claimed.written):
+                _write(session, task, claimed.turn.id, said)
+                written += 1
+        claimed.written, claimed.unheard = written, None
 
     def _claim(self, session: Session, task: HeldTask, turn_id: UUID) -> ClaimedTurn | None:
         lease_id = uuid4()

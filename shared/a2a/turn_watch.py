@@ -103,6 +103,8 @@ class TurnWatch:
 
     def _look_after(self, watched: WatchedTurn) -> None:
         now = time.monotonic()
+        if watched.stopped.is_set():
+            return
         if watched.is_cancelled():
             watched.stop(StopReason.LOST)
         elif now > watched.ends_at:
