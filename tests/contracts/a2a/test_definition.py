@@ -7,11 +7,13 @@ from typing import Any
 import jsonschema
 import pytest
 from a2a.types import a2a_pb2
+from a2a.utils.errors import A2A_ERROR_MAPPING, ErrorMapping
 from google.api.field_behavior_pb2 import REQUIRED, field_behavior
 from google.protobuf.descriptor import Descriptor
 
 from shared.a2a import types
 from tests.contracts.a2a.schemas import DEFINITIONS, STATES, check
+from web.a2a.errors import PROTOCOL_DOMAIN, error_body
 
 MESSAGES: dict[str, Descriptor] = {
     name: a2a_pb2.DESCRIPTOR.message_types_by_name[name]
@@ -19,6 +21,7 @@ MESSAGES: dict[str, Descriptor] = {
     if name in a2a_pb2.DESCRIPTOR.message_types_by_name
 }
 OURS = {name: getattr(types, name) for name in MESSAGES if hasattr(types, name)}
+_CODES = {"INVALID_REQUEST": "malformed_request", "METHOD_NOT_FOUND": "not_found"}
 NARROWED = {"OAuthFlows", "SecurityScheme"}
 """One-ofs of which this service uses only some."""
 
@@ -67,6 +70,15 @@ def test_the_states_and_roles_are_the_definitions() -> None:
     assert states - {"TASK_STATE_UNSPECIFIED"} == set(STATES) == {state.value for state in types.TaskState}
     roles = {value.name for value in declared["Role"].values}
     assert roles - {"ROLE_UNSPECIFIED"} == {role.value for role in types.Role}
+
+
+@pytest.mark.parametrize("known", A2A_ERROR_MAPPING.values(), ids=lambda known: known.reason)
+def test_errors_have_the_statuses_and_names_that_clients_know(known: ErrorMapping) -> None:
+    code = _CODES.get(known.reason, known.reason.lower())
+    body = error_body(known.http_code, code, "x", request="", host="service.example")["error"]
+    assert (body["code"], body["status"]) == (known.http_code, known.grpc_status)
+    assert body["details"][0]["reason"] == known.reason
+    assert body["details"][0]["domain"] == PROTOCOL_DOMAIN
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""The running service with agents: two fronts, who answers and who posts updates; and the published client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
+from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse
+from a2a.utils import TransportProtocol
+
+from shared.a2a.behavior_administration import BehaviorDraft, create_behavior
+from shared.a2a.turns import BehaviorKind, DeclaredExtension
+from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import CreatedDeployment
+from tests.support.model_service import ModelService
+from tests.support.stack import Service, free_port
+
+T = TypeVar("T")
+DEVELOPING = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}
+SCRIPT = """
+rules:
+  - match: {text: ping}
+    steps: [{message: pong}]
+  - match: {text: ask}
+    steps: [{input_required: 'Which one?'}, {echo: complete}]
+  - match: {text: hang}
+    steps: [{status: Hanging}, {hang: true}]
+  - match: {text: silence}
+    steps: [{silence: true}]
+  - match: {contains: echo}
+    steps: [{echo: artifact}, {echo: complete}]
+  - match: {contains: slow}
+    steps:
+      - status: Counting
+      - artifact: {id: count, chunks: ["1 ", "2 ", "3 ", "4 ", "5 ", "6 "], every: 0.25}
+      - complete: Counted
+  - steps:
+      - status: Working
+      - artifact: {id: a, name: report, chunks: ["Once ", "upon ", "a time"]}
+      - complete: Done
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agents:
+    """The service, its processes, and a scripted agent beside the default one."""
+
+    service: ModelService
+    second: Service
+    worker: Service
+    scripted: CreatedDeployment
+
+    @property
+    def fronts(self) -> tuple[str, str]:
+        """The addresses of both fronts."""
+        return self.service.front.url, self.second.url
+
+    def address(self, deployment: CreatedDeployment | None = None, *, front: str | None = None) -> str:
+        """Where an agent is, by default the scripted one at the front whose cards point there."""
+        agent = (deployment or self.scripted).deployment
+        return f"{front or self.second.url}/agents/{agent.id}"
+
+    def new_agent(
+        self, script: str = SCRIPT, extensions: tuple[DeclaredExtension, ...] = ()
+    ) -> CreatedDeployment:
+        """Another scripted agent."""
+        created = self.service.identity.deployment(self.service.organization_id)
+        give_script(self.service, created.deployment.id, script, extensions)
+        return created
+
+
+@dataclass(frozen=True, kw_only=True)
+class Talk:
+    """A client of an agent, and what its answers' headers said was activated."""
+
+    client: Client
+    http: httpx.AsyncClient
+    echoed: list[list[str]] = field(default_factory=list)
+
+    async def say(self, text: str = "hello", *uris: str, **more: Any) -> list[StreamResponse]:
+        """Send a message and collect what the client yields."""
+        said = Message(message_id=str(uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], **more)
+        request = SendMessageRequest(message=said)
+        return [event async for event in self.client.send_message(request, context=activating(*uris))]
+
+
+def activating(*uris: str) -> ClientCallContext:
+    """The context of a call that activates extensions."""
+    return ClientCallContext(
+        service_parameters=ServiceParametersFactory.create([with_a2a_extensions(list(uris))]), timeout=20
+    )
+
+
+@asynccontextmanager
+async def talking(
+    address: str, authorization: str, *, streaming: bool = True, polling: bool = False
+) -> AsyncIterator[Talk]:
+    """Make a client as its documentation does, from the agent's card."""
+    echoed: list[list[str]] = []
+
+    async def hear(response: httpx.Response) -> None:
+        header = response.headers.get("A2A-Extensions", "")
+        echoed.append([uri.strip() for uri in header.split(",") if uri.strip()])
+
+    headers = {"Authorization": authorization}
+    async with httpx.AsyncClient(headers=headers, timeout=20, event_hooks={"response": [hear]}) as http:
+        config = ClientConfig(
+            httpx_client=http,
+            streaming=streaming,
+            polling=polling,
+            supported_protocol_bindings=[TransportProtocol.HTTP_JSON],
+        )
+        client = await ClientFactory(config).create_from_url(address)
+        yield Talk(client=client, http=http, echoed=echoed)
+
+
+def run(conversation: Callable[[], Awaitable[T]]) -> T:
+    """Run a conversation to its end."""
+
+    async def within() -> T:
+        return await asyncio.wait_for(conversation(), 60)
+
+    return asyncio.run(within())
+
+
+@pytest.fixture(scope="session")
+def agents(service: ModelService) -> Iterator[Agents]:
+    """Run the agents' processes beside those of the models."""
+    stack = service.stack
+    scripted = service.identity.deployment(service.organization_id, "Scripted")
+    give_script(service, scripted.deployment.id, SCRIPT)
+    port = free_port()
+    second = stack.web(port=port, BASE_URL=f"http://127.0.0.1:{port}", **DEVELOPING)
+    worker = stack.worker("agents")
+    with stack.running(second, worker, stack.worker("media", **DEVELOPING)):
+        yield Agents(service=service, second=second, worker=worker, scripted=scripted)
+
+
+def give_script(
+    service: ModelService,
+    deployment_id: UUID,
+    script: str,
+    extensions: tuple[DeclaredExtension, ...] = (),
+) -> None:
+    """Give an agent a scripted behavior."""
+    draft = BehaviorDraft(
+        name="scripted",
+        kind=BehaviorKind.SCRIPT,
+        description="Follows a script.",
+        script=script,
+        extensions=extensions,
+    )
+    with service.database.transaction() as session:
+        create_behavior(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
