@@ -62,9 +62,17 @@ class NetworkConverter(BaseConverter):
         return NETWORKS[value]
 
 
+class TaskConverter(BaseConverter):
+    """What may be a task's id: no colon, so that `/tasks/{id}:cancel` is no task called `…:cancel`."""
+
+    regex = "[^/:]+"
+    part_isolating = True
+
+
 def register_converters(app: Flask) -> None:
     """Let routes use `<id:…>`, `<network:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
     app.url_map.converters["id"] = IdConverter
+    app.url_map.converters["task"] = TaskConverter
     app.url_map.converters["network"] = NetworkConverter
     app.url_map.converters["reference_kind"] = ReferenceKindConverter
     app.url_map.converters["reference_id"] = ReferenceIdConverter

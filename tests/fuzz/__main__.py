@@ -41,8 +41,8 @@ def _fuzz_service(directory: Path, examples: int) -> int:
     try:
         credentials = stack.set_up()
         # The fuzzer guesses credentials by the thousand, from one address; that it is slowed down is tested elsewhere.
-        front = stack.web(FAILED_LOGINS_PER_MINUTE="0")
-        with stack.running(front):
+        front = stack.web(FAILED_LOGINS_PER_MINUTE="0", A2A_WAIT_SECONDS="2")
+        with stack.running(front, stack.worker("agents")):
             tokens = (exchange_token(front.url, credentials), credentials["ownerApiKey"])
             failed = max(_fuzz_as(token, front.url, examples) for token in tokens)
             failed |= _fuzz_as_distribution(credentials["distribution"], front.url, examples)

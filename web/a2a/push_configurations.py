@@ -17,7 +17,7 @@ from web.requests import MalformedJson
 routes = AgentRoutes("agents")
 
 DEFAULT_PAGE = 50
-_COLLECTION = "/tasks/<task_id>/pushNotificationConfigs"
+_COLLECTION = "/tasks/<task:task_id>/pushNotificationConfigs"
 _ERRORS = (TaskNotFound, PushNotificationNotSupported)
 
 

@@ -18,7 +18,7 @@ routes = AgentRoutes("agents")
 
 
 @routes.agent_operation(
-    "GET", "/tasks/<task_id>", query=TaskReadQuery, answers={200: Task}, errors=(TaskNotFound,)
+    "GET", "/tasks/<task:task_id>", query=TaskReadQuery, answers={200: Task}, errors=(TaskNotFound,)
 )
 def read_task(call: AgentCall, task_id: str) -> Response:
     """Read a task: its status, artifacts and history."""
@@ -47,7 +47,7 @@ def list_tasks(call: AgentCall) -> Response:
 
 @routes.agent_operation(
     "POST",
-    "/tasks/<task_id>:cancel",
+    "/tasks/<task:task_id>:cancel",
     answers={200: Task},
     errors=(TaskNotFound, TaskNotCancelable, MalformedJson),
 )
@@ -63,7 +63,7 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
 
 @routes.agent_operation(
     "POST",
-    "/tasks/<task_id>:subscribe",
+    "/tasks/<task:task_id>:subscribe",
     answers={200: "text/event-stream"},
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
@@ -74,7 +74,7 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
 
 @routes.agent_operation(
     "GET",
-    "/tasks/<task_id>:subscribe",
+    "/tasks/<task:task_id>:subscribe",
     answers={200: "text/event-stream"},
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )

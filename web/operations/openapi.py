@@ -66,6 +66,7 @@ _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
     "id": {"type": "string", "format": "uuid"},
     "path": {"type": "string", "minLength": 1},
+    "task": {"type": "string", "minLength": 1, "pattern": "^[^/:]+$"},
     "network": {"type": "string", "enum": list(NETWORKS)},
     "reference_kind": {"type": "string", "enum": [kind.value for kind in ReferenceKind]},
     "reference_id": {
@@ -172,7 +173,7 @@ def _header_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
             "description": "The signed header of the routed request, forwarded unchanged; omitted for own work.",
             "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"},
         }
-    if speaks_a2a(operation.path):
+    if speaks_a2a(operation.path) and operation.authentication is Authentication.CALLER:
         yield from a2a_header_parameters(operation.path)
     if isinstance(operation.body, FilePart):
         yield {

@@ -47,7 +47,7 @@ A2A_ERROR_SCHEMA: dict[str, Any] = {
 }
 
 _HEADERS = {
-    "A2A-Version": ("The version of the protocol: `1.0`.", r"^1\.0(\.[0-9]+)?$"),
+    "A2A-Version": ("The version of the protocol: `1.0`.", r"^(1\.0(\.[0-9]+)?)?$"),
     "A2A-Extensions": ("URIs of extensions to activate, comma-separated.", r"^[!-~]+(, ?[!-~]+)*$"),
 }
 _IDEMPOTENCY = ("Names this message, so that a repetition is not taken for another one.", r"^[!-~]{1,255}$")
