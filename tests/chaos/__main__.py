@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="how long to kill")
     parser.add_argument("--seed", type=int, default=None, help="choose the same actions again")
     parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="some kinds of work, instead of all")
+    parser.add_argument("--calm", action="store_true", help="kill nothing, to see what a sabotage alone does")
     parser.add_argument(
         "--sabotage", choices=sorted(MODES), nargs="+", default=(), help="run the service with rules broken"
     )
@@ -38,7 +39,10 @@ def main() -> int:
         servers.start()
         try:
             workloads = [WORKLOADS[name] for name in names]
-            with Run(Path(directory) / "stack", servers, workloads, seed, options.sabotage) as run:
+            stack = Path(directory) / "stack"
+            with Run(
+                stack, servers, workloads, seed=seed, sabotage=options.sabotage, is_calm=options.calm
+            ) as run:
                 run.play(options.seconds)
                 return run.report()
         finally:

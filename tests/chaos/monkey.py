@@ -86,13 +86,15 @@ class Clock:
 class Monkey:
     """Keeps a stack's processes running and kills them."""
 
-    def __init__(self, settling: Settling, servers: Servers, seed: int) -> None:
+    def __init__(self, settling: Settling, servers: Servers, seed: int, *, is_calm: bool = False) -> None:
+        """Kill nothing that is calm, and only keep it running."""
         self._settling = settling
         self._servers = servers
         self._random = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.kept: list[Kept] = []
-        self._is_resting = False
+        self._is_calm = is_calm
+        self._is_resting = is_calm
         self._looked_at = 0.0
 
     def keep(self, kind: str, make: Callable[..., Service], points: Sequence[str] = ()) -> None:
@@ -104,19 +106,20 @@ class Monkey:
     def play(self, seconds: float) -> None:
         """Kill and keep for so long."""
         over = time.monotonic() + seconds
-        strikes = (
-            Clock(self._strike_processes, PAUSE_SECONDS, self._random),
-            Clock(self._strike_servers, SERVERS_PAUSE_SECONDS, self._random),
-            Clock(self._request_sweeps, SWEEPS_PAUSE_SECONDS, self._random),
-        )
+        clocks = [Clock(self._request_sweeps, SWEEPS_PAUSE_SECONDS, self._random)]
+        if not self._is_calm:
+            clocks.append(Clock(self._strike_processes, PAUSE_SECONDS, self._random))
+            clocks.append(Clock(self._strike_servers, SERVERS_PAUSE_SECONDS, self._random))
         while time.monotonic() < over:
             self.tend()
-            for clock in strikes:
+            for clock in clocks:
                 clock.tick()
             time.sleep(0.02)
 
     def rest(self) -> None:
         """Wake what sleeps, and have everything run anew and unarmed."""
+        if self._is_calm:
+            return
         self._is_resting = True
         self._restart_servers()
         for kept in self.kept:

@@ -46,8 +46,10 @@ class Run:
         directory: Path,
         servers: Servers,
         workloads: Sequence[type[Workload]],
+        *,
         seed: int,
         sabotage: Sequence[str],
+        is_calm: bool,
     ) -> None:
         self._began = time.monotonic()
         self._closing = ExitStack()
@@ -62,7 +64,7 @@ class Run:
             self._stack,
             list(dict.fromkeys([FILES, CREDITS, *(each for work in workloads for each in work.waiting)])),
         )
-        self._monkey = Monkey(self._settling, servers, seed)
+        self._monkey = Monkey(self._settling, servers, seed, is_calm=is_calm)
 
     def __enter__(self) -> Self:
         """Nothing runs yet."""

@@ -174,5 +174,6 @@ class ModelClient:
                 {"close_after": after},
                 {"fail_after": after},
                 {"garbage_after": after},
+                {"stall_after": after},
             )
         )

@@ -18,6 +18,7 @@ CLIENTS = 6
 CATALOG = """
 [providers.fake]
 base_url = "{address}"
+idle_timeout_seconds = 3.0
 
 [providers.gone]
 base_url = "http://127.0.0.1:9/v1"

@@ -1,0 +1,34 @@
+"""Rules of agents, broken."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+from shared.a2a import sending
+from shared.a2a.task_log import ClaimedTurn, TaskLog
+from shared.a2a.turns import Update, settles
+
+SELDOM = 0.02
+
+
+def ignore_keys() -> None:
+    """Take every message that is sent again for a new one."""
+
+    def take(*_: Any) -> UUID:
+        turn_id: UUID = _[-1]
+        return turn_id
+
+    setattr(sending, "claim_key", take)  # noqa: B010 (a name it does not export)
+
+
+def forget_updates() -> None:
+    """Lose one update in fifty that an agent has said."""
+    append: Any = TaskLog.append
+
+    def append_most(self: TaskLog, claimed: ClaimedTurn, said: Update) -> None:
+        if settles(said) or random.random() > SELDOM:
+            append(self, claimed, said)
+
+    setattr(TaskLog, "append", append_most)  # noqa: B010 (mypy objects to an assignment)

@@ -1,0 +1,59 @@
+"""Rules of files, broken."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import delete
+
+from shared.database import Database
+from shared.files import collection, content, expiry, sweeps
+from shared.files.blobs import staging
+from shared.files.blobs.base import Blob, BlobStore
+from shared.files.resources import File
+from shared.files.tables import blobs
+
+DEATHS_IN_BETWEEN = 0.5
+
+
+def rows_before_unlink() -> None:
+    """Forget where bytes are before they are removed: a death in between leaks them."""
+
+    def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
+        ids = [blob.version_id for blob in claimed]
+        with database.autocommit() as session:
+            session.execute(delete(blobs).where(blobs.c.version_id.in_(ids)))
+        if random.random() < DEATHS_IN_BETWEEN:
+            os.kill(os.getpid(), signal.SIGKILL)
+        store.remove(claimed)
+        return len(claimed)
+
+    collection.remove_claimed = remove_claimed
+    setattr(expiry, "remove_claimed", remove_claimed)  # noqa: B010 (a name it does not export)
+
+
+def sweep_without_asking() -> None:
+    """Sweep away staged bytes without asking whether a row owns them: acknowledged content is lost."""
+
+    def take_all(database: Database, ids: Sequence[UUID]) -> set[UUID]:
+        return set(ids)
+
+    sweeps._doom_ownerless = take_all
+
+
+def ignore_staging_lock() -> None:
+    """Take bytes that are being received for abandoned: the upload then fails, though nobody did wrong."""
+    setattr(staging, "_is_lockable", bool)  # noqa: B010 (of another type, but any descriptor will do)
+
+
+def serve_the_ended() -> None:
+    """Serve content to callers after its end."""
+
+    def refuse_nothing(file: File) -> None:
+        del file
+
+    setattr(content, "refuse_ended", refuse_nothing)  # noqa: B010 (a name it does not export)

@@ -1,0 +1,53 @@
+"""Rules of messaging media, broken."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from shared.database import Session
+from shared.deliveries.channels import Address, Message
+from shared.media import claims, storing
+from shared.media.imports import Import, ImportState
+from shared.media.notification_channel import DistributionChannel
+
+SELDOM = 0.2
+
+
+def store_again() -> None:
+    """Store one attachment in five, say so, and leave its import to be fetched once more."""
+    mark_stored = claims.mark_stored
+
+    def mark_most(
+        session: Session, claimed: Import, *, file_id: UUID, version_id: UUID, kept_days: int
+    ) -> Import | None:
+        if random.random() > SELDOM:
+            return mark_stored(session, claimed, file_id=file_id, version_id=version_id, kept_days=kept_days)
+        claims.put_back(session, claimed, code="again", retry_after_seconds=None)
+        return replace(claimed, state=ImportState.STORED, file_id=file_id, version_id=version_id)
+
+    setattr(storing, "mark_stored", mark_most)  # noqa: B010 (a name it does not export)
+
+
+def forget_events() -> None:
+    """Tell nobody of one stored attachment in five."""
+    notify_import = storing.notify_import  # type: ignore[attr-defined]
+
+    def notify_most(session: Session, ended: Import) -> None:
+        if random.random() > SELDOM:
+            notify_import(session, ended)
+
+    setattr(storing, "notify_import", notify_most)  # noqa: B010 (a name it does not export)
+
+
+def rename_events() -> None:
+    """Send every attempt of a notification under an id of its own."""
+    find_address: Any = DistributionChannel.find_address
+
+    def find_renamed(self: DistributionChannel, session: Session, message: Message) -> Address | None:
+        found: Address | None = find_address(self, session, replace(message, id=uuid4()))
+        return found
+
+    setattr(DistributionChannel, "find_address", find_renamed)  # noqa: B010 (mypy objects to an assignment)
