@@ -50,9 +50,16 @@ class Guard:
             self._deadline.check()
             connection = self._try(address, port)
             if connection is not None:
-                self._deadline.watch(connection)
-                return connection
+                return self._watched(connection)
         raise ConnectionFailed
+
+    def _watched(self, connection: socket.socket) -> socket.socket:
+        try:
+            self._deadline.watch(connection)
+        except FetchTimedOut:
+            connection.close()
+            raise
+        return connection
 
     def _resolve(self, host: str, port: int) -> Sequence[str]:
         """Resolve in a thread of its own: a name server may take minutes, and nothing interrupts the resolver."""
@@ -85,13 +92,19 @@ class Guard:
 
 
 class _Lines(io.BufferedReader):
-    """Remembers the last line that was read."""
+    """Remembers the last line that was read, and reads no more at once than it is told."""
 
     last = b""
 
     def readline(self, size: int | None = -1, /) -> bytes:
         self.last = super().readline(-1 if size is None else size)
         return self.last
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            # A chunk that says its length is negative would be read to the end of all that the source sends.
+            raise http.client.IncompleteRead(b"")
+        return super().read(size)
 
 
 class _WholeHead(http.client.HTTPResponse):

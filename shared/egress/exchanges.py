@@ -194,7 +194,7 @@ def _retry_after_seconds(value: str | None) -> int | None:
         return min(int(value), MAX_RETRY_AFTER_SECONDS)
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     seconds = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - time.time())
     return min(max(seconds, 0), MAX_RETRY_AFTER_SECONDS)

@@ -106,6 +106,8 @@ def test_what_ends_early_is_not_taken_for_whole(server: Server, answer: Answer) 
         say("SSH-2.0-OpenSSH_9.9"),
         say("HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6", b"hello!"),
         say("HTTP/1.1 200 OK\nTransfer-Encoding: chunked", b"zz\r\nhello\r\n0\r\n\r\n"),
+        endless(CHUNKED, b"x" * 4096),
+        endless(CHUNKED + b"-1\r\n", b"x" * 4096),
         say("HTTP/1.1 200 OK\nX: " + "y" * 70_000),
         say("HTTP/1.1 200 OK\n" + "\n".join(f"X-{number}: y" for number in range(200))),
         lambda _: None,
@@ -223,7 +225,14 @@ def test_a_status_other_than_200_is_an_error(server: Server, status: int, is_tra
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None), ("-3", None), ("9999999", 86_400)],
+    [
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+        ("Fri, 01 Jan 9999 00:00:00 GMT", 86_400),
+        ("Wed, 21 Oct 9999999999999999999999 07:28:00 GMT", None),
+        ("soon", None),
+        ("-3", None),
+        ("9999999", 86_400),
+    ],
 )
 def test_only_a_sane_retry_after_is_believed(server: Server, value: str, seconds: int | None) -> None:
     server.on("/", content(b"", f"Retry-After: {value}", status="503 Busy"))
