@@ -24,16 +24,19 @@ from shared.media.tables import media_imports
 from shared.telemetry import SWEPT
 
 LEASE = timedelta(seconds=60)
-"""Longer than any single wait of an attempt; it is renewed while content arrives."""
-LEASE_RENEWED_SECONDS = 15.0
+"""Renewed for as long as an attempt lasts (`leases.py`), so that it ends soon after its worker."""
 FIRST_DELAY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 900.0
 LONGEST_WISH_SECONDS = 3600
 """A source that asks us to come back later is believed up to this."""
 PURGE_BATCH_SIZE = 1000
 
+_CLAIMING = 7_140_331_004
+
 _table = media_imports.c
 
+# One claimer at a time: what two saw at once would let a distribution have more workers than it may.
+_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 # A distribution whose sources are slow holds no more workers than it may: its other imports are passed over.
 _CLAIM = text(
     """
@@ -59,6 +62,7 @@ class LeaseLost(Exception):
 
 def claim_due(session: Session, *, per_distribution: int) -> tuple[Import, bytes | None] | None:
     """Take the import that is due longest, with its encrypted headers; None when nothing is due."""
+    session.execute(_LOCK, {"key": _CLAIMING})
     row = session.execute(_CLAIM, {"per_distribution": per_distribution, "lease": LEASE}).one_or_none()
     if row is None:
         return None

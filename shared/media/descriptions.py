@@ -22,8 +22,11 @@ MAX_LOCATION_CHARACTERS = 8192
 SHA256_BYTES = 32
 
 _MAXIMUM_BYTES = (1 << 63) - 1
-_WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_MEDIA_TYPE = re.compile(rf'({_WORD}/{_WORD})((?:[ \t]*;[ \t]*{_WORD}=(?:"[^"\\]*"|{_WORD}))*)[ \t]*;?')
+_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_QUOTED = r'"[\t !#-\[\]-~]*"'
+MEDIA_TYPE = rf"{_WORD}/{_WORD}([ \t]*;[ \t]*{_WORD}=({_QUOTED}|{_WORD}))*"
+"""What may stand in the header of a download (RFC 9110, 8.3.1), as a pattern; escapes are left out of it."""
+_MEDIA_TYPE = re.compile(rf"({MEDIA_TYPE})[ \t]*;?", re.ASCII)
 _MAXIMUM_MEDIA_TYPE_LENGTH = 255
 
 
@@ -45,10 +48,13 @@ def normalize(attachment: Attachment) -> Attachment:
 
 def read_media_type(text: str | None) -> str | None:
     """Read a media type, its essence in lower case; None when there is none or it is malformed."""
-    if text is None or len(text) > _MAXIMUM_MEDIA_TYPE_LENGTH or not text.isascii():
+    match = None
+    if text is not None and len(text) <= _MAXIMUM_MEDIA_TYPE_LENGTH:
+        match = _MEDIA_TYPE.fullmatch(text.strip(" \t"))
+    if match is None:
         return None
-    match = _MEDIA_TYPE.fullmatch(text.strip(" \t"))
-    return None if match is None else match[1].lower() + match[2]
+    essence, separator, parameters = match[1].partition(";")
+    return essence.lower() + separator + parameters
 
 
 def hash_description(attachment: Attachment) -> bytes:

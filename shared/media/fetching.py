@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -30,6 +29,7 @@ from shared.media.authority import authorize_import
 from shared.media.claims import LeaseLost
 from shared.media.errors import ImportAbandoned, NetworkNotConfigured
 from shared.media.imports import STANDARD, Import
+from shared.media.leases import KeptLease
 from shared.media.network_settings import get_credentials
 from shared.media.networks.registry import find_network
 from shared.media.notifications import notify_import
@@ -41,6 +41,8 @@ from shared.telemetry import IMPORTS, get_logger
 log = get_logger(__name__)
 
 IDLE_SECONDS = 20.0
+AROUND_FETCHING_SECONDS = 120.0
+"""The time an attempt has, besides fetching, to ask where the bytes are and to store them."""
 DRAIN_SECONDS = 600.0
 """How long one message keeps a thread at work; what is left then is found by the next."""
 _PASSING = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL, Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT})
@@ -102,16 +104,18 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
     with fetcher.database.autocommit() as session:
         # Asked before anything is fetched, and again when it is stored.
         authorize_import(session, claimed.distribution_id)
-    source = _locate(fetcher, claimed, headers)
-    faults.reach("import.located")
-    fetching = Fetching(
-        source=source,
-        attachment=claimed.attachment,
-        policy=fetcher.policy,
-        limits=fetcher.limits,
-        keep_lease=_lease_keeper(fetcher, claimed),
-    )
-    stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, fetching)
+    longest_seconds = fetcher.limits.deadline_seconds + AROUND_FETCHING_SECONDS
+    with KeptLease(fetcher.database, claimed, longest_seconds=longest_seconds) as lease:
+        source = _locate(fetcher, claimed, headers)
+        faults.reach("import.located")
+        fetching = Fetching(
+            source=source,
+            attachment=claimed.attachment,
+            policy=fetcher.policy,
+            limits=fetcher.limits,
+            check_lease=lease.check,
+        )
+        stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, fetching)
     faults.reach("import.stored")
     return stored
 
@@ -127,20 +131,6 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
     with fetcher.database.autocommit() as session:
         credentials = get_credentials(session, fetcher.encryption, claimed.distribution_id, network.name)
     return network.locate(attachment, credentials, partial(ask, policy=fetcher.policy))
-
-
-def _lease_keeper(fetcher: Fetcher, claimed: Import) -> Callable[[], None]:
-    renewed_at = time.monotonic()
-
-    def keep() -> None:
-        nonlocal renewed_at
-        if time.monotonic() - renewed_at < claims.LEASE_RENEWED_SECONDS:
-            return
-        with fetcher.database.autocommit() as session:
-            claims.renew_lease(session, claimed)
-        renewed_at = time.monotonic()
-
-    return keep
 
 
 def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:

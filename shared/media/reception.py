@@ -19,6 +19,7 @@ from shared.files.body_errors import ByteSizeMismatch, DigestMismatch
 from shared.files.staging import OpenReceiver
 from shared.media.attachments import Attachment, Source
 from shared.media.content_signatures import HEAD_BYTES, sniff
+from shared.media.descriptions import read_media_type
 from shared.media.errors import MediaTypeMismatch, SourceGone, SourceRefused
 from shared.media.media_types import claim_of, essence_of, label, suffix_of
 
@@ -45,7 +46,8 @@ class Fetching:
     attachment: Attachment
     policy: EgressPolicy
     limits: FetchLimits
-    keep_lease: Callable[[], None]
+    check_lease: Callable[[], None]
+    """Raises LeaseLost."""
 
     @property
     def announced_bytes(self) -> int | None:
@@ -69,7 +71,7 @@ class Fetching:
             raise RuntimeError("what is fetched is stored")
         if (self.announced_bytes or 0) > self.limits.maximum_bytes:
             raise MediaTooLarge
-        self.keep_lease()
+        self.check_lease()
         try:
             with fetch(
                 self.source.url,
@@ -96,7 +98,7 @@ class Fetching:
         receiver = open_receiver()
         for chunk in fetched.chunks():
             gauge.take(chunk, receiver)
-            self.keep_lease()
+            self.check_lease()
         return gauge.finish()
 
     def require_size(self, size_bytes: int) -> None:
@@ -110,7 +112,7 @@ class _Gauge:
 
     def __init__(self, fetching: Fetching, served_type: str | None) -> None:
         self._fetching = fetching
-        self._declared = fetching.attachment.media_type or claim_of(served_type)
+        self._declared = fetching.attachment.media_type or claim_of(read_media_type(served_type))
         self._head = bytearray()
         self._media_type: str | None = None
         self._received_bytes = 0

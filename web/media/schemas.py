@@ -8,20 +8,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, RootModel
 
 from shared.identity.pages import Page
+from shared.media.descriptions import MEDIA_TYPE
 from shared.media.imports import Import, ImportState
 from web.identity.schemas import PageQuery
 from web.values import Count, Id, JsonCount, Sent, Text, UtcTime, Wire
 
 MAXIMUM_ITEMS = 50
 MAXIMUM_NAME_CHARACTERS = 1000
-_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 ExternalId = Annotated[str, Text(minimum=1, maximum=255)]
 FileName = Annotated[str, Field(min_length=1, max_length=MAXIMUM_NAME_CHARACTERS)]
-MediaType = Annotated[
-    str,
-    Field(max_length=255, pattern=rf'^{_WORD}/{_WORD}([ \t]*;[ \t]*{_WORD}=("[^"\\]*"|{_WORD}))*$'),
-]
+MediaType = Annotated[str, Field(max_length=255, pattern=f"^{MEDIA_TYPE}$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(max_length=8000, pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s/?#]+")]
 HeaderName = Annotated[str, Field(min_length=1, max_length=200)]

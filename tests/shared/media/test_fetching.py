@@ -57,6 +57,28 @@ def test_secret_headers_reach_the_source_and_are_erased_with_the_location(
     assert desk.push(mailbox, wanted)[0].id == queued.id
 
 
+@pytest.mark.parametrize(
+    ("served", "kept"),
+    [
+        ("Text/Plain; charset=utf-8", "text/plain"),
+        ("text/\x0bplain", "application/octet-stream"),
+        ("text/\0plain", "application/octet-stream"),
+        ("text/pl\xe4in", "application/octet-stream"),
+        ("nonsense", "application/octet-stream"),
+        ("text/" + "x" * 1000, "application/octet-stream"),
+    ],
+)
+def test_a_source_names_the_type_only_where_nobody_else_did_and_only_by_a_name_of_one(
+    desk: Desk, mailbox: Mailbox, served: str, kept: str
+) -> None:
+    url = desk.source.serve("/untyped", content(b"hello", served))
+    (queued,) = desk.push(mailbox, attachment(url, media_type=None))
+    desk.work()
+    assert desk.read(queued).state is ImportState.STORED
+    (file,) = desk.files_of(mailbox)
+    assert file.media_type == kept
+
+
 def test_what_may_pass_is_tried_again_later(desk: Desk, mailbox: Mailbox) -> None:
     answers = in_turn(status(503), status(500), content(PNG.content))
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", answers)))

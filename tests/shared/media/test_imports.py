@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from shared.identity.distributions import disable_distribution
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.identity.identities import disable_identity
 from shared.identity.organizations import suspend_organization
-from shared.media import claims
+from shared.media import claims, leases
 from shared.media.claims import LeaseLost, purge_imports
 from shared.media.errors import DistributionDisabled, ImportConflict, TooManyImports
 from shared.media.imports import ImportState
@@ -130,6 +131,49 @@ def test_a_slow_distribution_does_not_hold_up_another(desk: Desk, mailbox: Mailb
         taken = [claims.claim_due(session, per_distribution=1) for _ in range(3)]
     assert [claimed and claimed[0].id for claimed in taken] == [first.id, other.id, None]
     assert desk.read(second).state is ImportState.QUEUED
+
+
+def test_workers_that_look_for_work_at_once_give_a_distribution_no_more_than_it_may_have(desk: Desk) -> None:
+    for _ in range(3):
+        mailbox = desk.mailbox()
+        for _ in range(6):
+            desk.push(mailbox, attachment("https://media.example/"))
+        all_are_here = threading.Barrier(6)
+
+        def claim(_: int, here: threading.Barrier = all_are_here) -> bool:
+            here.wait()
+            with desk.database.transaction() as session:
+                return claims.claim_due(session, per_distribution=2) is not None
+
+        with ThreadPoolExecutor(6) as pool:
+            assert sum(pool.map(claim, range(6))) == 2
+        desk.sql("DELETE FROM media_imports")
+
+
+def test_a_lease_is_kept_while_a_source_says_nothing(
+    desk: Desk, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RENEWAL_SECONDS", 0.05)
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def hesitate(handler: Handler) -> None:
+        is_asked.set()
+        may_answer.wait(30)
+        content(PNG.content)(handler)
+
+    (queued,) = desk.push(mailbox, attachment(desk.source.serve(f"/{uuid4()}", hesitate)))
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(desk.work)
+        assert is_asked.wait(30)
+        leased_until = desk.read(queued).due_at
+        desk.sql("UPDATE media_imports SET due_at = due_at - interval '50 s' WHERE id = :id", id=queued.id)
+        ends_at = time.monotonic() + 30
+        while desk.read(queued).due_at < leased_until and time.monotonic() < ends_at:
+            time.sleep(0.02)
+        assert desk.read(queued).due_at >= leased_until
+        may_answer.set()
+        working.result(30)
+    assert (desk.read(queued).state, desk.read(queued).attempts) == (ImportState.STORED, 1)
 
 
 def test_whoever_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) -> None:

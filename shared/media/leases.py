@@ -1,0 +1,66 @@
+"""Keep the lease of an attempt for as long as the attempt lasts, whatever it waits for.
+
+A source may be silent, or send a byte now and then, for longer than a lease, and whoever waits for it renews nothing.
+So a thread of its own does: until the attempt ends, its import has passed to somebody else, or it has taken longer than
+it may, for a worker that hangs must not hold an import for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from shared.database import Database
+from shared.errors import DomainError
+from shared.media.claims import LeaseLost, renew_lease
+from shared.media.imports import Import
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+RENEWAL_SECONDS = 15.0
+"""A quarter of a lease: three renewals may fail."""
+
+
+class KeptLease:
+    """The lease of a claimed import, while it is a context."""
+
+    def __init__(self, database: Database, claimed: Import, *, longest_seconds: float) -> None:
+        """Take which lease, and how long it may be kept."""
+        self._database = database
+        self._claimed = claimed
+        self._ends_at = time.monotonic() + longest_seconds
+        self._is_lost = False
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="import-lease", daemon=True)
+
+    def check(self) -> None:
+        """Raise LeaseLost if somebody else has the import by now."""
+        if self._is_lost:
+            raise LeaseLost
+
+    def __enter__(self) -> Self:
+        """Begin to renew."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        """Renew no more."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._is_lost and not self._is_over.wait(RENEWAL_SECONDS):
+            if time.monotonic() < self._ends_at:
+                self._renew()
+
+    def _renew(self) -> None:
+        try:
+            with self._database.autocommit() as session:
+                renew_lease(session, self._claimed)
+        except LeaseLost:
+            self._is_lost = True
+        except DomainError as error:
+            log.warning("import.lease_not_renewed", import_id=self._claimed.id, error=error.code)
