@@ -28,6 +28,7 @@ preload_app = False  # pools and threads are made in the process that uses them
 timeout = 60  # of a worker that no longer answers its parent; requests may last longer
 graceful_timeout = int(os.environ.get("WEB_DRAIN_SECONDS") or 30)
 keepalive = int(os.environ.get("WEB_KEEPALIVE_SECONDS") or 15)
+_send_seconds = int(os.environ.get("WEB_SEND_SECONDS") or 60)
 
 limit_request_line = 8190
 limit_request_fields = 100
@@ -58,6 +59,16 @@ _own_metrics = (
 if _own_metrics:
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = _own_metrics
 Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).mkdir(parents=True, exist_ok=True)
+
+
+def when_ready(server):
+    """Have the kernel hang up on clients that take nothing for too long, each of which holds a thread.
+
+    Connections inherit it from their listener; sending then fails, which ends a download and cancels a stream's call.
+    """
+    for listener in server.LISTENERS:
+        if listener.sock.family in (socket.AF_INET, socket.AF_INET6):
+            listener.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _send_seconds * 1000)
 
 
 def post_fork(server, worker):

@@ -53,8 +53,8 @@ class NewInvocation:
     """A call about to be accepted.
 
     `hold` is the most it is expected to cost, in µcr; prices are µcr per million tokens, as they are now. The prompt's
-    estimated tokens are charged if the worker dies without a word. `request_hash` makes a second hold under the same id
-    the same call or a conflict.
+    estimated tokens are charged if the worker dies after a part of the reply. `request_hash` makes a second hold under
+    the same id the same call or a conflict.
     """
 
     id: UUID

@@ -87,10 +87,18 @@ class UsageReport:
     is_truncated: bool
 
 
-def usage(session: Session, organization_id: UUID, *, window: Window, group_by: GroupBy) -> UsageReport:
-    """Report an organization's usage."""
+def usage(
+    session: Session,
+    organization_id: UUID,
+    *,
+    window: Window,
+    group_by: GroupBy,
+    user_id: UUID | None = None,
+) -> UsageReport:
+    """Report an organization's usage, or what one of its users used."""
     parameters = {
         "organization_id": str(organization_id),
+        "user_id": None if user_id is None else str(user_id),
         "length": window.length,
         "limit": MAX_GROUPS + 2,
     }
@@ -135,11 +143,13 @@ WITH span AS MATERIALIZED (
 ), used AS (
     SELECT {column} AS key, {sums} FROM usage_hours
     WHERE organization_id = CAST(:organization_id AS uuid) AND hour >= (SELECT starts_at FROM span)
+        AND (CAST(:user_id AS uuid) IS NULL OR user_id = CAST(:user_id AS uuid))
     GROUP BY 1
     UNION ALL
     SELECT {column}, count(*), {sums.partition(", ")[2]} FROM usage_records
     WHERE organization_id = CAST(:organization_id AS uuid)
         AND occurred_at >= (SELECT greatest(starts_at, rolled_up_to) FROM span)
+        AND (CAST(:user_id AS uuid) IS NULL OR user_id = CAST(:user_id AS uuid))
     GROUP BY 1
 )
 SELECT key, grouping(key) = 1 AS is_total, (SELECT starts_at FROM span) AS starts_at, now() AS ends_at,

@@ -111,6 +111,14 @@ usage_records = Table(
     CheckConstraint("status IN ('completed', 'failed', 'cancelled', 'incomplete')", name="status"),
     CheckConstraint("cost >= 0", name="cost"),
     Index("ix_usage_records_page", "organization_id", "occurred_at", "invocation_id"),
+    Index(
+        "ix_usage_records_user",
+        "organization_id",
+        "user_id",
+        "occurred_at",
+        "invocation_id",
+        postgresql_where=text("user_id IS NOT NULL"),
+    ),
     Index("ix_usage_records_occurred_at", "occurred_at", postgresql_using="brin"),
 )
 

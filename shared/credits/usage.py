@@ -9,11 +9,14 @@ from uuid import UUID
 
 from sqlalchemy import Row, select, tuple_
 
+from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.settlement import Status
 from shared.credits.tables import usage_records
 from shared.database import Session
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import FieldError, PermissionDenied, ValidationFailed
+from shared.identity.callers import Caller, ExecutorKind
 from shared.identity.pages import DEFAULT_LIMIT, Page
+from shared.identity.permissions import Permission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +42,46 @@ class UsageRecord:
     corrected_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageScope:
+    """Whose usage may be read: an organization's, or of that only what one user used."""
+
+    organization_id: UUID
+    user_id: UUID | None
+
+
+def authorize_usage(caller: Caller) -> UsageScope:
+    """Say what a caller may read: with usage.read all of the organization's usage, a member without it its own.
+
+    Raises BillingOrganizationRequired, PermissionDenied.
+    """
+    organization_id = caller.organization_id
+    if organization_id is None:
+        raise BillingOrganizationRequired
+    permissions = caller.permissions_on(organization_id=organization_id)
+    if Permission.USAGE_READ in permissions:
+        return UsageScope(organization_id=organization_id, user_id=None)
+    if caller.executor.kind is ExecutorKind.USER and Permission.ORGANIZATION_READ in permissions:
+        return UsageScope(organization_id=organization_id, user_id=caller.executor.id)
+    raise PermissionDenied(permission=Permission.USAGE_READ)
+
+
 def list_usage_records(
-    session: Session, organization_id: UUID, *, cursor: UUID | None = None, limit: int = DEFAULT_LIMIT
+    session: Session,
+    organization_id: UUID,
+    *,
+    user_id: UUID | None = None,
+    cursor: UUID | None = None,
+    limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
-    """List an organization's records, newest first; a cursor is the last invocation of the page before."""
+    """List an organization's records, or those of one user's calls, newest first.
+
+    A cursor is the last invocation of the page before.
+    """
     position = (usage_records.c.occurred_at, usage_records.c.invocation_id)
     statement = select(usage_records).where(usage_records.c.organization_id == organization_id)
+    if user_id is not None:
+        statement = statement.where(usage_records.c.user_id == user_id)
     if cursor is not None:
         statement = statement.where(tuple_(*position) < tuple_(*_position(session, organization_id, cursor)))
     statement = statement.order_by(*(column.desc() for column in position)).limit(limit + 1)

@@ -27,6 +27,7 @@ log = get_logger(__name__)
 
 ROUND_SECONDS = 1.0
 ALIVE_SECONDS = 2.0
+FIRST_NOTE_SECONDS = 2.0
 NOTE_SECONDS = 20.0
 
 
@@ -53,6 +54,7 @@ class Attended:
         self.cancelled = threading.Event()
         self.streamed_bytes = 0
         self.has_sent_data = False
+        self.is_noted = False
         self._listener = listener
         self.sent_at, self.noted_at = float("-inf"), time.monotonic()
 
@@ -138,8 +140,9 @@ class Attendance:
         now = time.monotonic()
         if now - attended.sent_at > ALIVE_SECONDS:
             attended.send(ReplyKind.ALIVE)
-        if now - attended.noted_at > NOTE_SECONDS:
-            attended.noted_at = now
+        is_first = attended.streamed_bytes > 0 and not attended.is_noted
+        if now - attended.noted_at > (FIRST_NOTE_SECONDS if is_first else NOTE_SECONDS):
+            attended.noted_at, attended.is_noted = now, attended.streamed_bytes > 0
             self._note(attended)
 
     def _note(self, attended: Attended) -> None:

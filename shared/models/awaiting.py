@@ -49,7 +49,7 @@ class CallFailed(DomainError):
 
 
 def describe_failure(error: DomainError) -> bytes:
-    """Write an error so that `CallFailed` says the same."""
+    """Write an error so that `CallFailed` says the same; what may have cost a provider is not to be tried again."""
     document = {
         "code": error.code,
         "kind": error.kind.value,

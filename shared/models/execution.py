@@ -117,7 +117,11 @@ def _carry_out(
     assert translator is not None  # noqa: S101 (set with the stream)
     settling.settle(executor.database, dispatch, settling.measured(translator, provider))
     faults.reach("invocation.settled")
-    _say_ended(translator, request, attended, frames)
+    if translator.failure is not None and not request.is_stream:
+        error = ProviderError(translator.failure.message, may_have_cost=True)
+        _say_failed(error, attended, frames)
+    else:
+        attended.send(ReplyKind.END, b"".join(frames) if request.is_stream else translator.body())
 
 
 def _open(
@@ -183,28 +187,9 @@ def _failed_at_once(failure: Failure) -> DomainError:
     return ProviderError(failure.message, may_have_cost=False)
 
 
-def _say_ended(
-    translator: Translator, request: AcceptedRequest, attended: Attended, frames: list[bytes]
-) -> None:
-    if request.is_stream:
-        if frames:
-            attended.send(ReplyKind.DATA, b"".join(frames))
-        attended.send(ReplyKind.END)
-    elif translator.failure is not None:
-        attended.send(ReplyKind.FAILED, describe_failure(_reported(translator)))
-    else:
-        attended.send(ReplyKind.END, translator.body())
-
-
 def _say_failed(error: DomainError, attended: Attended, frames: list[bytes]) -> None:
     """End a stream that has begun with its error frames; answer any other with the error itself."""
     if attended.has_sent_data:
-        attended.send(ReplyKind.DATA, b"".join(frames))
-        attended.send(ReplyKind.END)
+        attended.send(ReplyKind.END, b"".join(frames))
     else:
         attended.send(ReplyKind.FAILED, describe_failure(error))
-
-
-def _reported(translator: Translator) -> ProviderError:
-    assert translator.failure is not None  # noqa: S101 (asked only then)
-    return ProviderError(translator.failure.message, may_have_cost=True)

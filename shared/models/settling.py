@@ -1,8 +1,9 @@
 """Take the right to make a call, and charge the call for what became of it: the two ends of every execution.
 
-Whoever calls a provider, in answer to a client (`execution`) or for an agent, settles here, so that one rule holds: a
-call is charged by what its provider reported, else by an estimate that says so, and by nothing only where it surely
-cost nothing. Both steps insist while the database is away; after that the sweeps of `shared/credits` decide.
+Whoever calls a provider, in answer to a client (`execution`) or for an agent, settles here, so that one rule holds
+(specification 5.2): a call is charged by what its provider reported, else by an estimate of what it delivered, which
+says that it is one; a call that brought neither costs nothing, however it ended. Both steps insist while the database
+is away; after that the sweeps of `shared/credits` decide, by the same rule.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ def outcome_of_failure(
 ) -> tuple[Outcome, list[bytes]]:
     """Say what a failed or cancelled call is to be charged, and which frames end its stream."""
     status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
+    if provider is None and isinstance(error, ProviderError):
+        provider = error.provider
     if translator is None or not translator.has_started:
-        may_have_cost = isinstance(error, ProviderError) and error.may_have_cost
-        return Outcome(status=status, counts=None if may_have_cost else NOTHING, provider=provider), []
+        return Outcome(status=status, counts=NOTHING, provider=provider), []
     frames = translator.fail(error.code, error.detail)
     ended = measured(translator, provider)
     return Outcome(

@@ -15,13 +15,26 @@ import pytest
 
 from deploy.embedded.ports import find_free_port
 from deploy.roles import GUNICORN_SETTINGS
+from tests.support.stack import wait_until
 
 _APPLICATION = """
+import pathlib
+
+def endless():
+    try:
+        while True:
+            yield bytes(1 << 16)
+    finally:
+        pathlib.Path(__file__).with_name("ended").touch()
+
 def application(environ, start_response):
+    if environ["PATH_INFO"] == "/endless":
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return endless()
     start_response("200 OK", [("Content-Length", "2"), ("Content-Type", "text/plain")])
     return [b"ok"]
 """
-_REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: %s\r\n\r\n"
+_REQUEST = b"GET %s HTTP/1.1\r\nHost: here\r\nConnection: %s\r\n\r\n"
 
 
 @pytest.fixture
@@ -30,6 +43,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     (tmp_path / "trivial.py").write_text(_APPLICATION)
     port = find_free_port()
     environment = {**os.environ, "PORT": str(port), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
+    environment["WEB_SEND_SECONDS"] = "1"
     command = [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "trivial:application"]
     root = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
@@ -49,9 +63,14 @@ def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:
             assert asking.recv(1 << 16).startswith(b"HTTP/1.1 200"), "the client is as patient as ten seconds"
 
 
-def _ask(port: int, connection: bytes) -> socket.socket:
+def test_a_client_that_takes_nothing_is_hung_up_on(port: int, tmp_path: Path) -> None:
+    with _ask(port, b"close", path=b"/endless"):
+        wait_until((tmp_path / "ended").exists, "the thread is free again")
+
+
+def _ask(port: int, connection: bytes, *, path: bytes = b"/") -> socket.socket:
     asking = socket.create_connection(("127.0.0.1", port), timeout=10)
-    asking.sendall(_REQUEST % connection)
+    asking.sendall(_REQUEST % (path, connection))
     return asking
 
 

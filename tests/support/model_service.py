@@ -192,10 +192,16 @@ class ModelService:
 
 
 def _is_fair(record: dict[str, Any], line: Served) -> bool:
-    """Whether a record states what was reported, or estimates no more than was said (pieces of four bytes)."""
+    """Whether a record states what was reported, or estimates no more than was said (pieces of four bytes).
+
+    A call that broke off may cost nothing, as far as its worker has heard nothing of the upstream.
+    """
+    told = (record["prompt_tokens"], record["completion_tokens"])
+    if told == (0, 0):
+        broke_off = record["status"] != "completed" and line.ended != "answered"
+        return broke_off or _is_guess(record) or not line.prompt_tokens
     if not record["is_estimated"]:
-        told = (record["prompt_tokens"], record["completion_tokens"])
-        return told == ((line.prompt_tokens, line.completion_tokens) if line.prompt_tokens else (0, 0))
+        return told == (line.prompt_tokens, line.completion_tokens)
     return bool(record["completion_tokens"] <= line.completion_tokens and record["prompt_tokens"] > 0)
 
 

@@ -47,12 +47,14 @@ def read_credits(call: Call) -> Answer:
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: Call) -> Answer:
-    """Sum up the organization's usage over a window; needs usage.read."""
-    organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
+    """Sum up the organization's usage over a window; without usage.read what the user itself used."""
+    scope = records.authorize_usage(call.caller)
     query: schemas.UsageQuery = call.query
     window, group_by = reports.Window(query.window), reports.GroupBy(query.group_by)
     with call.services.database.autocommit() as session:
-        report = reports.usage(session, organization_id, window=window, group_by=group_by)
+        report = reports.usage(
+            session, scope.organization_id, window=window, group_by=group_by, user_id=scope.user_id
+        )
     return Answer(body=schemas.UsageBody.of(report))
 
 
@@ -65,11 +67,13 @@ def read_usage(call: Call) -> Answer:
     errors=(*_REFUSED, ValidationFailed),
 )
 def list_usage_records(call: Call) -> Answer:
-    """List the organization's calls one by one, newest first; needs usage.read."""
-    organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
+    """List the organization's calls one by one, newest first; without usage.read the user's own."""
+    scope = records.authorize_usage(call.caller)
     query: schemas.UsageRecordsQuery = call.query
     with call.services.database.transaction() as session:
-        page = records.list_usage_records(session, organization_id, cursor=query.cursor, limit=query.limit)
+        page = records.list_usage_records(
+            session, scope.organization_id, user_id=scope.user_id, cursor=query.cursor, limit=query.limit
+        )
     return Answer(body=schemas.UsageRecordPage.of(page))
 
 

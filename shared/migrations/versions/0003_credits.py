@@ -160,6 +160,12 @@ def _create_usage() -> None:
     op.create_index(
         "ix_usage_records_page", "usage_records", ["organization_id", "occurred_at", "invocation_id"]
     )
+    op.create_index(
+        "ix_usage_records_user",
+        "usage_records",
+        ["organization_id", "user_id", "occurred_at", "invocation_id"],
+        postgresql_where=sa.text("user_id IS NOT NULL"),
+    )
     op.create_index("ix_usage_records_occurred_at", "usage_records", ["occurred_at"], postgresql_using="brin")
     op.create_table(
         "usage_hours",

@@ -313,7 +313,9 @@ BEGIN
         )
         SELECT * FROM ended ORDER BY organization_id
     LOOP
-        PERFORM credits_charge(i, 'failed', NULL, NULL, NULL, 0, 0, true);
+        -- Nobody will say what it consumed: what was noted as streamed was delivered, and else nothing is owed.
+        PERFORM credits_charge(i, 'failed', NULL, CASE WHEN i.streamed_tokens > 0 THEN i.estimated_prompt_tokens ELSE 0 END,
+            i.streamed_tokens, 0, 0, true);
         settled := settled + 1;
     END LOOP;
     RETURN settled;

@@ -78,7 +78,7 @@ class Translator:
             make = ResponsesStream if self._upstream_dialect is Dialect.CHAT else ResponsesRelay
             reply_id = f"resp_{invocation_id.hex}"
             self._stream = make(parsed, reply_id=reply_id, model_id=model_id, created=created, clock=clock)
-        self._has_ended = self._owes_nothing = False
+        self._has_ended = False
         self.has_started = False
         self.failure: Failure | None = None
 
@@ -91,7 +91,7 @@ class Translator:
             return []
         failure = read_failure(event)
         if failure is not None:
-            return self._fail_upstream(failure)
+            return self._fail(failure)
         if self._reader is None:
             frames = self._stream.feed(event)
         else:
@@ -108,7 +108,7 @@ class Translator:
             return []
         ended_unsaid = saw_done and self._upstream_dialect is Dialect.CHAT and self.completion_size_bytes > 0
         if not (self.is_finished or ended_unsaid):
-            return self._fail_upstream(truncated())
+            return self._fail(truncated())
         self._has_ended = True
         counts, _ = self.settled_usage()
         return self._stream.finish(counts)
@@ -150,23 +150,25 @@ class Translator:
         return self._stream.size_bytes
 
     def settled_usage(self) -> tuple[TokenCounts, bool]:
-        """Give the counts to charge and to show, and whether they are estimated."""
+        """Give the counts to charge and to show, and whether they are estimated.
+
+        What was reported counts; else what was said is estimated, with its prompt. A reply that broke off with nothing
+        reported and nothing said counts nothing.
+        """
         reported, completion_tokens = self.usage, estimate_completion_tokens(self.completion_size_bytes)
-        if reported is None and self._owes_nothing:
+        if reported is None and not completion_tokens and not self._is_whole:
             return TokenCounts(prompt_tokens=0, completion_tokens=0), False
         if reported is None:
             prompt_tokens = estimate_prompt_tokens(self._parsed)
             return TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens), True
-        is_whole = self.is_finished or (self._has_ended and self.failure is None)
-        if is_whole or completion_tokens < EARLY_REPORT_FACTOR * reported.completion_tokens:
+        if self._is_whole or completion_tokens < EARLY_REPORT_FACTOR * reported.completion_tokens:
             return reported, False
         # Some upstreams report at the start; of a stream that broke later that is the prompt and not the reply.
         return replace(reported, completion_tokens=completion_tokens), True
 
-    def _fail_upstream(self, failure: Failure) -> list[bytes]:
-        """Fail for the upstream; one that gave up with nothing said and nothing reported is owed nothing."""
-        self._owes_nothing = self.completion_size_bytes == 0
-        return self._fail(failure)
+    @property
+    def _is_whole(self) -> bool:
+        return self.is_finished or (self._has_ended and self.failure is None)
 
     def _fail(self, failure: Failure) -> list[bytes]:
         self._has_ended = True

@@ -32,9 +32,13 @@ class ProviderError(DomainError):
         retry_after_seconds: int | None = None,
         upstream_status: int | None = None,
     ) -> None:
-        """Say whether the provider may have begun to work, and whether asking it again soon could help."""
+        """Say whether the provider may have begun to work, and whether asking it again soon could help.
+
+        Whoever chose the provider puts its name into `provider`.
+        """
         super().__init__(detail, retry_after_seconds=retry_after_seconds)
         self.may_have_cost = may_have_cost
+        self.provider: str | None = None
         self.is_worth_repeating = is_worth_repeating and not may_have_cost
         self.upstream_status = upstream_status
 

@@ -129,6 +129,7 @@ class Router:
         try:
             stream = self._provider(upstream.provider).open(request, cancelled=plan.cancelled)
         except ProviderError as error:
+            error.provider = name
             PROVIDER_REQUESTS.labels(name, error.code).inc()
             log.info(
                 "provider.failed",

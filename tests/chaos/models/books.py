@@ -153,6 +153,9 @@ def has_consumed(line: Served) -> bool:
 
 
 def _is_fair(record: Record, line: Served) -> bool:
+    if record.tokens == (0, 0) and record.status in ("failed", "cancelled"):
+        # A worker that died, or hung up, before it had heard of what was said.
+        return record.is_guess or not line.is_reported
     if record.is_estimated:
         return record.completion_tokens <= line.completion_tokens and record.prompt_tokens > 0
     if line.is_reported:

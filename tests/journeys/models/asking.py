@@ -43,7 +43,9 @@ def ask(
 
 
 @contextmanager
-def waiting(service: ModelService, text: str, *, stream: bool) -> Iterator[socket.socket]:
+def waiting(
+    service: ModelService, text: str, *, stream: bool, front: Service | None = None
+) -> Iterator[socket.socket]:
     """Send a request, and leave it to the block what to read of the answer; the client hangs up at its end."""
     content = json.dumps(body_of(text, stream=stream)).encode()
     head = (
@@ -52,7 +54,7 @@ def waiting(service: ModelService, text: str, *, stream: bool) -> Iterator[socke
     )
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.connect(("127.0.0.1", service.front.port or 0))
+        connection.connect(("127.0.0.1", (front or service.front).port or 0))
         connection.sendall(head.encode() + content)
         yield connection
 

@@ -21,6 +21,7 @@ from tests.journeys.models.asking import (
     waiting,
 )
 from tests.journeys.models.conftest import running_worker
+from tests.support.inventory import query
 from tests.support.model_service import ModelService
 from tests.support.stack import wait_until
 
@@ -39,6 +40,7 @@ def test_a_killed_worker_fails_its_calls_finally_and_they_are_settled_by_estimat
         thread.start()
         stream.read_until("abc")
         wait_until(lambda: len(service.upstream.served) == before + 2, "both calls are made")
+        wait_until(lambda: all(streamed(service)), "what was said is noted")
         worker.kill()
         assert_ended_with_an_error(stream.read_to_end())
         thread.join()
@@ -50,7 +52,13 @@ def test_a_killed_worker_fails_its_calls_finally_and_they_are_settled_by_estimat
     service.sweep()
     records = [service.wait_for_record(call) for call in calls]
     assert {(record["status"], record["is_estimated"]) for record in records} == {("failed", True)}
-    assert all(record["prompt_tokens"] > 0 for record in records)
+    assert all(record["prompt_tokens"] > 0 and record["completion_tokens"] > 0 for record in records)
+
+
+def streamed(service: ModelService) -> list[int]:
+    """How many tokens are noted as streamed, of each call under way."""
+    statement = "SELECT streamed_tokens FROM invocations WHERE state = 'dispatched'"
+    return [row[0] for row in query(service.stack, statement)]
 
 
 def test_a_worker_asked_to_stop_lets_its_calls_end(service: ModelService) -> None:
@@ -74,7 +82,7 @@ def test_a_worker_asked_to_stop_lets_its_calls_end(service: ModelService) -> Non
         ("invocation.settled", True, True),
     ],
 )
-def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once(
+def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once_and_as_reported(
     service: ModelService, point: str, *, is_called: bool, is_settled: bool
 ) -> None:
     before = len(service.upstream.served)
@@ -86,6 +94,7 @@ def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once(
     newest = list(service.invocations())[-1]
     (record,) = service.records("invocation_id = %s", newest)
     assert record["is_estimated"] is not is_settled
+    assert (record["cost"] > 0) == is_settled
 
 
 def test_calls_that_are_put_again_change_nothing(service: ModelService, valkey: redis.Redis) -> None:

@@ -199,6 +199,18 @@ def test_an_unresolved_call_is_charged_by_estimate_after_the_grace_and_corrected
     assert funded.discrepancies() == []
 
 
+def test_an_unresolved_call_that_had_said_nothing_costs_nothing_until_its_provider_reports(
+    funded: Calls,
+) -> None:
+    invocation_id, token = funded.dispatched(300, prompt_tokens=40)
+    funded.lose(invocation_id, hours=25)
+    assert (mark_unresolved(funded.database), settle_unresolved(funded.database)) == (1, 1)
+    assert (funded.balance.balance, funded.balance.held) == (1000, 0)
+    corrected = funded.settle(invocation_id, token, 70)
+    assert (corrected.effect, corrected.cost, corrected.balance) == (Effect.CORRECTED, 70, 930)
+    assert funded.discrepancies() == []
+
+
 def test_another_estimate_is_no_correction(funded: Calls) -> None:
     invocation_id, token = funded.dispatched(100)
     funded.settle(invocation_id, token, 50, is_estimated=True)

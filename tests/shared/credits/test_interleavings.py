@@ -220,7 +220,7 @@ class Interleavings(RuleBasedStateMachine):
         settle_unresolved(self.database)
         for call in self.invocations:
             if call.state == "unresolved" and (call.lost_hours or 0) >= 24:
-                self._charge(call, None)
+                self._charge(call, None if call.streamed else 0)
                 call.is_estimated = True
 
     @rule()

@@ -171,7 +171,7 @@ def received(inbox: Inbox) -> list[Reply]:
 
 def data_of(replies: list[Reply]) -> str:
     """What a client would have read."""
-    return b"".join(reply.data for reply in replies if reply.kind is ReplyKind.DATA).decode()
+    return b"".join(reply.data for reply in replies if reply.kind is not ReplyKind.FAILED).decode()
 
 
 @contextmanager

@@ -214,17 +214,34 @@ def test_another_organizations_record_is_no_cursor(world: World, front: Front) -
 READS = ("/v1/credits", "/v1/usage", "/v1/usage/records", "/v1/usage/storage")
 
 
-@pytest.mark.parametrize("path", READS)
-def test_members_and_deployments_lack_the_permission(world: World, path: str) -> None:
-    for credential in (
-        world.member.authorization,
-        token_of_deployment(world.front, world.calls.organization_id),
-    ):
-        refused = world.front.get(path, credential)
-        assert refused.status_code == 403
-        assert refused.get_json()["error"]["type"] == "permission_error"
-        assert refused.get_json()["error"]["code"] == "permission_denied"
-        assert refused.headers["x-should-retry"] == "false"
+def test_a_member_reads_its_own_usage_and_nobody_elses(world: World) -> None:
+    world.calls.top_up(1_000_000)
+    own, others = Attribution(user_id=world.member.user_id), Attribution(user_id=world.owner.user_id)
+    for tokens, who in ((1, own), (2, others), (3, own), (4, Attribution(identity_id=uuid4()))):
+        world.calls.charge(tokens, model=f"acme/{tokens}", attribution=who)
+    report = world.front.get("/v1/usage", world.member.authorization).get_json()
+    assert [group["key"] for group in report["data"]] == ["acme/3", "acme/1"]
+    assert (report["total"]["invocations"], report["total"]["total_tokens"]) == (2, 4)
+    page = world.front.get("/v1/usage/records?limit=1", world.member.authorization).get_json()
+    assert ([record["prompt_tokens"] for record in page["data"]], page["has_more"]) == ([3], True)
+    path = f"/v1/usage/records?cursor={page['next_cursor']}"
+    rest = world.front.get(path, world.member.authorization).get_json()
+    assert ([record["prompt_tokens"] for record in rest["data"]], rest["has_more"]) == ([1], False)
+
+
+OF_ALL = ("/v1/credits", "/v1/usage/storage")
+
+
+@pytest.mark.parametrize(
+    ("path", "who"), [*((path, "deployment") for path in READS), *((path, "member") for path in OF_ALL)]
+)
+def test_members_and_deployments_lack_the_permission(world: World, path: str, who: str) -> None:
+    deployment = token_of_deployment(world.front, world.calls.organization_id)
+    refused = world.front.get(path, world.member.authorization if who == "member" else deployment)
+    assert refused.status_code == 403
+    assert refused.get_json()["error"]["type"] == "permission_error"
+    assert refused.get_json()["error"]["code"] == "permission_denied"
+    assert refused.headers["x-should-retry"] == "false"
 
 
 @pytest.mark.parametrize("path", READS)

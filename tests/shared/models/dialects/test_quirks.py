@@ -419,7 +419,7 @@ def test_a_report_from_the_start_does_not_settle_a_stream_that_broke() -> None:
     assert whole.settled_usage() == (TokenCounts(prompt_tokens=11, completion_tokens=1), False)
 
 
-def test_an_upstream_that_gave_up_before_saying_anything_is_owed_nothing() -> None:
+def test_nothing_is_owed_for_what_was_neither_reported_nor_said() -> None:
     nothing = TokenCounts(prompt_tokens=0, completion_tokens=0)
     for events in ([], [{"error": {"message": "busy"}}], [chunk({"role": "assistant", "content": ""})]):
         translator, _ = relay(chat(), Dialect.CHAT, events)
@@ -427,8 +427,11 @@ def test_an_upstream_that_gave_up_before_saying_anything_is_owed_nothing() -> No
     said, _ = relay(chat(), Dialect.CHAT, [chunk({"content": "a"})])
     assert said.settled_usage()[0].prompt_tokens > 0
     cancelled = translator_for(chat(), Dialect.CHAT)
+    cancelled.feed(chunk({"role": "assistant", "content": ""}))
     cancelled.fail("cancelled", "The client left.")
-    assert cancelled.settled_usage()[0].prompt_tokens > 0
+    assert cancelled.settled_usage() == (nothing, False)
+    silent, _ = relay(chat(), Dialect.CHAT, [chunk({"role": "assistant"}), chunk({}, "stop")])
+    assert silent.settled_usage()[0].prompt_tokens > 0, "it surely worked, and found nothing to say"
 
 
 def test_custom_tools_are_called_in_both_dialects() -> None:
