@@ -37,6 +37,7 @@ class Served:
     model: str
     path: str
     prompt_tokens: int
+    status: int = 200
     completion_tokens: int = 0
     is_reported: bool = False
     ended: str = "running"
@@ -190,6 +191,7 @@ class _Connection(asyncio.Protocol):
             model=str(request.body.get("model")),
             path=request.path,
             prompt_tokens=script.prompt_tokens if script.status == 200 and script.body is None else 0,
+            status=script.status,
         )
         upstream.served.append(line)
         is_stream = bool(request.body.get("stream"))

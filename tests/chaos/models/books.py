@@ -36,6 +36,8 @@ SELECT b.organization_id::text, b.posted, b.held, coalesce(sum(e.amount), 0)::bi
 FROM credit_balances b LEFT JOIN ledger_entries e ON e.organization_id = b.organization_id GROUP BY 1, 2, 3
 """
 MILLION = 1_000_000
+REPEATABLE = (429, 503)
+"""Statuses by which an upstream says that it has done nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +94,8 @@ class Books:
         for call, lines in self._served.items():
             consuming = [line for line in lines if has_consumed(line)]
             record = self._records.get(call)
-            if len(consuming) > 1:
-                yield f"called again though it had consumed: {consuming}"
+            if sum(line.status not in REPEATABLE for line in lines) > 1:
+                yield f"called again though it may have cost something: {lines}"
             if record is None:
                 yield f"uncharged: {lines}"
             elif not _is_fair(record, consuming[0] if consuming else lines[-1]):
