@@ -42,8 +42,8 @@ class Channel(Protocol):
     def find_address(self, session: Session, message: Message) -> Address | None:
         """Say where and how this message is posted now; None when its destination is no more."""
 
-    def disable(self, session: Session, destination_id: UUID) -> None:
-        """Note that a destination wants nothing any more (410)."""
+    def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
+        """Note that a destination wants nothing any more (410); False when it has moved from that address since."""
 
 
 class SealedAddresses:
@@ -60,5 +60,6 @@ class SealedAddresses:
         opened = json.loads(self._encryption.decrypt(message.sealed_address))
         return Address(url=opened["url"], headers=opened["headers"])
 
-    def disable(self, session: Session, destination_id: UUID) -> None:
-        """Leave it at that: what waits for the destination is given up for every channel."""
+    def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:  # noqa: ARG002
+        """Leave it at that: whatever else brought this very address along is given up with it."""
+        return True

@@ -156,7 +156,7 @@ class Courier:
         attempt = self._post(claimed, address)
         faults.reach("deliveries.posted")
         with self._database.transaction() as session:
-            outcome = self._record(session, claim, claimed, attempt)
+            outcome = self._record(session, claim, claimed, address, attempt)
             faults.reach("deliveries.before_commit")
         faults.reach("deliveries.recorded")
         DELIVERIES.labels(claimed.kind, outcome).inc()
@@ -196,25 +196,37 @@ class Courier:
             )
         except EgressError as error:
             return Attempt(code=error.code, is_final=not error.is_transient)
-        return Attempt(
-            status=posted.status,
-            is_final=posted.status == GONE,
-            retry_after_seconds=posted.retry_after_seconds,
-        )
+        return Attempt(status=posted.status, retry_after_seconds=posted.retry_after_seconds)
 
-    def _record(self, session: Session, claim: Claim, claimed: Claimed, attempt: Attempt) -> str:
+    def _record(
+        self, session: Session, claim: Claim, claimed: Claimed, address: Address | None, attempt: Attempt
+    ) -> str:
         """Write down how the attempt ended; give the word for it."""
         if attempt.status is not None and attempt.status in _SUCCESSES:
             record_delivered(session, claim, status=attempt.status)
             return "delivered"
         attempts = claimed.attempts + 1
-        if attempt.status == GONE:
-            destination_id = claimed.message.destination_id
-            self._channel(claimed).disable(session, destination_id)
-            give_up(session, destination_id=destination_id, code=DESTINATION_GONE)
-        if attempt.is_final or attempts >= claimed.attempt_limit:
+        is_gone = (
+            attempt.status == GONE
+            and address is not None
+            and self._end_destination(session, claimed, address)
+        )
+        if is_gone or attempt.is_final or attempts >= claimed.attempt_limit:
             record_dead(session, claim, status=attempt.status, code=attempt.code)
             return "dead"
         wait = wait_seconds(attempts, attempt.retry_after_seconds)
         record_failed(session, claim, status=attempt.status, code=attempt.code, wait_seconds=wait)
         return "failed"
+
+    def _end_destination(self, session: Session, claimed: Claimed, address: Address) -> bool:
+        """End what waits for a destination that wants nothing more; False when it has moved from where it said so."""
+        message = claimed.message
+        if not self._channel(claimed).disable(session, message.destination_id, address):
+            return False
+        give_up(
+            session,
+            destination_id=message.destination_id,
+            code=DESTINATION_GONE,
+            sealed_address=message.sealed_address,
+        )
+        return True

@@ -149,14 +149,15 @@ def resend_dead(session: Session, *, destination_id: UUID) -> int:
     return _revive(session, _table.destination_id == destination_id)
 
 
-def give_up(session: Session, *, destination_id: UUID, code: str) -> int:
-    """Give up what waits for a destination, which is no more; what is under way ends by itself. Give how many."""
-    result = session.execute(
-        update(deliveries)
-        .where(_table.destination_id == destination_id, _table.state == "Waiting")
-        .values(state="Dead", last_code=code, ended_at=func.now())
-    )
-    return result.rowcount
+def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
+    """Give up what waits for a destination, which is no more; what is under way ends by itself. Give how many.
+
+    With a `sealed_address`, only what brought that one along: the destination may have moved.
+    """
+    given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state == "Waiting")
+    if sealed_address is not None:
+        given_up = given_up.where(_table.address_encrypted == sealed_address)
+    return session.execute(given_up.values(state="Dead", last_code=code, ended_at=func.now())).rowcount
 
 
 def _revive(session: Session, *conditions: Any) -> int:

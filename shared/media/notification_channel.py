@@ -34,7 +34,7 @@ class DistributionChannel:
 
     def find_address(self, session: Session, message: Message) -> Address | None:
         """Give the endpoint, and the three headers of the signature; None when there is none, or it is disabled."""
-        row = session.execute(_ENDPOINT, {"distribution_id": message.destination_id}).one_or_none()
+        row = session.execute(_ENDPOINT, {"distribution": message.destination_id}).one_or_none()
         if row is None:
             return None
         secrets = [
@@ -50,16 +50,13 @@ class DistributionChannel:
         }
         return Address(url=self._decrypt(row.url_encrypted), headers=headers)
 
-    def disable(self, session: Session, destination_id: UUID) -> None:
-        """Disable the endpoint until it is named again."""
-        session.execute(
-            update(notification_endpoints)
-            .where(
-                notification_endpoints.c.distribution_id == destination_id,
-                notification_endpoints.c.disabled_at.is_(None),
-            )
-            .values(disabled_at=func.now())
-        )
+    def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
+        """Disable the endpoint until it is named again; False when another has been named meanwhile, or none is."""
+        row = session.execute(_HELD, {"distribution": destination_id}).one_or_none()
+        if row is None or self._decrypt(row.url_encrypted) != address.url:
+            return False
+        session.execute(_DISABLE, {"distribution": destination_id})
+        return True
 
     def _decrypt(self, token: Any) -> str:
         return self._encryption.decrypt(bytes(token))
@@ -76,6 +73,13 @@ def _signature(secret: str, signed: bytes) -> str:
     return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
 
 
+_OF_DISTRIBUTION = notification_endpoints.c.distribution_id == bindparam("distribution")
+_HELD = select(notification_endpoints.c.url_encrypted).where(_OF_DISTRIBUTION).with_for_update()
+_DISABLE = (
+    update(notification_endpoints)
+    .where(_OF_DISTRIBUTION, notification_endpoints.c.disabled_at.is_(None))
+    .values(disabled_at=func.now())
+)
 _ENDPOINT = (
     select(
         notification_endpoints.c.url_encrypted,
@@ -89,7 +93,7 @@ _ENDPOINT = (
     )
     .join(distributions, distributions.c.id == notification_endpoints.c.distribution_id)
     .where(
-        notification_endpoints.c.distribution_id == bindparam("distribution_id"),
+        _OF_DISTRIBUTION,
         notification_endpoints.c.disabled_at.is_(None),
         distributions.c.disabled_at.is_(None),
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -40,9 +41,15 @@ def enqueue(database: Database, url: str, destination: UUID, **options: Any) -> 
             session,
             destination_id=destination,
             organization_id=ORGANIZATION,
-            sealed_address=seal_address(Encryption(SETTINGS), url=url, headers=headers),
+            sealed_address=_sealed(url, tuple(headers.items())),
             **values,
         )
+
+
+@cache
+def _sealed(url: str, headers: Sequence[tuple[str, str]]) -> bytes:
+    """Seal an address once, as whoever is to be told has given it."""
+    return seal_address(Encryption(SETTINGS), url=url, headers=dict(headers))
 
 
 def read(database: Database, destination: UUID, delivery_id: UUID) -> Delivery:

@@ -163,6 +163,19 @@ def test_a_destination_that_is_gone_is_sent_nothing_more(
         assert (delivery.state, delivery.last_code) == (DeliveryState.DEAD, "destination_gone")
 
 
+def test_an_address_that_is_gone_ends_nothing_that_waits_for_another(
+    database: Database, courier: Courier, server: Server
+) -> None:
+    server.on("/old", content(b"", status="410 Gone"))
+    server.on("/new", OK)
+    destination = uuid4()
+    old = enqueue(database, server.url("/old"), destination, in_flight_limit=1)
+    new = enqueue(database, server.url("/new"), destination, in_flight_limit=1)
+    courier.send_due()
+    assert read(database, destination, old).state is DeliveryState.DEAD
+    assert read(database, destination, new).state is DeliveryState.DELIVERED
+
+
 class Remembering:
     """A channel that signs with what it is told to, and remembers whom it was told to disable."""
 
@@ -173,8 +186,9 @@ class Remembering:
     def find_address(self, *_: object) -> Address | None:
         return self.address
 
-    def disable(self, _: Session, destination_id: UUID) -> None:
+    def disable(self, _: Session, destination_id: UUID, address: Address) -> bool:
         self.disabled.append(destination_id)
+        return address == self.address
 
 
 def test_a_channel_is_asked_at_every_attempt(database: Database, server: Server) -> None:
@@ -343,7 +357,8 @@ class Failing:
     def find_address(self, *_: object) -> Address | None:
         raise InvalidToken
 
-    def disable(self, *_: object) -> None: ...
+    def disable(self, *_: object) -> bool:
+        return True
 
 
 def test_a_message_that_nobody_can_send_does_not_keep_others_and_is_given_up(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -302,6 +303,27 @@ def test_an_endpoint_that_is_gone_is_disabled_until_it_is_named_again(front: Fro
     assert told.ask("POST", "/notifications/resend-dead").get_json() == {"count": 1}
     deliver(front)
     assert [asked.headers["webhook-id"] for asked in told.server.asked] == [dead["id"]] * 2
+    assert told.notifications()[0]["state"] == "Delivered"
+
+
+def test_an_endpoint_that_has_just_moved_is_not_disabled_for_what_its_old_address_says(
+    front: Front, told: Told
+) -> None:
+    is_moved: list[bool] = []
+
+    def say_that_it_has_moved(connection: socket.socket) -> None:
+        if not is_moved:
+            is_moved.append(True)
+            told.put(told.server.url("/next"))
+        content(b"", status="410 Gone")(connection)
+
+    told.server.on(HOOK, say_that_it_has_moved)
+    told.server.on("/next", OK)
+    told.store()
+    deliver(front)
+    assert told.endpoint()["disabledAt"] is None
+    deliver(front)
+    assert [asked.path for asked in told.server.asked] == [HOOK, "/next"]
     assert told.notifications()[0]["state"] == "Delivered"
 
 
