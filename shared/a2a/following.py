@@ -26,7 +26,7 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 EVENTS_AT_ONCE = 200
-LOOK_SECONDS = 5.0
+LOOK_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 """How long a stream outlasts a database that does not answer."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, insert, select, update
@@ -22,7 +23,7 @@ from shared.a2a.idempotency import claim_key, hash_request
 from shared.a2a.identifiers import check_identifier, find_task_id
 from shared.a2a.media_types import require_readable
 from shared.a2a.push_configurations import PushConfigurations
-from shared.a2a.snapshots import Snapshot, in_scope, read_snapshot
+from shared.a2a.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
 from shared.a2a.tables import task_turns, tasks
 from shared.a2a.task_events import HeldTask, add_message, belonging, find_and_hold_task, record_status
 from shared.a2a.turn_rows import insert_turn
@@ -88,13 +89,22 @@ def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent
     behavior = sending.agent.choose_behavior((sending.message.metadata or {}).get(SKILL_KEY))
     require_readable(sending.message, behavior)
     task = _hold_task(session, sending) if sending.message.task_id else _make_task(session, sending)
-    number = add_message(session, task.id, belonging(sending.message, task))
+    message = belonging(sending.message, task)
+    number = add_message(session, task.id, message)
     _queue_turn(session, sending, task, turn_id=turn_id, number=number, behavior_id=behavior.id)
     push = sending.configuration.task_push_notification_config
     if push is not None:
         pushes.create(session, task.id, push)
     faults.reach("send.before_commit")
-    return _sent(session, sending, turn_id, task.id, is_replay=False)
+    if sending.message.task_id:
+        return _sent(session, sending, turn_id, task.id, is_replay=False)
+    return Sent(
+        turn_id=turn_id,
+        task_id=task.id,
+        snapshot=new_snapshot(task, message, history_length=sending.configuration.history_length),
+        is_visible=task.is_visible,
+        is_replay=False,
+    )
 
 
 def show_task(session: Session, task_id: UUID) -> None:
@@ -137,24 +147,24 @@ def _hold_task(session: Session, sending: Sending) -> HeldTask:
 
 
 def _make_task(session: Session, sending: Sending) -> HeldTask:
-    scope, task_id = sending.scope, new_id()
-    session.execute(
-        insert(tasks).values(
-            id=task_id,
-            context_id=sending.message.context_id or str(new_id()),
-            organization_id=sending.agent.organization_id,
-            deployment_id=scope.deployment_id,
-            caller_id=scope.caller_id,
-            principal_id=scope.principal_id,
-            state=TaskState.SUBMITTED,
-            status_at=func.date_trunc("milliseconds", func.clock_timestamp()),
-            is_visible=bool(sending.configuration.return_immediately),
-        )
+    """Make a task, which nobody else can see before the commit and which therefore needs no lock."""
+    scope = sending.scope
+    values: dict[str, Any] = {
+        "id": new_id(),
+        "context_id": sending.message.context_id or str(new_id()),
+        "organization_id": sending.agent.organization_id,
+        "deployment_id": scope.deployment_id,
+        "caller_id": scope.caller_id,
+        "principal_id": scope.principal_id,
+        "state": TaskState.SUBMITTED,
+        "is_visible": bool(sending.configuration.return_immediately),
+    }
+    now = func.date_trunc("milliseconds", func.clock_timestamp())
+    made = insert(tasks).values(**values, status_at=now).returning(tasks.c.status_at, tasks.c.created_at)
+    row = session.execute(made).one()
+    return HeldTask(
+        **values, last_sequence=0, created_at=row.created_at, is_followed=False, now=row.status_at
     )
-    task = find_and_hold_task(session, task_id)
-    if task is None:
-        raise RuntimeError("a new task is not there")
-    return task
 
 
 def _queue_turn(

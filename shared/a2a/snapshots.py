@@ -16,6 +16,7 @@ from sqlalchemy import Row, and_, select
 from shared.a2a.agents import Scope
 from shared.a2a.artifacts import fold, fold_artifacts
 from shared.a2a.tables import task_events, task_messages, tasks
+from shared.a2a.task_events import HeldTask
 from shared.a2a.types import Artifact, Message, Task, TaskState, TaskStatus
 from shared.database import Session
 
@@ -43,6 +44,14 @@ def read_snapshot(session: Session, task_id: UUID, *, history_length: int | None
     """Read a task of which it is known that it is there and the caller's."""
     row = session.execute(select(tasks).where(tasks.c.id == task_id)).one()
     return _snapshot(session, row, history_length)
+
+
+def new_snapshot(task: HeldTask, message: Message, *, history_length: int | None) -> Snapshot:
+    """Give a task as it is when its first message has been taken."""
+    status = TaskStatus(state=task.state, timestamp=task.now)
+    history = () if history_length == 0 else (message,)
+    made = Task(id=str(task.id), context_id=task.context_id, status=status, history=history)
+    return Snapshot(task=made, sequence=0)
 
 
 def snapshots_of(

@@ -32,13 +32,21 @@ from shared.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTask:
-    """A task whose row this transaction has locked, and the database's clock in the protocol's milliseconds."""
+    """A task's row as it was when this transaction locked it, and the database's clock in the protocol's milliseconds.
+
+    `is_followed` says that its updates are posted somewhere.
+    """
 
     id: UUID
     context_id: str
     organization_id: UUID
+    deployment_id: UUID
+    caller_id: UUID
+    principal_id: UUID
     state: TaskState
     is_visible: bool
+    last_sequence: int
+    created_at: datetime
     is_followed: bool
     now: datetime
 
@@ -53,8 +61,13 @@ def find_and_hold_task(session: Session, task_id: UUID) -> HeldTask | None:
         tasks.c.id,
         tasks.c.context_id,
         tasks.c.organization_id,
+        tasks.c.deployment_id,
+        tasks.c.caller_id,
+        tasks.c.principal_id,
         tasks.c.state,
         tasks.c.is_visible,
+        tasks.c.last_sequence,
+        tasks.c.created_at,
         is_followed.label("is_followed"),
         _NOW.label("now"),
     )
@@ -75,7 +88,8 @@ def record_status(session: Session, task: HeldTask, change: StatusChanged) -> No
         "is_visible": True,
     }
     if change.state.is_terminal:
-        values["artifacts"] = [artifact.to_wire() for artifact in fold_artifacts(session, task.id)]
+        made = fold_artifacts(session, task.id) if task.last_sequence else ()
+        values["artifacts"] = [artifact.to_wire() for artifact in made]
     status = TaskStatus(state=change.state, message=message, timestamp=task.now)
     event = TaskStatusUpdateEvent(
         task_id=str(task.id), context_id=task.context_id, status=status, metadata=_plain(change.metadata)

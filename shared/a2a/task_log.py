@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import Row, and_, select, update
 
 from shared import faults
 from shared.a2a.lost_turns import sweep_turns, take_back
@@ -34,10 +34,9 @@ from shared.a2a.turn_rows import (
     count_update,
     end_turn,
     explain,
+    find_and_lease_turn,
     find_turn,
-    has_earlier_turn,
     lease_end,
-    lease_turn,
     settle_turn,
 )
 from shared.a2a.turns import ArtifactProduced, Replied, StatusChanged, Turn, Update
@@ -83,10 +82,11 @@ class TaskLog:
         A turn that cannot be answered any more (its agent was disabled, its behavior removed) fails here.
         """
         with self._database.transaction() as session:
-            task = _hold_for_claim(session, turn_id)
-            claimed = self._claim(session, task, turn_id) if task is not None else None
+            task = _find_and_hold_task_of(session, turn_id)
+            leased = find_and_lease_turn(session, turn_id, uuid4()) if task is not None else None
+            claimed = self._claim(session, task, leased) if task and leased else None
         faults.reach("turn.claimed")
-        if task is not None and (claimed is None or task.state.is_interrupted):
+        if task is not None and leased is not None and (claimed is None or task.state.is_interrupted):
             self._hints.tell(task.id)
         return claimed
 
@@ -122,7 +122,7 @@ class TaskLog:
             turn = find_turn(session, claimed.turn.id)
             if turn is None or turn.state == "done":
                 return
-            task = _hold(session, claimed)
+            task, turn = _hold(session, claimed)
             if turn.updates:
                 completed = StatusChanged(state=TaskState.COMPLETED)
                 settle_turn(session, task, turn.id, completed, TurnOutcome.ANSWERED)
@@ -133,8 +133,9 @@ class TaskLog:
     def fail(self, claimed: ClaimedTurn, reason: str) -> None:
         """Fail the task with a sentence for its client. Raises TurnLost."""
         with self._database.transaction() as session:
+            task, turn = _hold(session, claimed)
             failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
-            settle_turn(session, _hold(session, claimed), claimed.turn.id, failed, TurnOutcome.FAILED)
+            settle_turn(session, task, turn.id, failed, TurnOutcome.FAILED)
         self._hints.tell(claimed.turn.task_id)
 
     def hand_back(self, claimed: ClaimedTurn) -> None:
@@ -150,28 +151,26 @@ class TaskLog:
         may_be_written = claimed.unheard is said
         claimed.unheard = said
         with self._database.transaction() as session:
-            task = _hold(session, claimed)
-            turn = find_turn(session, claimed.turn.id)
-            written = claimed.written if turn is None else turn.updates
+            task, turn = _hold(session, claimed)
+            written = turn.updates
             if not (may_be_written and written > claimed.written):
                 _write(session, task, claimed.turn.id, said)
                 written += 1
         claimed.written, claimed.unheard = written, None
 
-    def _claim(self, session: Session, task: HeldTask, turn_id: UUID) -> ClaimedTurn | None:
-        lease_id = uuid4()
-        leased = lease_turn(session, turn_id, lease_id)
+    def _claim(self, session: Session, task: HeldTask, leased: Row[Any]) -> ClaimedTurn | None:
         if task.state.is_interrupted:
             record_status(session, task, StatusChanged(state=TaskState.SUBMITTED))
-        row = session.execute(select(tasks).where(tasks.c.id == task.id)).one()
-        cancellation = Cancellation(self._database, turn_id, lease_id)
+        cancellation = Cancellation(self._database, leased.id, leased.lease_id)
         try:
-            turn = read_turn(session, leased, row, cancellation.is_requested)
+            turn = read_turn(session, leased, task, cancellation.is_requested)
         except DomainError as error:
             failed = StatusChanged(state=TaskState.FAILED, message=explain(error.detail))
-            settle_turn(session, task, turn_id, failed, TurnOutcome.FAILED)
+            settle_turn(session, task, leased.id, failed, TurnOutcome.FAILED)
             return None
-        return ClaimedTurn(turn=turn, lease_id=lease_id, written=leased.updates, to_skip=leased.updates)
+        return ClaimedTurn(
+            turn=turn, lease_id=leased.lease_id, written=leased.updates, to_skip=leased.updates
+        )
 
 
 class Cancellation:
@@ -201,21 +200,21 @@ class Cancellation:
             return False
 
 
-def _hold_for_claim(session: Session, turn_id: UUID) -> HeldTask | None:
-    """Lock the task of a turn that may be taken; its state is looked at only once nobody else changes it."""
-    found = find_turn(session, turn_id)
-    task = find_and_hold_task(session, found.task_id) if found is not None else None
-    turn = find_turn(session, turn_id) if task is not None else None
-    if turn is None or turn.state != "queued" or has_earlier_turn(session, turn):
-        return None
-    return task
+def _find_and_hold_task_of(session: Session, turn_id: UUID) -> HeldTask | None:
+    """Lock the task of a turn, whose own state is looked at only once nobody else changes it."""
+    found: UUID | None = session.execute(
+        select(task_turns.c.task_id).where(task_turns.c.id == turn_id, task_turns.c.state == "queued")
+    ).scalar()
+    return find_and_hold_task(session, found) if found is not None else None
 
 
-def _hold(session: Session, claimed: ClaimedTurn) -> HeldTask:
+def _hold(session: Session, claimed: ClaimedTurn) -> tuple[HeldTask, Row[Any]]:
+    """Lock the task of a turn that this worker has, and give both rows. Raises TurnLost."""
     task = find_and_hold_task(session, claimed.turn.task_id)
-    if task is None or session.execute(select(task_turns.c.id).where(_is_leased(claimed))).first() is None:
+    turn = session.execute(select(task_turns).where(_is_leased(claimed))).one_or_none()
+    if task is None or turn is None:
         raise TurnLost
-    return task
+    return task, turn
 
 
 def _write(session: Session, task: HeldTask, turn_id: UUID, said: Update) -> None:

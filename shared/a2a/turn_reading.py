@@ -15,6 +15,7 @@ from shared.a2a.errors import UnsupportedOperation
 from shared.a2a.identifiers import find_task_id
 from shared.a2a.snapshots import find_snapshot, in_scope
 from shared.a2a.tables import task_messages, tasks
+from shared.a2a.task_events import HeldTask
 from shared.a2a.turns import Turn
 from shared.a2a.types import Artifact, Message, Role, Task
 from shared.database import Session
@@ -23,7 +24,7 @@ HISTORY_LIMIT = 200
 REFERENCES_LIMIT = 20
 
 
-def read_turn(session: Session, row: Row[Any], task: Row[Any], is_cancelled: Callable[[], bool]) -> Turn:
+def read_turn(session: Session, row: Row[Any], task: HeldTask, is_cancelled: Callable[[], bool]) -> Turn:
     """Read what a behavior is given. Raises AgentUnavailable, and UnsupportedOperation without its behavior."""
     scope = Scope(caller_id=task.caller_id, principal_id=task.principal_id, deployment_id=task.deployment_id)
     behavior = find_behavior(session, row.behavior_id)
@@ -67,7 +68,7 @@ def _message(session: Session, row: Row[Any]) -> Message:
     return Message.model_validate(session.execute(statement).scalar_one())
 
 
-def _history(session: Session, scope: Scope, task: Row[Any], turn: Row[Any]) -> tuple[Message, ...]:
+def _history(session: Session, scope: Scope, task: HeldTask, turn: Row[Any]) -> tuple[Message, ...]:
     """Read what was said in this context before a turn: its tasks one after the other, each in its own order."""
     own_past = and_(tasks.c.id == task.id, task_messages.c.number < turn.message)
     statement = (
@@ -83,12 +84,12 @@ def _history(session: Session, scope: Scope, task: Row[Any], turn: Row[Any]) -> 
     )
     rows = list(reversed(session.execute(statement).all()))
     made = {row.id: _read_artifacts(row.artifacts) for row in rows}
-    made[task.id] = fold_artifacts(session, task.id)
+    made[task.id] = fold_artifacts(session, task.id) if task.last_sequence else ()
     return tuple(_with_artifacts(rows, made, task))
 
 
 def _with_artifacts(
-    rows: Sequence[Row[Any]], made: Mapping[UUID, Sequence[Artifact]], task: Row[Any]
+    rows: Sequence[Row[Any]], made: Mapping[UUID, Sequence[Artifact]], task: HeldTask
 ) -> Iterator[Message]:
     for index, row in enumerate(rows):
         yield Message.model_validate(row.message)

@@ -21,6 +21,7 @@ from shared.database import Session
 from shared.ids import new_id
 
 LEASE_SECONDS = 30
+_earlier = task_turns.alias("earlier")
 _DONE = {"state": "done", "lease_id": None, "lease_until": None}
 
 
@@ -45,23 +46,18 @@ def find_turn(session: Session, turn_id: UUID) -> Row[Any] | None:
     return session.execute(select(task_turns).where(task_turns.c.id == turn_id)).one_or_none()
 
 
-def lease_turn(session: Session, turn_id: UUID, lease_id: UUID) -> Row[Any]:
-    """Take a queued turn; give its row as it is now."""
-    statement = update(task_turns).where(task_turns.c.id == turn_id)
+def find_and_lease_turn(session: Session, turn_id: UUID, lease_id: UUID) -> Row[Any] | None:
+    """Take a queued turn and give its row; None when it is not queued, or an earlier one of its task is not done."""
+    is_next = ~exists().where(
+        _earlier.c.task_id == task_turns.c.task_id,
+        _earlier.c.message < task_turns.c.message,
+        _earlier.c.state != "done",
+    )
+    statement = update(task_turns).where(task_turns.c.id == turn_id, task_turns.c.state == "queued", is_next)
     leased = statement.values(
         state="running", lease_id=lease_id, lease_until=lease_end(), attempts=task_turns.c.attempts + 1
     )
-    return session.execute(leased.returning(*task_turns.c)).one()
-
-
-def has_earlier_turn(session: Session, turn: Row[Any]) -> bool:
-    """Tell whether an earlier message of the task is still to be answered."""
-    earlier = exists().where(
-        task_turns.c.task_id == turn.task_id,
-        task_turns.c.message < turn.message,
-        task_turns.c.state != "done",
-    )
-    return bool(session.execute(select(earlier)).scalar())
+    return session.execute(leased.returning(*task_turns.c)).one_or_none()
 
 
 def count_update(session: Session, turn_id: UUID, *, has_spoken: bool) -> None:

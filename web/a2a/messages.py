@@ -62,7 +62,8 @@ def send_message(call: AgentCall) -> Response:
         if state.reply is not None:
             answered = SendMessageResponse(message=read_reply(session, sent.task_id, state.reply))
         else:
-            show_task(session, sent.task_id)
+            if not state.is_visible:
+                show_task(session, sent.task_id)
             snapshot = read_snapshot(session, sent.task_id, history_length=history_length)
             answered = SendMessageResponse(task=snapshot.task)
     return _linked(call, sent, answered)

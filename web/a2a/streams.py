@@ -41,7 +41,6 @@ log = get_logger(__name__)
 
 COMMENT_SECONDS = 10.0
 """After so long without an event a comment is sent; a task is shown whose agent has not said whether it makes one."""
-LOOK_SECONDS = 2.0
 COMMENT = b": still working\n\n"
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _LARGEST_ID = (1 << 63) - 1
@@ -132,7 +131,7 @@ def _answer_frames(source: Source, sent: Sent) -> Generator[bytes]:
         yield from answer.begin()
         if answer.is_over():
             return
-        for event in follow(source.database, watch, sent.snapshot.sequence, idle_seconds=LOOK_SECONDS):
+        for event in follow(source.database, watch, sent.snapshot.sequence, idle_seconds=COMMENT_SECONDS):
             yield from answer.hear(event) if event is not None else answer.wait()
             if answer.is_over():
                 return
@@ -147,7 +146,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Generator[byte
             raise UnsupportedOperation("The task has ended; there is nothing to follow.")
         yield source.task(snapshot) if source.resume_after is None else COMMENT
         pace = _Pace()
-        for event in follow(source.database, watch, after, idle_seconds=LOOK_SECONDS):
+        for event in follow(source.database, watch, after, idle_seconds=COMMENT_SECONDS):
             if event is not None:
                 pace.note()
                 yield source.event(event)

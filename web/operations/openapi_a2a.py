@@ -46,9 +46,9 @@ A2A_ERROR_SCHEMA: dict[str, Any] = {
     "required": ["error"],
 }
 
-_HEADERS = {
+_HEADERS: Mapping[str, tuple[str, str | None]] = {
     "A2A-Version": ("The version of the protocol: `1.0`.", r"^(1\.0(\.[0-9]+)?)?$"),
-    "A2A-Extensions": ("URIs of extensions to activate, comma-separated.", r"^[!-~]+(, ?[!-~]+)*$"),
+    "A2A-Extensions": ("URIs of extensions to activate, comma-separated; unknown ones are ignored.", None),
 }
 _IDEMPOTENCY = ("Names this message, so that a repetition is not taken for another one.", r"^[!-~]{1,255}$")
 
@@ -64,7 +64,7 @@ def a2a_header_parameters(path: str) -> Iterable[dict[str, Any]]:
             "in": "header",
             "required": False,
             "description": description,
-            "schema": {"type": "string", "pattern": pattern},
+            "schema": {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern},
         }
 
 
