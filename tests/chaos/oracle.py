@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-VIOLATIONS_SHOWN = 20
+VIOLATIONS_SHOWN = 5
+"""Of a kind."""
 
 
 class Oracle:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -100,8 +101,8 @@ class Run:
         print(f"checked reads: {_counts(oracle.reads)}; retries: {_counts(oracle.retries)}")
         print(f"faults injected: {_counts(self._monkey.kills)}")
         print(f"violations: {len(oracle.violations)} in {time.monotonic() - self._began:.0f} s")
-        for violation in oracle.violations[:VIOLATIONS_SHOWN]:
-            print(f"  {violation}")
+        for violation in _some_of_each(oracle.violations):
+            print(f"  {violation[:SHOWN_CHARACTERS]}")
         if oracle.violations:
             self._show_failures()
         return 1 if oracle.violations else 0
@@ -155,6 +156,16 @@ def _change_command(command: Sequence[str], sabotage: Sequence[str]) -> Sequence
 def _counts(counter: Counter[str]) -> str:
     total = sum(counter.values())
     return f"{total} ({', '.join(f'{count} {name}' for name, count in counter.most_common())})"
+
+
+def _some_of_each(violations: Sequence[str]) -> Iterator[str]:
+    """Choose a few of each kind, which begin with the same words."""
+    shown = Counter[str]()
+    for violation in violations:
+        kind = " ".join(re.findall("[a-z]{3,}", violation)[:2])
+        shown[kind] += 1
+        if shown[kind] <= VIOLATIONS_SHOWN:
+            yield violation
 
 
 def _ends_of(line: str) -> str:

@@ -13,17 +13,17 @@ from shared.media import claims, storing
 from shared.media.imports import Import, ImportState
 from shared.media.notification_channel import DistributionChannel
 
-SELDOM = 0.2
+OFTEN = 0.6
 
 
 def store_again() -> None:
-    """Store one attachment in five, say so, and leave its import to be fetched once more."""
+    """Store many attachments, say so, and leave its import to be fetched once more."""
     mark_stored = claims.mark_stored
 
     def mark_most(
         session: Session, claimed: Import, *, file_id: UUID, version_id: UUID, kept_days: int
     ) -> Import | None:
-        if random.random() > SELDOM:
+        if random.random() > OFTEN:
             return mark_stored(session, claimed, file_id=file_id, version_id=version_id, kept_days=kept_days)
         claims.put_back(session, claimed, code="again", retry_after_seconds=None)
         return replace(claimed, state=ImportState.STORED, file_id=file_id, version_id=version_id)
@@ -32,11 +32,11 @@ def store_again() -> None:
 
 
 def forget_events() -> None:
-    """Tell nobody of one stored attachment in five."""
+    """Tell nobody of many stored attachments."""
     notify_import = storing.notify_import  # type: ignore[attr-defined]
 
     def notify_most(session: Session, ended: Import) -> None:
-        if random.random() > SELDOM:
+        if random.random() > OFTEN:
             notify_import(session, ended)
 
     setattr(storing, "notify_import", notify_most)  # noqa: B010 (a name it does not export)

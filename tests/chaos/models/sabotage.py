@@ -13,16 +13,16 @@ from shared.database import Database
 from shared.models import settling
 from shared.models.providers import routing
 
-SELDOM = 0.2
+OFTEN = 0.6
 _CHARGE_AGAIN = text("SELECT credits_post(:organization, 'charge', :reference, -7, 0)")
 
 
 def drop_charges() -> None:
-    """Forget to settle one call in five: the sweep then charges an estimate for what was reported."""
+    """Forget to settle many calls: the sweep then charges an estimate for what was reported."""
     settle = settling.settle
 
     def settle_most(database: Database, dispatch: holds.Dispatch, outcome: Outcome) -> None:
-        if random.random() < SELDOM:
+        if random.random() < OFTEN:
             return
         settle(database, dispatch, outcome)
 
@@ -30,12 +30,12 @@ def drop_charges() -> None:
 
 
 def charge_again() -> None:
-    """Charge one call in five a second time, under a reference of its own: the balance still adds up."""
+    """Charge many calls a second time, under references of their own: the balance still adds up."""
     settle = settling.settle
 
     def settle_and_post(database: Database, dispatch: holds.Dispatch, outcome: Outcome) -> None:
         settle(database, dispatch, outcome)
-        if random.random() < SELDOM:
+        if random.random() < OFTEN:
             with database.transaction() as session:
                 values = {"organization": dispatch.organization_id, "reference": str(uuid4())}
                 session.execute(_CHARGE_AGAIN, values)
