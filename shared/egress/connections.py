@@ -31,6 +31,7 @@ from shared.egress.policy import EgressPolicy
 CONNECT_SECONDS = 10.0
 """The time one address has to accept; a host may have several."""
 MAX_ADDRESSES = 4
+_INTERIM = range(102, 200)
 
 
 class Guard:
@@ -115,6 +116,12 @@ class _WholeHead(http.client.HTTPResponse):
         super().begin()
         if lines.last == b"":
             raise http.client.IncompleteRead(b"")
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """Pass over every interim answer (RFC 9110, 15.2), as `http.client` does over 100 alone."""
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        is_interim = status in _INTERIM
+        return version, http.client.CONTINUE if is_interim else status, reason
 
 
 class _GuardedConnection(HTTPConnection):

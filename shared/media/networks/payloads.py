@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 Payload = Mapping[str, Any]
@@ -43,6 +43,11 @@ def as_object(value: object) -> Payload:
 def as_objects(value: object) -> Sequence[Payload]:
     """Give the objects of a list, in their order."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def is_among(value: object, known: Collection[str] | Collection[int]) -> bool:
+    """Tell whether a value, which may be of any kind, is one of these words or numbers."""
+    return isinstance(value, str | int) and value in known
 
 
 def as_id(value: object) -> str | None:

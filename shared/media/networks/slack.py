@@ -31,6 +31,7 @@ from shared.media.networks.payloads import (
     as_objects,
     as_text,
     as_url,
+    is_among,
     read_object,
 )
 from shared.media.networks.signatures import accepted, hmac_sha256, require_match, require_recent
@@ -140,7 +141,7 @@ def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
     timestamp = as_id(message.get("ts"))
     for file in as_objects(message.get("files")):
         file_id = as_id(file.get("id"))
-        is_kept = file.get("mode") not in _GONE_MODES and file.get("is_external") is not True
+        is_kept = not is_among(file.get("mode"), _GONE_MODES) and file.get("is_external") is not True
         if file_id is not None and channel is not None and timestamp is not None and is_kept:
             yield Attachment(
                 message_id=f"{channel}:{timestamp}",
@@ -174,7 +175,7 @@ def _is_own(message: Payload, payload: Payload) -> bool:
 
 
 def _require_present(file: Payload) -> None:
-    if file.get("mode") in _GONE_MODES or file.get("file_access") == "file_not_found":
+    if is_among(file.get("mode"), _GONE_MODES) or file.get("file_access") == "file_not_found":
         raise SourceGone
     if file.get("file_access") == "access_denied":
         raise SourceRefused
@@ -183,8 +184,8 @@ def _require_present(file: Payload) -> None:
 
 
 def _refusal(error: object) -> DomainError:
-    if error in _GONE:
+    if is_among(error, _GONE):
         return SourceGone()
-    if error in _REFUSED:
+    if is_among(error, _REFUSED):
         return SourceRefused()
-    return SourceBusy() if error in _BUSY else SourceUnreadable()
+    return SourceBusy() if is_among(error, _BUSY) else SourceUnreadable()

@@ -32,6 +32,7 @@ from shared.media.networks.payloads import (
     as_sha256,
     as_text,
     as_url,
+    is_among,
     read_object,
 )
 from shared.media.networks.signatures import accepted, hmac_sha256, require_match
@@ -143,8 +144,8 @@ def _ask(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
 def _refusal(error: SourceAnswered) -> DomainError:
     """Go by the Graph API's code: its statuses are 400 for most things."""
     code = as_object(read_object(error.answer).get("error")).get("code")
-    if code in _REFUSED:
+    if is_among(code, _REFUSED):
         return SourceRefused()
-    if code in _BUSY:
+    if is_among(code, _BUSY):
         return SourceBusy(retry_after_seconds=error.retry_after_seconds)
-    return SourceGone() if code in _GONE else explain(error)
+    return SourceGone() if is_among(code, _GONE) else explain(error)

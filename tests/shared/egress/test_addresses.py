@@ -116,7 +116,7 @@ def test_no_spelling_of_loopback_is_connected_to(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["169.254.169.254", "::ffff:169.254.169.254", "168.63.129.16", "fd00:ec2::254"]
+    "address", ["169.254.169.254", "::ffff:169.254.169.254", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254"]
 )
 def test_metadata_servers_are_refused_where_private_addresses_are_allowed(address: str) -> None:
     policy = EgressPolicy(allow_private=True, allow_http=True, resolve=lambda *_: [address])

@@ -72,6 +72,7 @@ def test_a_source_is_fetched_whole(server: Server) -> None:
         say("HTTP/1.0 200 OK", b"hello"),
         say("HTTP/1.1 200 OK\nContent-Length: 5\nContent-Encoding: identity", b"hello"),
         say("HTTP/1.1 100 Continue\n\nHTTP/1.1 200 OK\nContent-Length: 5", b"hello"),
+        say("HTTP/1.1 103 Early Hints\nLink: </a>\n\nHTTP/1.1 200 OK\nContent-Length: 5", b"hello"),
     ],
 )
 def test_every_framing_of_http_is_understood(server: Server, answer: Answer) -> None:
@@ -155,6 +156,7 @@ def test_a_body_of_exactly_the_limit_is_accepted(server: Server) -> None:
         drip(b"HTTP/1.1 200 OK\r\nX: ", b"y"),
         drip(b"HTTP/1.1 ", b"2"),
         drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        drip(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
         silence(),
     ],
 )

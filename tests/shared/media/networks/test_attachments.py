@@ -72,6 +72,13 @@ def test_a_file_that_slack_no_longer_or_never_had_is_none(file: object) -> None:
     assert read("slack", payload) == []
 
 
+@pytest.mark.parametrize("odd", [[], {}, 1, None, True, "hosted"])
+def test_a_file_of_slacks_of_an_unheard_of_mode_is_one(odd: object) -> None:
+    payload = SlackStandIn().event()
+    payload["event"]["files"] = [{"id": "F1", "mode": odd}]
+    assert [one.attachment_id for one in read("slack", payload)] == ["F1"]
+
+
 def test_a_file_that_slack_tells_nothing_about_is_read_by_its_id() -> None:
     """Of Slack Connect: `file_access` is `check_file_info`."""
     payload = SlackStandIn().event()
@@ -345,6 +352,7 @@ known = [
         "attachments",
         "url",
     ),
+    *("mode", "subtype", "bot_profile", "sticker", "paid_media", "challenge", "width"),
 ]
 shaped = st.recursive(
     json_values | st.sampled_from(["messages", "message", "file_shared", "https://[", "\x00", "\ud800"]),

@@ -173,6 +173,8 @@ def test_slacks_login_page_is_no_media_unless_the_file_is_a_page(slack: StandIn)
         ({"ok": False, "error": "missing_scope", "needed": "files:read"}, SourceRefused),
         ({"ok": False, "error": "ratelimited"}, SourceBusy),
         ({"ok": False, "error": "something_new"}, SourceUnreadable),
+        ({"ok": False, "error": ["something_new"]}, SourceUnreadable),
+        ({"ok": True, "file": {"id": "F1", "mode": {}}}, SourceUnreadable),
         ({"ok": True, "file": {"id": "F1", "mode": "tombstone"}}, SourceGone),
         ({"ok": True, "file": {"id": "F1", "file_access": "file_not_found"}}, SourceGone),
         ({"ok": True, "file": {"id": "F1", "file_access": "access_denied"}}, SourceRefused),
@@ -292,6 +294,7 @@ def test_whatsapps_address_comes_with_its_digest_and_needs_the_token(whatsapp: S
         (400, {"code": 4}, SourceBusy),
         (500, {"code": 2}, SourceBusy),
         (503, {}, SourceAnswered),
+        (400, {"code": [190]}, SourceAnswered),
     ],
 )
 def test_whatsapps_answers_are_understood(
