@@ -148,6 +148,8 @@ def _create_engine(url: str, pool_size: int) -> Engine:
         max_overflow=0,
         pool_timeout=POOL_WAIT_SECONDS,
         pool_use_lifo=True,
+        # What a statement was given may be a secret or somebody's words, and the log of a failure shows its error.
+        hide_parameters=True,
         connect_args={
             "connect_timeout": 5,
             "application_name": "quartermaster",

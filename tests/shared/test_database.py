@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared.database import Database
@@ -27,3 +33,10 @@ def test_the_first_use_after_a_restart_of_postgres_meets_no_dead_connection(tmp_
         database.dispose()
     finally:
         postgres.stop()
+
+
+def test_a_statement_that_fails_does_not_say_what_it_was_given(database: Database) -> None:
+    secret = uuid4().hex
+    with pytest.raises(DBAPIError) as failure, database.transaction() as session:
+        session.execute(text("SELECT 1 / CAST(:zero AS integer), :secret"), {"zero": 0, "secret": secret})
+    assert secret not in "".join(traceback.format_exception(failure.value))
