@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client import REGISTRY as PROCESS_REGISTRY
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from shared.a2a.backlog import measure_turns
 from shared.deliveries.backlog import measure_deliveries
 from shared.files.backlog import measure_backlog
 from shared.media.backlog import measure_imports
@@ -66,11 +67,14 @@ def metrics(call: Call) -> Response:
             OLDEST_BACKLOG_SECONDS.labels(backlog.state).set(backlog.oldest_seconds)
         deliveries = measure_deliveries(session)
         imports = measure_imports(session)
+        turns = measure_turns(session)
     BACKLOG.labels("deliveries").set(deliveries.due)
     OLDEST_BACKLOG_SECONDS.labels("deliveries").set(deliveries.oldest_due_seconds)
     DEAD_DELIVERIES.set(deliveries.dead)
     BACKLOG.labels("imports").set(imports.due)
     OLDEST_BACKLOG_SECONDS.labels("imports").set(imports.oldest_due_seconds)
+    BACKLOG.labels("turns").set(turns.waiting)
+    OLDEST_BACKLOG_SECONDS.labels("turns").set(turns.oldest_seconds)
     registry = PROCESS_REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry = CollectorRegistry()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.backlog import measure_turns
 from shared.a2a.lost_turns import INTERRUPTED
 from shared.a2a.task_log import ClaimedTurn, TurnLost
 from shared.a2a.turns import ArtifactProduced, Replied, StatusChanged
@@ -67,6 +68,23 @@ def test_a_turn_waits_for_the_one_before_it(agents: Agents) -> None:
     assert claimed is not None
     assert agents.task(first.turn.task_id).status.state is TaskState.SUBMITTED
     assert [part.text for said in claimed.turn.history for part in said.parts] == ["hello"]
+
+
+def test_the_backlog_counts_what_a_worker_could_take(agents: Agents) -> None:
+    def waiting() -> int:
+        with agents.database.autocommit() as session:
+            return measure_turns(session).waiting
+
+    before = waiting()
+    first = agents.say("hello")
+    assert waiting() == before + 1
+    claimed = agents.log.claim(first.turn_id)
+    assert claimed is not None
+    agents.log.append(claimed, WORKING)
+    agents.say("more", task=agents.task(first.task_id))
+    assert waiting() == before
+    agents.log.append(claimed, StatusChanged(state=TaskState.INPUT_REQUIRED))
+    assert waiting() == before + 1
 
 
 def test_messages_that_come_too_late_are_let_go(agents: Agents) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from shared.a2a.exact_json import parse, render
@@ -11,6 +16,40 @@ from shared.a2a.types import Message, Part, SendMessageRequest, Task, TaskState,
 NUMBERS = (
     '{"z":9007199254740993,"a":1.10,"big":1e400,"minus":-0,"exact":-0.0,"e":1.5E+3,"long":' + "9" * 5000 + "}"
 )
+
+
+class Written(str):
+    """A number as it stands in a text."""
+
+    __slots__ = ()
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.text()
+        | st.integers().map(str).map(Written)
+        | st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,4})?", fullmatch=True).map(
+            Written
+        ),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+        max_leaves=12,
+    )
+)
+def test_any_json_is_written_as_it_was_read(value: Any) -> None:
+    text = written(value)
+    assert render(parse(text)) == text
+
+
+def written(value: Any) -> str:
+    if isinstance(value, Written):
+        return value
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{written(name)}:{written(at)}' for name, at in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def message(**members: object) -> dict[str, object]:

@@ -1,0 +1,33 @@
+"""Measure the turns that wait for a worker: the numbers an operator is alarmed by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from shared.database import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnBacklog:
+    """How many turns wait, and for how long the first of them."""
+
+    waiting: int
+    oldest_seconds: float
+
+
+# It reads the partial index of queued turns; one that waits for an earlier turn of its task is no backlog.
+_BACKLOG = text(
+    """
+SELECT count(*) AS waiting, coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_seconds
+FROM task_turns t WHERE state = 'queued' AND NOT EXISTS (
+    SELECT FROM task_turns e WHERE e.task_id = t.task_id AND e.message < t.message AND e.state <> 'done')
+"""
+)
+
+
+def measure_turns(session: Session) -> TurnBacklog:
+    """Count what waits."""
+    row = session.execute(_BACKLOG).one()
+    return TurnBacklog(waiting=row.waiting, oldest_seconds=float(row.oldest_seconds))
