@@ -9,7 +9,6 @@ neither fail nor delay a committed request.
 from __future__ import annotations
 
 import contextlib
-import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from shared import faults
 from shared.errors import Unavailable
+from shared.statements import Statements, fetch_one, is_closed_by_server
 
 STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 10_000
@@ -49,9 +49,45 @@ class Session:
         """Run one statement."""
         return self.connection.execute(statement, parameters)
 
+    def fetch_one(self, statement: str, values: Mapping[str, Any]) -> Any | None:
+        """Run one statement in the driver's own form; give its first row, a named tuple."""
+        return fetch_one(self.connection.connection, statement, values)
+
     def enqueue(self, job: Any) -> None:
         """Publish this job after the commit; nothing is published if the transaction rolls back."""
         self.jobs.append(job)
+
+
+class StatementSession(Session):
+    """A session whose every statement is a transaction of its own; what needs SQLAlchemy connects it first."""
+
+    __slots__ = ("_connected", "_engine", "_statements")
+
+    def __init__(self, engine: Engine, statements: Statements) -> None:
+        """Connect to nothing yet."""
+        self._engine = engine
+        self._statements = statements
+        self._connected: Connection | None = None
+        self.jobs = []
+
+    @property
+    def connection(self) -> Connection:  # type: ignore[override]
+        """SQLAlchemy's connection, in the driver's autocommit."""
+        if self._connected is None:
+            self._connected = self._engine.connect()
+            # SQLAlchemy's isolation level AUTOCOMMIT would do, but asks the server to reset it after every use.
+            _set_autocommit(self._connected, is_on=True)
+        return self._connected
+
+    def fetch_one(self, statement: str, values: Mapping[str, Any]) -> Any | None:
+        """Run one statement in the driver's own form; give its first row, a named tuple."""
+        return self._statements.fetch_one(statement, values)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._connected is not None:
+            _set_autocommit(self._connected, is_on=False)
+            self._connected.close()
 
 
 class Database:
@@ -60,6 +96,7 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 16, publish: Publish | None = None) -> None:
         """Prepare the pool; nothing connects until the first transaction. `publish` receives committed jobs."""
         self._engine = _create_engine(url, pool_size)
+        self._statements = Statements(self._engine, size=pool_size, wait_seconds=POOL_WAIT_SECONDS)
         self._publish = publish
 
     @property
@@ -85,8 +122,8 @@ class Database:
 
         Raises `Unavailable` as `transaction` does.
         """
-        with _translated_errors(), self._engine.connect() as connection, _driver_autocommit(connection):
-            session = Session(connection)
+        session = StatementSession(self._engine, self._statements)
+        with _translated_errors(), contextlib.closing(session):
             yield session
         self._publish_jobs(session)
 
@@ -97,6 +134,7 @@ class Database:
 
     def dispose(self) -> None:
         """Close the pooled connections."""
+        self._statements.dispose()
         self._engine.dispose()
 
     def _publish_jobs(self, session: Session) -> None:
@@ -105,19 +143,10 @@ class Database:
             self._publish(session.jobs)
 
 
-@contextlib.contextmanager
-def _driver_autocommit(connection: Connection) -> Iterator[None]:
-    """Have the driver begin no transactions within the block.
-
-    SQLAlchemy's isolation level AUTOCOMMIT would do, but asks the server to reset it after every use: a round trip.
-    """
+def _set_autocommit(connection: Connection, *, is_on: bool) -> None:
     driver: Any = connection.connection.dbapi_connection
-    driver.autocommit = True
-    try:
-        yield
-    finally:
-        if not driver.closed:
-            driver.autocommit = False
+    if not driver.closed:
+        driver.autocommit = is_on
 
 
 @contextlib.contextmanager
@@ -161,14 +190,8 @@ def _create_engine(url: str, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "checkout")
     def _replace_closed(connection: Any, *_: Any) -> None:
-        """Replace a pooled connection that Postgres has closed: between uses a live one has nothing to say.
-
-        A look at the socket, where a ping would be a round trip for every use.
-        """
-        # `poll`, because `select` knows no descriptor above 1023, and streams take many.
-        socket = select.poll()
-        socket.register(connection.fileno(), select.POLLIN)
-        if socket.poll(0):
+        """Replace a pooled connection that Postgres has closed."""
+        if is_closed_by_server(connection):
             raise DisconnectionError
 
     @event.listens_for(engine, "handle_error")

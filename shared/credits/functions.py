@@ -6,23 +6,13 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from psycopg2.extras import NamedTupleCursor
-
 from shared.database import Session
 
 
 def call(session: Session, function: str, **arguments: Any) -> Any | None:
-    """Give the one row a function returns, a named tuple, or None where it returns a set and that is empty.
-
-    The driver alone does it: SQLAlchemy's share in a statement costs as much again, and three are part of every model
-    call.
-    """
+    """Give the one row a function returns, a named tuple, or None where it returns a set and that is empty."""
     statement = _statement(function, tuple(arguments))
-    values = {name: _plain(value) for name, value in arguments.items()}
-    driver: Any = session.connection.connection
-    with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute(statement, values)
-        return cursor.fetchone()
+    return session.fetch_one(statement, {name: _plain(value) for name, value in arguments.items()})
 
 
 def call_count(session: Session, function: str, **arguments: Any) -> int:
