@@ -7,6 +7,7 @@ import time
 from flask import Response
 from werkzeug.exceptions import ClientDisconnected
 
+from shared import faults
 from shared.a2a import errors
 from shared.a2a.agents import SKILL_KEY
 from shared.a2a.extensions import check_data, require
@@ -101,6 +102,7 @@ def _send(call: AgentCall) -> tuple[Sent, SendMessageRequest]:
     )
     with call.call.services.database.transaction() as session:
         sent = send(session, sending, services.pushes)
+    faults.reach("send.committed")
     services.hints.tell(sent.task_id)
     return sent, request
 

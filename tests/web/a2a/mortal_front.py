@@ -1,0 +1,15 @@
+"""A front in a process of its own, which takes one message; for `tests.support.mortals`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.settings import Settings
+from web.app import create_app
+from web.services import build_services
+
+
+def take(settings: Settings, path: str, headers: dict[str, str], body: dict[str, Any]) -> None:
+    """Take one message."""
+    services = build_services(settings)
+    create_app(settings, services).test_client().post(path, headers=headers, json=body)

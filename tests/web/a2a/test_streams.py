@@ -1,0 +1,50 @@
+"""What a stream does while there is nothing to tell, and when it can tell no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from shared.errors import Unavailable
+from tests.contracts.a2a.schemas import check
+from tests.web.a2a.asking import events, states
+from tests.web.a2a.conftest import Cast
+from web.a2a import streams
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what happens after ten seconds happen at once."""
+    monkeypatch.setattr(streams, "COMMENT_SECONDS", 0.05)
+
+
+def test_a_silent_stream_says_that_it_lives(cast: Cast, impatient: None) -> None:
+    _, client = cast.new_agent("rules: [{steps: [{status: a}, {delay: 0.4}, {complete: b}]}]")
+    answer = client.send(path="/message:stream")
+    text = answer.get_data(as_text=True)
+    assert ": still working\n\n" in text
+    assert answer.headers["Cache-Control"] == "no-cache"
+    assert states(events(answer)) == ["SUBMITTED", "WORKING", "COMPLETED"]
+
+
+def test_who_waits_too_long_for_a_message_is_shown_a_task(cast: Cast, impatient: None) -> None:
+    _, client = cast.new_agent("rules: [{steps: [{delay: 0.4}, {message: pong}]}]")
+    told = client.stream()
+    assert states(told) == ["SUBMITTED", "COMPLETED"]
+    assert client.list()["totalSize"] == 1
+
+
+def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
+    def breaking() -> Iterator[bytes]:
+        yield b"data: 2\n\n"
+        raise Unavailable
+
+    told = list(streams._relayed(b"data: 1\n\n", breaking(), request="r", host="h"))  # type: ignore[arg-type]
+    assert told[:2] == [b"data: 1\n\n", b"data: 2\n\n"]
+    name, data, *_ = told[2].decode().split("\n")
+    assert name == "event: error"
+    body = json.loads(data.removeprefix("data: "))
+    check("Error", body)
+    assert (body["error"]["code"], body["error"]["status"]) == (503, "UNAVAILABLE")
