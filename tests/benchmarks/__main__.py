@@ -18,6 +18,7 @@ from tests.benchmarks.credits import hot_organization
 from tests.benchmarks.downloads import large_downloads
 from tests.benchmarks.growth import growth
 from tests.benchmarks.models import models
+from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, table
 from tests.benchmarks.storage import storage
@@ -29,6 +30,7 @@ from tests.benchmarks.uploads import (
     upload_latency,
     upload_memory,
 )
+from tests.benchmarks.usage import usage_windows
 
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "upload": large_uploads,
@@ -40,7 +42,9 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "sweep": sweeping,
     "growth": growth,
     "models": models,
+    "calls": calls_growth,
     "credits": hot_organization,
+    "usage": usage_windows,
     "storage": storage,
 }
 PEERS = Path(__file__).resolve().parents[2] / "build" / "benchmark-peers"

@@ -12,6 +12,7 @@ import psycopg2
 
 from shared.ids import new_id
 
+BATCH = 1_000_000
 _FILES = """
 INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision,
     retention_expires_at)
@@ -38,10 +39,14 @@ FROM unnest(%(versions)s::uuid[]) AS version_id
 """
 
 
-def store_unexpired(url: str, count: int, *, owner_id: str, organization_id: str) -> None:
+def store_unexpired(
+    url: str, count: int, *, owner_id: str, organization_id: str, with_grants: bool = True
+) -> None:
     """Add rows of so many placed files with a deadline far off, and a grant on each."""
-    values = {"count": count, "owner": owner_id, "organization": organization_id}
-    _run(url, [_MANY, _FILES, _VERSIONS, _BLOBS, _GRANTS, "DROP TABLE bulk"], values)
+    grants = [_GRANTS] if with_grants else []
+    for first in range(0, count, BATCH):
+        values = {"count": min(BATCH, count - first), "owner": owner_id, "organization": organization_id}
+        _run(url, [_MANY, _FILES, _VERSIONS, _BLOBS, *grants, "DROP TABLE bulk"], values)
     _run(url, ["VACUUM ANALYZE"], {})
 
 

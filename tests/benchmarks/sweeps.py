@@ -22,7 +22,7 @@ FILE_BYTES = 4096
 def sweeping(bench: Bench) -> Iterator[Line]:
     """Expire files of 4 KiB, where few and where many others are stored."""
     count = bench.scaled(10_000, 2000)
-    few, many = 10_000, bench.scaled(1_000_000, 100_000)
+    few, many = 10_000, bench.scaled(5_000_000, 100_000)
     bare = BareSweep(bench.migrated_database("bare"), bench.directory / "bare-objects")
 
     def unlink() -> Sample:
@@ -56,7 +56,7 @@ def sweeping(bench: Bench) -> Iterator[Line]:
 
 def _sweep(bench: Bench, name: str, *, unexpired: int, count: int) -> Contender:
     url = bench.migrated_database(name)
-    store_unexpired(url, unexpired, owner_id=str(new_id()), organization_id=str(new_id()))
+    store_unexpired(url, unexpired, owner_id=str(new_id()), organization_id=str(new_id()), with_grants=False)
     root = Path(bench.directory / f"{name}-blobs")
     store = LocalBlobStore(root)
     database = Database(url.replace("postgresql://", "postgresql+psycopg2://", 1))
