@@ -115,6 +115,9 @@ def queue_imports(
     Raises what `authorize_import` raises, ImportConflict, TooManyImports, ValidationFailed for ids that cannot be kept.
     """
     receiver = authorize_import(session, distribution_id)
+    if len(attachments) > settings.queued_imports:
+        # More than may wait; not a row of them is written to find that out.
+        raise TooManyImports
     attachments = [normalize(attachment) for attachment in attachments]
     encryption = Encryption(settings)
     owner = {

@@ -7,7 +7,7 @@ wait three seconds for an answer, so workers do that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -20,12 +20,19 @@ from shared.errors import PermissionDenied
 from shared.files.body_errors import ContentTooLarge, UploadTimeout
 from shared.identity.encryption import Encryption
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
+from shared.media.attachments import Attachment
 from shared.media.errors import DistributionDisabled, TooManyImports
 from shared.media.imports import queue_imports
 from shared.media.network_settings import find_webhook_credentials
-from shared.media.networks.base import Network, SignatureInvalid, WebhookAnswer, WebhookRequest
+from shared.media.networks.base import (
+    Credentials,
+    Network,
+    SignatureInvalid,
+    WebhookAnswer,
+    WebhookRequest,
+)
 from shared.telemetry import REFUSED_CREDENTIALS, get_logger
-from web.authentication import Authentication, slow_down_guessing
+from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Call
 from web.rate_limits import RateLimited
 from web.routing import AnyQuery, RawBody, Routes
@@ -127,29 +134,39 @@ def _parameters(query_string: str) -> Mapping[str, str]:
 def _take_in(
     call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> WebhookAnswer | None:
-    settings = call.services.settings
-    with call.services.database.transaction() as session:
-        credentials, is_expected = find_webhook_credentials(
-            session, Encryption(settings), distribution_id, network
-        )
-        network.verify(request, credentials)
-        if not is_expected:
-            raise SignatureInvalid
-        attachments = network.attachments(request)
-        if attachments:
-            faults.reach("webhook.verified")
-            queued = queue_imports(
-                session,
-                settings,
-                distribution_id=distribution_id,
-                network=network.name,
-                attachments=attachments,
-            )
-            faults.reach("webhook.before_commit")
-            new = sum(one.is_new for one in queued)
-            log.info("webhook.received", network=network.name, attachments=len(queued), new=new)
+    credentials = _verify(call, distribution_id, network, request)
+    limit_rate(f"{distribution_id}:{network.name}", call.services)
+    attachments = network.attachments(request)
+    if attachments:
+        faults.reach("webhook.verified")
+        _queue(call, distribution_id, network, attachments)
     faults.reach("webhook.before_answer")
     return network.answer(request, credentials)
+
+
+def _verify(call: Call, distribution_id: UUID, network: Network, request: WebhookRequest) -> Credentials:
+    """Give what the request was verified with. Raises SignatureInvalid."""
+    encryption = Encryption(call.services.settings)
+    with call.services.database.autocommit() as session:
+        credentials, is_expected = find_webhook_credentials(session, encryption, distribution_id, network)
+    network.verify(request, credentials)
+    if not is_expected:
+        raise SignatureInvalid
+    return credentials
+
+
+def _queue(call: Call, distribution_id: UUID, network: Network, attachments: Sequence[Attachment]) -> None:
+    with call.services.database.transaction() as session:
+        queued = queue_imports(
+            session,
+            call.services.settings,
+            distribution_id=distribution_id,
+            network=network.name,
+            attachments=attachments,
+        )
+        faults.reach("webhook.before_commit")
+    new = sum(one.is_new for one in queued)
+    log.info("webhook.received", network=network.name, attachments=len(queued), new=new)
 
 
 def _render(answer: WebhookAnswer | None) -> Response:

@@ -65,6 +65,12 @@ def upgrade() -> None:
         "ix_media_imports_waiting", "media_imports", ["distribution_id"], postgresql_where=_WAITING
     )
     op.create_index(
+        "ix_media_imports_fetching",
+        "media_imports",
+        ["distribution_id"],
+        postgresql_where=sa.text("state = 'Fetching'"),
+    )
+    op.create_index(
         "ix_media_imports_forget_at",
         "media_imports",
         ["forget_at"],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shared.egress.addresses import is_public
 from shared.egress.policy import EgressPolicy
 from shared.media.attachments import Attachment
 from shared.media.imports import Import, ImportState
@@ -183,6 +184,24 @@ def test_inert_content_of_another_kind_is_kept_without_its_false_label(
 )
 def test_addresses_of_our_own_network_are_never_asked(impatient: Desk, mailbox: Mailbox, url: str) -> None:
     impatient.fetcher = replace(impatient.fetcher, policy=EgressPolicy(allow_http=True))
+    failed = import_one(impatient, mailbox, attachment(url))
+    assert (failed.state, failed.code) == (ImportState.FAILED, "address_refused")
+    require_nothing_left(impatient, mailbox)
+
+
+class OnlyTheSourceIsPublic(EgressPolicy):
+    """Takes the address that the source listens at for one of the public internet."""
+
+    def is_allowed(self, address: str) -> bool:
+        return address == "127.0.0.1" or is_public(address)
+
+
+@pytest.mark.parametrize("inside", ["127.0.0.2", "[::1]", "10.0.0.1", "192.168.0.1", "[fd00::1]", "0.0.0.0"])
+def test_a_redirect_inside_is_not_followed(impatient: Desk, mailbox: Mailbox, inside: str) -> None:
+    policy = OnlyTheSourceIsPublic(allow_private=True, allow_http=True)
+    impatient.fetcher = replace(impatient.fetcher, policy=policy)
+    port = impatient.source.url.rpartition(":")[2]
+    url = impatient.source.serve("/hostile", redirect(f"http://{inside}:{port}/inside"))
     failed = import_one(impatient, mailbox, attachment(url))
     assert (failed.state, failed.code) == (ImportState.FAILED, "address_refused")
     require_nothing_left(impatient, mailbox)

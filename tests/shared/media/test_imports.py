@@ -122,6 +122,20 @@ def test_only_so_many_may_wait_for_one_distribution(desk: Desk, mailbox: Mailbox
     desk.push(mailbox, wanted[3])
 
 
+def test_a_message_of_more_attachments_than_may_wait_is_refused_whole(desk: Desk, mailbox: Mailbox) -> None:
+    settings = desk.fetcher.settings.model_copy(update={"queued_imports": 3})
+    desk.fetcher = replace(desk.fetcher, settings=settings)
+    message = uuid4().hex
+    wanted = [
+        attachment("https://media.example/", message_id=message, attachment_id=str(number))
+        for number in range(4)
+    ]
+    with pytest.raises(TooManyImports):
+        desk.push(mailbox, *wanted, network="slack")
+    assert desk.sql("SELECT 1 FROM media_imports") == []
+    assert len(desk.push(mailbox, *wanted[:3], network="slack")) == 3
+
+
 def test_a_slow_distribution_does_not_hold_up_another(desk: Desk, mailbox: Mailbox) -> None:
     settings = desk.fetcher.settings.model_copy(update={"concurrent_imports": 1})
     desk.fetcher = replace(desk.fetcher, settings=settings)

@@ -186,6 +186,18 @@ def test_guessing_is_slowed_down_and_the_network_is_not(
         assert line.send(message(line)).status_code == 200
 
 
+def test_a_network_that_sends_too_much_is_told_to_wait(
+    database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path
+) -> None:
+    with open_front(database_url, valkey_server.url, tmp_path, rate_limit_per_minute=2) as front:
+        line, other = open_line(front, SlackStandIn()), open_line(front, SlackStandIn())
+        answers = [line.send(message(line)) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert int(answers[-1].headers["Retry-After"]) > 0
+        assert len(line.imports()) == 2
+        assert other.send(message(other)).status_code == 200
+
+
 def test_there_is_nothing_at_other_addresses(line: Line, front: Front) -> None:
     below = f"/distributions/{line.distribution_id}/webhooks"
     assert front.post(f"{below}/teams").status_code == 404
