@@ -84,10 +84,12 @@ class StatementSession(Session):
         return self._statements.fetch_one(statement, values)
 
     def close(self) -> None:
-        """Give the connection back."""
-        if self._connected is not None:
-            _set_autocommit(self._connected, is_on=False)
-            self._connected.close()
+        """Give the connection back, if it has not broken."""
+        if self._connected is None:
+            return
+        with contextlib.closing(self._connected):
+            if not self._connected.invalidated:
+                _set_autocommit(self._connected, is_on=False)
 
 
 class Database:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared.database import Database
+from shared.errors import Unavailable
 
 
 def test_the_first_use_after_a_restart_of_postgres_meets_no_dead_connection(tmp_path: Path) -> None:
@@ -33,6 +34,18 @@ def test_the_first_use_after_a_restart_of_postgres_meets_no_dead_connection(tmp_
         database.dispose()
     finally:
         postgres.stop()
+
+
+def test_whoever_loses_its_connection_is_told_to_try_again_and_holds_up_nobody(
+    database_url: str,
+) -> None:
+    narrow = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=1)
+    for use in (narrow.autocommit, narrow.transaction):
+        for _ in range(3):
+            with pytest.raises(Unavailable), use() as session:
+                session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+    narrow.check()
+    narrow.dispose()
 
 
 def test_a_statement_that_fails_does_not_say_what_it_was_given(database: Database) -> None:
