@@ -17,6 +17,7 @@ import zlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+WEBHOOK_SECRET_PREFIX = "whsec_"  # noqa: S105 (a prefix, not a secret)
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RANDOM_BYTES = 32
 _BODY_CHARACTERS = 43
@@ -59,7 +60,7 @@ def derive(prefix: Prefix, key: bytes, purpose: str) -> Secret:
 
 def issue_webhook_secret() -> Secret:
     """Make a webhook secret: `whsec_` and the base64 of 32 random bytes (Standard Webhooks)."""
-    return _secret("whsec_" + base64.b64encode(os.urandom(_RANDOM_BYTES)).decode())
+    return _secret(WEBHOOK_SECRET_PREFIX + base64.b64encode(os.urandom(_RANDOM_BYTES)).decode())
 
 
 def is_well_formed(value: str, prefix: Prefix) -> bool:

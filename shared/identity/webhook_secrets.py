@@ -1,39 +1,36 @@
-"""Read a distribution's webhook secrets back: one to sign with, and all those that are good to verify with.
+"""Read a distribution's webhook secrets back, all those that are good now, and sign with them.
 
-After a rotation the replaced secret verifies until its overlap has ended, so that no sender's clock or deployment has
-to be exact (Standard Webhooks). Callers keep a secret only for as long as they use it.
+After a rotation the replaced secret is good until its overlap has ended, so that no sender's clock or deployment has
+to be exact (Standard Webhooks 1.0.0). Callers keep a secret only for as long as they use it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import base64
+import hmac
+from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import bindparam, case, func, select
 
 from shared.database import Session
 from shared.identity.encryption import Encryption
+from shared.identity.secrets import WEBHOOK_SECRET_PREFIX
 from shared.identity.tables import distributions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSecrets:
-    """The secrets of one distribution, as `whsec_…`."""
-
-    current: str = field(repr=False)
-    accepted: tuple[str, ...] = field(repr=False)
-
-
-def find_webhook_secrets(
-    session: Session, encryption: Encryption, distribution_id: UUID
-) -> WebhookSecrets | None:
-    """Read the secrets of a distribution; None when it is unknown or disabled."""
+def list_webhook_secrets(session: Session, encryption: Encryption, distribution_id: UUID) -> Sequence[str]:
+    """Give the secrets of a distribution as `whsec_…`, newest first; none when it is unknown or disabled."""
     row = session.execute(_SECRETS, {"distribution": distribution_id}).one_or_none()
     if row is None:
-        return None
-    current = encryption.decrypt(bytes(row.current))
-    previous = () if row.previous is None else (encryption.decrypt(bytes(row.previous)),)
-    return WebhookSecrets(current=current, accepted=(current, *previous))
+        return ()
+    return [encryption.decrypt(bytes(secret)) for secret in (row.current, row.previous) if secret is not None]
+
+
+def sign(secret: str, *, message_id: str, timestamp: str, body: bytes) -> bytes:
+    """Give the HMAC-SHA256 that a secret makes of a message's id, its seconds since 1970 and its body."""
+    key = base64.b64decode(secret.removeprefix(WEBHOOK_SECRET_PREFIX))
+    return hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, "sha256")
 
 
 _SECRETS = select(

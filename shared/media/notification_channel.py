@@ -1,28 +1,23 @@
 """Sign notifications as Standard Webhooks (version 1.0.0) and say where they go, at every attempt anew.
 
-The signature is HMAC-SHA256 over `id.timestamp.body` with the distribution's webhook secret. While a replaced secret
-is still good, both sign, so that the receiver may change over whenever it likes.
+The signature is made with the distribution's webhook secret. While a replaced secret is still good, both sign, so that
+the receiver may change over whenever it likes.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
-import time
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, select, update
+from sqlalchemy import bindparam, func, select, update
 
 from shared.database import Session
 from shared.deliveries.channels import Address, Message
 from shared.identity.encryption import Encryption
-from shared.identity.tables import distributions
+from shared.identity.webhook_secrets import list_webhook_secrets, sign
 from shared.media.notification_tables import notification_endpoints
-
-SECRET_PREFIX = "whsec_"  # noqa: S105 (a prefix, not a secret)
 
 
 class DistributionChannel:
@@ -34,21 +29,12 @@ class DistributionChannel:
 
     def find_address(self, session: Session, message: Message) -> Address | None:
         """Give the endpoint, and the three headers of the signature; None when there is none, or it is disabled."""
-        row = session.execute(_ENDPOINT, {"distribution": message.destination_id}).one_or_none()
-        if row is None:
+        endpoint = session.execute(_ENDPOINT, {"distribution": message.destination_id}).one_or_none()
+        secrets = list_webhook_secrets(session, self._encryption, message.destination_id)
+        if endpoint is None or not secrets:
             return None
-        secrets = [
-            self._decrypt(secret) for secret in (row.secret, row.previous_secret) if secret is not None
-        ]
-        timestamp = int(time.time())
-        headers = {
-            "webhook-id": str(message.id),
-            "webhook-timestamp": str(timestamp),
-            "webhook-signature": sign(
-                secrets, message_id=str(message.id), timestamp=timestamp, body=message.body
-            ),
-        }
-        return Address(url=self._decrypt(row.url_encrypted), headers=headers)
+        headers = _sign(secrets, message, timestamp=str(int(endpoint.at.timestamp())))
+        return Address(url=self._decrypt(endpoint.url_encrypted), headers=headers)
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
         """Disable the endpoint until it is named again; False when another has been named meanwhile, or none is."""
@@ -62,39 +48,26 @@ class DistributionChannel:
         return self._encryption.decrypt(bytes(token))
 
 
-def sign(secrets: Sequence[str], *, message_id: str, timestamp: int, body: bytes) -> str:
-    """Give the value of `webhook-signature`: one `v1` signature for each secret."""
-    signed = f"{message_id}.{timestamp}.".encode() + body
-    return " ".join(f"v1,{_signature(secret, signed)}" for secret in secrets)
-
-
-def _signature(secret: str, signed: bytes) -> str:
-    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
-    return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+def _sign(secrets: Sequence[str], message: Message, *, timestamp: str) -> dict[str, str]:
+    message_id = str(message.id)
+    signatures = (
+        sign(secret, message_id=message_id, timestamp=timestamp, body=message.body) for secret in secrets
+    )
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(f"v1,{base64.b64encode(one).decode()}" for one in signatures),
+    }
 
 
 _OF_DISTRIBUTION = notification_endpoints.c.distribution_id == bindparam("distribution")
+# The database's clock, as everywhere: a worker whose own is off would be refused by every receiver.
+_ENDPOINT = select(notification_endpoints.c.url_encrypted, func.now().label("at")).where(
+    _OF_DISTRIBUTION, notification_endpoints.c.disabled_at.is_(None)
+)
 _HELD = select(notification_endpoints.c.url_encrypted).where(_OF_DISTRIBUTION).with_for_update()
 _DISABLE = (
     update(notification_endpoints)
     .where(_OF_DISTRIBUTION, notification_endpoints.c.disabled_at.is_(None))
     .values(disabled_at=func.now())
-)
-_ENDPOINT = (
-    select(
-        notification_endpoints.c.url_encrypted,
-        distributions.c.webhook_secret_encrypted.label("secret"),
-        case(
-            (
-                distributions.c.previous_webhook_secret_expires_at > func.now(),
-                distributions.c.previous_webhook_secret_encrypted,
-            ),
-        ).label("previous_secret"),
-    )
-    .join(distributions, distributions.c.id == notification_endpoints.c.distribution_id)
-    .where(
-        _OF_DISTRIBUTION,
-        notification_endpoints.c.disabled_at.is_(None),
-        distributions.c.disabled_at.is_(None),
-    )
 )

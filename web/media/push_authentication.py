@@ -11,7 +11,7 @@ from uuid import UUID
 from shared.errors import PermissionDenied
 from shared.identity.encryption import Encryption
 from shared.identity.errors import ResourceNotFound
-from shared.identity.webhook_secrets import find_webhook_secrets
+from shared.identity.webhook_secrets import list_webhook_secrets
 from shared.media.networks.base import SignatureInvalid
 from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
@@ -40,8 +40,8 @@ def read_signed_body(call: Call, distribution_id: UUID) -> bytes:
         signature = read_signature(call.http.headers, services.signing_keys.now())
         body = read_small_body(services.small_bodies, call.http.environ, MAXIMUM_SIGNED_BYTES)
         with services.database.autocommit() as session:
-            secrets = find_webhook_secrets(session, Encryption(services.settings), distribution_id)
-        verify_signature(signature, body, () if secrets is None else secrets.accepted)
+            secrets = list_webhook_secrets(session, Encryption(services.settings), distribution_id)
+        verify_signature(signature, body, secrets)
     except SignatureInvalid:
         REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
         slow_down_guessing(call.http, services)

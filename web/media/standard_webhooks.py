@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 
 from werkzeug.datastructures import Headers
 
+from shared.identity.webhook_secrets import sign
 from shared.media.networks.base import SignatureInvalid
 
 ID_HEADER = "webhook-id"
@@ -24,7 +24,6 @@ TIMESTAMP_HEADER = "webhook-timestamp"
 SIGNATURE_HEADER = "webhook-signature"
 TOLERANCE_SECONDS = 300
 MAXIMUM_SIGNATURES = 16
-SECRET_PREFIX = "whsec_"  # noqa: S105 (a prefix, not a secret)
 
 _ID = re.compile(r"[\x21-\x7e]{1,255}")
 _TIMESTAMP = re.compile(r"[1-9][0-9]{0,11}", re.ASCII)
@@ -58,8 +57,9 @@ def read_signature(headers: Headers, now: float) -> Signature:
 
 def verify_signature(signature: Signature, body: bytes, secrets: Sequence[str]) -> None:
     """Raise SignatureInvalid unless one of the secrets signed this body."""
-    signed = f"{signature.id}.{signature.timestamp}.".encode("ascii") + body
-    expected = [hmac.digest(_key(secret), signed, hashlib.sha256) for secret in secrets]
+    expected = [
+        sign(secret, message_id=signature.id, timestamp=signature.timestamp, body=body) for secret in secrets
+    ]
     if not _any_equal(expected, signature.signatures):
         raise SignatureInvalid
 
@@ -83,7 +83,3 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         return b""
-
-
-def _key(secret: str) -> bytes:
-    return base64.b64decode(secret.removeprefix(SECRET_PREFIX))

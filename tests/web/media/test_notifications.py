@@ -22,7 +22,7 @@ from shared.identity.authorization import OPERATOR
 from shared.identity.encryption import Encryption
 from shared.identity.roles import Role
 from shared.media import notification_endpoints
-from shared.media.notification_channel import DistributionChannel, sign
+from shared.media.notification_channel import DistributionChannel
 from shared.media.notifications import KIND, notice_expired_media
 from tests.shared.egress.servers import Server, content, serve
 from tests.support.front import Front, open_front
@@ -201,16 +201,6 @@ def test_during_a_rotation_both_secrets_sign(front: Front, told: Told) -> None:
     Webhook(new).verify(later.body, dict(later.headers))
     with pytest.raises(WebhookVerificationError):
         Webhook(old).verify(later.body, dict(later.headers))
-
-
-def test_the_published_example_is_signed_as_published() -> None:
-    signature = sign(
-        ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
-        message_id="msg_p5jXN8AQM9LWM0D4loKWxJek",
-        timestamp=1614265330,
-        body=b'{"test": 2432232314}',
-    )
-    assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_an_expired_file_is_told_once(front: Front, told: Told) -> None:
