@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -109,7 +110,7 @@ def test_fifty_pushes_at_once_make_one_import(front: Front, connector: Connector
 
     def push(_: int) -> str:
         client = front.app.test_client()
-        options = {"data": form(PNG, {"messageId": message})} if brings_bytes else {"json": body}
+        options: dict[str, Any] = form(PNG, {"messageId": message}) if brings_bytes else {"json": body}
         answer = client.post(connector.path, headers={"Authorization": connector.authorization}, **options)
         assert answer.status_code == 202, answer.text
         return str((answer.json or {})["importId"])
