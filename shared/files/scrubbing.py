@@ -80,9 +80,12 @@ def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
         return False
     except (BlobMissing, BlobDamaged):
         is_sound = False
-    SCRUBBED.labels("sound" if is_sound else "damaged").inc()
-    if not is_sound or row.damaged_at is not None:
-        _record(database, row.version_id, is_sound=is_sound)
+    outcome = "sound" if is_sound else "damaged"
+    if (not is_sound or row.damaged_at is not None) and not _record(
+        database, row.version_id, is_sound=is_sound
+    ):
+        outcome = "removed"
+    SCRUBBED.labels(outcome).inc()
     return True
 
 
@@ -94,16 +97,18 @@ def _digest(store: BlobStore, version_id: UUID, size_bytes: int) -> bytes:
     return digest.digest()
 
 
-def _record(database: Database, version_id: UUID, *, is_sound: bool) -> None:
-    """Mark a blob damaged or sound again; one that was removed while it was read is neither."""
+def _record(database: Database, version_id: UUID, *, is_sound: bool) -> bool:
+    """Mark a blob damaged or sound again; False for one that was removed while it was read, which is neither."""
     marked = (
         update(blobs)
         .where(blobs.c.version_id == version_id, blobs.c.state == "live")
         .values(damaged_at=None if is_sound else func.coalesce(blobs.c.damaged_at, func.now()))
     )
     with database.autocommit() as session:
-        if session.execute(marked).rowcount:
-            log.warning("blob.mended" if is_sound else "blob.damaged", version_id=version_id)
+        is_there = session.execute(marked).rowcount == 1
+    if is_there:
+        log.warning("blob.mended" if is_sound else "blob.damaged", version_id=version_id)
+    return is_there
 
 
 def _put_back(database: Database, version_ids: list[UUID], interval: timedelta) -> None:

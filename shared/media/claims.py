@@ -76,9 +76,9 @@ def renew_lease(session: Session, claimed: Import) -> None:
         raise LeaseLost
 
 
-def put_back(session: Session, claimed: Import, *, code: str, retry_after_seconds: int | None) -> None:
-    """Let a later attempt have an import whose attempt failed."""
-    session.execute(
+def put_back(session: Session, claimed: Import, *, code: str, retry_after_seconds: int | None) -> bool:
+    """Let a later attempt have an import whose attempt failed; False when it is no longer the caller's."""
+    put = (
         update(media_imports)
         .where(*_is_held(claimed))
         .values(
@@ -87,6 +87,7 @@ def put_back(session: Session, claimed: Import, *, code: str, retry_after_second
             due_at=func.now() + literal(delay(claimed.attempts, retry_after_seconds)),
         )
     )
+    return session.execute(put).rowcount == 1
 
 
 def mark_stored(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from shared import faults
-from shared.database import Database
+from shared.database import Database, Session
 from shared.egress.fetching import FetchLimits, ask
 from shared.egress.policy import EgressPolicy
 from shared.errors import DomainError, Kind
@@ -90,6 +90,7 @@ def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None
     try:
         stored = _attempt(fetcher, claimed, headers)
     except LeaseLost:
+        IMPORTS.labels(claimed.network, "lost").inc()
         log.warning("import.lease_lost", import_id=claimed.id)
     except DomainError as error:
         _record_failure(fetcher, claimed, error)
@@ -135,21 +136,14 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
 
 def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
     """Put an import back for a later attempt, or end it; whoever lost its lease changes nothing."""
-    settings = fetcher.settings
-    is_final = not is_transient(error) or claimed.attempts >= settings.media_attempts
     faults.reach("import.failing")
     with fetcher.database.transaction() as session:
-        if is_final:
-            failed = claims.mark_failed(
-                session, claimed, code=error.code, kept_days=settings.media_record_days
-            )
-            if failed is not None:
-                notify_import(session, failed)
+        if is_transient(error) and claimed.attempts < fetcher.settings.media_attempts:
+            outcome = "put_back" if _put_back(session, claimed, error) else "lost"
         else:
-            claims.put_back(session, claimed, code=error.code, retry_after_seconds=error.retry_after_seconds)
+            outcome = "failed" if _end(session, fetcher.settings, claimed, error) else "lost"
         faults.reach("import.before_failure")
     faults.reach("import.failed")
-    outcome = "failed" if is_final else "put_back"
     IMPORTS.labels(claimed.network, outcome).inc()
     log.warning(
         "import.attempt_failed",
@@ -159,6 +153,17 @@ def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> No
         code=error.code,
         attempts=claimed.attempts,
     )
+
+
+def _put_back(session: Session, claimed: Import, error: DomainError) -> bool:
+    return claims.put_back(session, claimed, code=error.code, retry_after_seconds=error.retry_after_seconds)
+
+
+def _end(session: Session, settings: Settings, claimed: Import, error: DomainError) -> bool:
+    failed = claims.mark_failed(session, claimed, code=error.code, kept_days=settings.media_record_days)
+    if failed is not None:
+        notify_import(session, failed)
+    return failed is not None
 
 
 def is_transient(error: DomainError) -> bool:

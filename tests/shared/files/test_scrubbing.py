@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from shared import faults
 from shared.files.blobs.base import BlobStoreUnavailable
 from shared.files.resources import Receipt
 from shared.files.scrubbing import BATCH_SIZE, scrub
+from shared.telemetry import SCRUBBED
 from tests.contracts.blob_stores import LocalBench
 from tests.shared.files.conftest import Died, Shelf
 
@@ -91,6 +93,29 @@ def test_content_that_was_deleted_meanwhile_is_neither_sound_nor_damaged(shelf: 
     shelf.work()
     assert run(shelf) == 0
     shelf.require_tidy()
+
+
+def test_content_that_is_removed_while_it_is_read_raises_no_alarm(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = shelf.placed()
+    let_time_pass(shelf)
+    before = count_damaged()
+
+    def remove(point: str) -> None:
+        if point == "scrub.claimed":
+            monkeypatch.undo()
+            shelf.delete(file)
+            shelf.work()
+
+    monkeypatch.setattr(faults, "reach", remove)
+    assert run(shelf) == 1
+    assert count_damaged() == before
+    shelf.require_tidy()
+
+
+def count_damaged() -> float:
+    return float(SCRUBBED.labels("damaged")._value.get())
 
 
 def run(shelf: Shelf) -> int:

@@ -203,7 +203,7 @@ def test_whoever_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) ->
             claims.renew_lease(session, late)
         assert claims.mark_failed(session, late, code="late", kept_days=1) is None
         assert claims.mark_stored(session, late, file_id=uuid4(), version_id=uuid4(), kept_days=1) is None
-        claims.put_back(session, late, code="late", retry_after_seconds=None)
+        assert not claims.put_back(session, late, code="late", retry_after_seconds=None)
     assert desk.read(queued) == stored
     assert stored.state is ImportState.STORED
 
