@@ -186,16 +186,25 @@ class ReplyChannel:
             self._is_listening.set()
             heard_at = time.monotonic()
             while not self._is_closing.is_set():
-                if connection.can_read(timeout=LOOK_SECONDS):
-                    self._deliver(connection.read_response(push_request=True))
+                try:
+                    message = connection.read_response(
+                        push_request=True, timeout=LOOK_SECONDS, disconnect_on_error=False
+                    )
+                except redis.TimeoutError:
+                    self._ask_after(connection, silent_seconds=time.monotonic() - heard_at)
+                else:
                     heard_at = time.monotonic()
-                elif time.monotonic() - heard_at > 2 * PING_AFTER_SECONDS:
-                    raise redis.TimeoutError("the channel of replies is silent")
-                elif time.monotonic() - heard_at > PING_AFTER_SECONDS:
-                    connection.send_command("PING")
+                    self._deliver(message)
         finally:
             connection.disconnect()
             self._valkey.connection_pool.release(connection)
+
+    def _ask_after(self, connection: Any, *, silent_seconds: float) -> None:
+        """Ask for a sign of life after a while, and give the connection up after as long without one."""
+        if silent_seconds > 2 * PING_AFTER_SECONDS:
+            raise redis.ConnectionError("the channel of replies is silent")
+        if silent_seconds > PING_AFTER_SECONDS:
+            connection.send_command("PING")
 
     def _deliver(self, response: Any) -> None:
         if response[0] != b"message":  # the answer to a ping

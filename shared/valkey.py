@@ -33,6 +33,23 @@ def connect_valkey(
     return redis.Redis.from_pool(pool)
 
 
+def ask_together(valkey: redis.Redis, *commands: tuple[Any, ...]) -> list[Any]:
+    """Send commands and read their answers in one round trip; a pipeline's own work would cost as much again.
+
+    Each answers by itself, without a transaction. Raises redis.RedisError, and never repeats them.
+    """
+    pool: Any = valkey.connection_pool
+    connection = pool.get_connection()
+    try:
+        connection.send_packed_command(connection.pack_commands(commands))
+        return [connection.read_response() for _ in commands]
+    except BaseException:
+        connection.disconnect()
+        raise
+    finally:
+        pool.release(connection)
+
+
 def writes_to_disk(valkey: redis.Redis) -> bool:
     """Tell whether a server writes what it holds to a disk, by a log or by snapshots. Raises redis.RedisError."""
     persistence: Any = valkey.info("persistence")

@@ -20,6 +20,7 @@ import redis
 
 from shared.models.dialects import Dialect, ParsedRequest, describe
 from shared.replies import ReplyAddress, cancel
+from shared.valkey import ask_together
 
 KEY = "quartermaster:model-calls"
 KEPT_SECONDS = 300
@@ -69,10 +70,11 @@ class CallQueue:
         }
         content = json.dumps(values, separators=(",", ":"))
         try:
-            with self._valkey.pipeline(transaction=False) as pipeline:
-                pipeline.set(_request_key(address.invocation_id), content, ex=KEPT_SECONDS)
-                pipeline.rpush(KEY, address.invocation_id.bytes + address.channel.encode())
-                _, self._waiting = pipeline.execute()
+            _, self._waiting = ask_together(
+                self._valkey,
+                ("SET", _request_key(address.invocation_id), content, "EX", KEPT_SECONDS),
+                ("RPUSH", KEY, address.invocation_id.bytes + address.channel.encode()),
+            )
         except redis.RedisError:
             self._waiting = None
             raise

@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import ProxyManager
+from urllib3.response import BaseHTTPResponse
 
 from shared.models.providers.gathering import GatheringResponse
 from shared.models.providers.watchdog import Call
@@ -113,6 +115,12 @@ class ProviderAdapter(HTTPAdapter):
         if self._pool is None:
             self._pool = super().get_connection_with_tls_context(*args, **kwargs)
         return self._pool
+
+    def build_response(self, req: PreparedRequest, resp: BaseHTTPResponse) -> Response:  # noqa: ARG002 (requests')
+        """Hand the answer on as it is: cookies, encodings and the like are read by nobody here."""
+        response = Response()
+        response.raw = resp
+        return response
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make pools of our connections, kept alive on silent ways."""
