@@ -49,7 +49,8 @@ class Takers(Generic[Work]):
                 thread.join()
 
     def _add(self) -> None:
-        thread = threading.Thread(target=self._run, name=self._name)
+        # An orderly end waits for it in `stop`; any other end must not have to.
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._threads.add(thread)
         self._waiting += 1
         thread.start()

@@ -56,9 +56,13 @@ class CallQueue:
         """Tell whether so many calls wait; asked of Valkey only if they did, or it failed, when one was last put."""
         waiting = self._waiting
         if waiting is None or waiting >= limit:
-            length: Any = self._valkey.llen(KEY)
-            self._waiting = waiting = int(length)
+            self._waiting = waiting = self.count()
         return waiting >= limit
+
+    def count(self) -> int:
+        """Count the calls that wait."""
+        waiting: Any = self._valkey.llen(KEY)
+        return int(waiting)
 
     def put(self, address: ReplyAddress, request: AcceptedRequest) -> None:
         """Let a call wait for a worker."""

@@ -193,5 +193,5 @@ def test_health_tells_that_the_process_lives_and_readiness_that_it_can_work(fron
     )
     metrics = front.get("/metrics")
     assert metrics.status_code == 200
-    for state in ("staged", "turns"):
+    for state in ("staged", "turns", "model_calls"):
         assert f'quartermaster_backlog{{state="{state}"}}' in metrics.text

@@ -6,7 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+import redis
 from flask import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client import REGISTRY as PROCESS_REGISTRY
@@ -68,6 +70,8 @@ def metrics(call: Call) -> Response:
         deliveries = measure_deliveries(session)
         imports = measure_imports(session)
         turns = measure_turns(session)
+    with suppress(redis.RedisError):
+        BACKLOG.labels("model_calls").set(call.services.models.invoker.queue.count())
     BACKLOG.labels("deliveries").set(deliveries.due)
     OLDEST_BACKLOG_SECONDS.labels("deliveries").set(deliveries.oldest_due_seconds)
     DEAD_DELIVERIES.set(deliveries.dead)
