@@ -20,6 +20,7 @@ WORKERS: Mapping[str, Sequence[str]] = {
     ),
     "agents": (
         *("turn.claimed", "turn.before_append", "turn.appended", "agents.file_stored"),
+        *("agents.held", "agents.dispatched", "agents.opened", "agents.settled", "credits.settled"),
         *("upload.before_commit", "upload.committed"),
     ),
     "background": (

@@ -53,6 +53,7 @@ class Run:
         is_calm: bool,
     ) -> None:
         self._began = time.monotonic()
+        self._phases: list[str] = []
         self._closing = ExitStack()
         self._oracle = Oracle()
         self._stack = Stack(
@@ -82,6 +83,7 @@ class Run:
     def play(self, seconds: float) -> None:
         """Let everything loose, then finish, settle and compare."""
         self._start()
+        self._note("started")
         people = [person for work in self._workloads for person in work.begin()]
         over = threading.Event()
         threads = [threading.Thread(target=at.run_until, args=(over,), daemon=True) for at in people]
@@ -90,7 +92,9 @@ class Run:
         self._monkey.play(seconds)
         over.set()
         self._monkey.rest()
+        self._note("all alive again")
         self._finish(threads, "finishing its last operation")
+        self._note("clients done")
         self._compare(people)
 
     def report(self) -> int:
@@ -100,12 +104,16 @@ class Run:
         print(f"calls: {_counts(oracle.calls)}")
         print(f"checked reads: {_counts(oracle.reads)}; retries: {_counts(oracle.retries)}")
         print(f"faults injected: {_counts(self._monkey.kills)}")
+        print(f"seconds: {', '.join(self._phases)}")
         print(f"violations: {len(oracle.violations)} in {time.monotonic() - self._began:.0f} s")
         for violation in _some_of_each(oracle.violations):
             print(f"  {violation[:SHOWN_CHARACTERS]}")
         if oracle.violations:
             self._show_failures()
         return 1 if oracle.violations else 0
+
+    def _note(self, phase: str) -> None:
+        self._phases.append(f"{time.monotonic() - self._began:.0f} {phase}")
 
     def _show_failures(self) -> None:
         """Print what the processes themselves logged as failures; their logs go with the run."""
@@ -139,6 +147,7 @@ class Run:
             self._settling.settle(seconds=SETTLE_SECONDS, meanwhile=self._monkey.tend)
         except TookTooLong as error:
             self._oracle.violate(str(error))
+        self._note("settled")
         threads = [threading.Thread(target=person.verify, daemon=True) for person in people]
         for thread in threads:
             thread.start()

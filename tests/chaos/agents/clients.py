@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +14,17 @@ import requests
 
 from tests.chaos.agents.script import ASK, HANG, INTERRUPTED, STORY, STORY_TEXT, book_of, outline
 from tests.chaos.installation import Installation
+from tests.chaos.models.calls import PIECE, Manner, Order
 from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered, Send
 from tests.support.agents import Client, open_link
 
 BREATH_SECONDS = 0.05
 STREAM_TIMEOUT_SECONDS = 30.0
 VERIFIED = 40
+SCRIPTED, MODEL = "script", "fake/chat"
+"""The kinds of agents, the second named for its model."""
+FIRST_NUMBER = 100_000
+"""Of calls to models through an agent, with as many for each client."""
 TERMINAL = ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
 
 
@@ -29,7 +35,9 @@ class Talk:
     task_id: str
     about: str
     name: str
+    prefix: str
     is_posted: bool = False
+    order: Order | None = None
     heard: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -41,13 +49,20 @@ class AgentClient:
     """One thread of a caller."""
 
     def __init__(
-        self, installation: Installation, number: int, prefix: str, caller: Client, endpoint: str
+        self,
+        installation: Installation,
+        number: int,
+        agents: Mapping[str, str],
+        caller: Client,
+        endpoint: str,
     ) -> None:
+        """Talk to these agents, by their kind: the path of each."""
         self._random = installation.chance(f"agents/{number}")
+        self._numbers = itertools.count(FIRST_NUMBER * (number + 1))
         self._fronts = installation.fronts
         self._patience = installation.patience
         self._oracle = installation.oracle
-        self._prefix = prefix
+        self._agents = agents
         self._caller = caller
         self._endpoint = endpoint
         self.talks: list[Talk] = []
@@ -56,6 +71,8 @@ class AgentClient:
     def run_until(self, over: threading.Event) -> None:
         """Talk about one thing after the other; what was begun is finished."""
         talks = {self._tell: 8, self._ask: 3, self._hang: 2, self._ping: 2}
+        if MODEL in self._agents:
+            talks[self._consult] = 5
         try:
             while not over.is_set():
                 self._random.choices(list(talks), list(talks.values()))[0]()
@@ -84,6 +101,16 @@ class AgentClient:
         if talk is not None and way == "follow":
             self._follow(talk)
 
+    def _consult(self) -> None:
+        """Have a model behind the agent answer; its upstream and the ledger know the call by its number."""
+        number = next(self._numbers)
+        script = {"chunks": self._random.randint(1, 40), "delay_seconds": 0.02, "usage": "own chunk"}
+        order = Order(number=number, model=MODEL, is_chat=True, manner=Manner.WHOLE, script=script)
+        text, name = order.prompt(), f"{self._random.getrandbits(64):x}"
+        talk = self._send(text, name, "reply", {"returnImmediately": self._random.random() < 0.5}, kind=MODEL)
+        if talk is not None:
+            talk.order = order
+
     def _ask(self) -> None:
         """Be asked back, and answer; the answer is sent under a key too."""
         name = f"{self._random.getrandbits(64):x}"
@@ -101,7 +128,7 @@ class AgentClient:
         talk = self._send(f"hang {name}", name, "hang", {"returnImmediately": True})
         if talk is None:
             return
-        path = f"{self._prefix}/tasks/{talk.task_id}:cancel"
+        path = f"{talk.prefix}/tasks/{talk.task_id}:cancel"
         answer = self._asked(lambda front: self._request(front, "POST", path))
         # The first attempt's answer may have been lost: then the task is cancelled already.
         is_cancelled = answer.status_code == 200 or "TASK_NOT_CANCELABLE" in answer.text
@@ -110,7 +137,9 @@ class AgentClient:
     def _ping(self) -> None:
         """Be answered with a message, twice with the same one."""
         key = f"{self._random.getrandbits(64):x}"
-        answers = [self._asked(self._sending("ping", key, {})) for _ in range(2)]
+        answers = [
+            self._asked(self._sending("ping", key, {}, prefix=self._agents[SCRIPTED])) for _ in range(2)
+        ]
         replies = [answer.json().get("message", {}) for answer in answers]
         self.pings += 1
         said = [reply.get("parts", [{}])[0].get("text") for reply in replies]
@@ -119,10 +148,18 @@ class AgentClient:
         self._require(len(ids) == 1, f"one ping was answered by two messages: {replies}")
 
     def _send(
-        self, text: str, key: str, about: str, configuration: dict[str, Any], task_id: str | None = None
+        self,
+        text: str,
+        key: str,
+        about: str,
+        configuration: dict[str, Any],
+        *,
+        task_id: str | None = None,
+        kind: str = SCRIPTED,
     ) -> Talk | None:
         """Send a message until it is acknowledged, now and then twice."""
-        send = self._sending(text, key, configuration, task_id)
+        prefix = self._agents[kind]
+        send = self._sending(text, key, configuration, task_id=task_id, prefix=prefix)
         answers = [self._asked(send) for _ in range(self._random.choice((1, 1, 2)))]
         tasks = [answer.json().get("task", {}) for answer in answers]
         ids = {task.get("id") for task in tasks}
@@ -130,20 +167,26 @@ class AgentClient:
             self._oracle.violate(f"{text}: {[(answer.status_code, answer.text) for answer in answers]}")
             return None
         is_posted = "taskPushNotificationConfig" in configuration
-        talk = Talk(task_id=tasks[0]["id"], about=about, name=key, is_posted=is_posted)
+        talk = Talk(task_id=tasks[0]["id"], about=about, name=key, prefix=prefix, is_posted=is_posted)
         if task_id is None:
             self.talks.append(talk)
             self._oracle.acknowledge("task")
         return talk
 
     def _sending(
-        self, text: str, key: str, configuration: dict[str, Any], task_id: str | None = None
+        self,
+        text: str,
+        key: str,
+        configuration: dict[str, Any],
+        *,
+        prefix: str,
+        task_id: str | None = None,
     ) -> Send:
         message: dict[str, Any] = {"messageId": key, "role": "ROLE_USER", "parts": [{"text": text}]}
         if task_id is not None:
             message["taskId"] = task_id
         body = {"message": message, "configuration": configuration}
-        path = f"{self._prefix}/message:send"
+        path = f"{prefix}/message:send"
         return lambda front: self._request(front, "POST", path, json=body, headers={"Idempotency-Key": key})
 
     def _waits_for_us(self, talk: Talk) -> bool:
@@ -172,7 +215,7 @@ class AgentClient:
     def _follow_once(self, front: str, talk: Talk) -> bool:
         """Read one stream as far as it goes; tell whether the task is over."""
         headers = {"Last-Event-ID": str(talk.last_heard), "Accept": "text/event-stream"}
-        path = f"{self._prefix}/tasks/{talk.task_id}:subscribe"
+        path = f"{talk.prefix}/tasks/{talk.task_id}:subscribe"
         with self._request(front, "POST", path, headers=headers, stream=True) as answer:
             if answer.status_code == 400 and "UNSUPPORTED_OPERATION" in answer.text:
                 return self._has_heard_all(talk)
@@ -198,7 +241,9 @@ class AgentClient:
         task = self._read(talk)
         state = _state_of(task)
         self._oracle.count_read(f"task {state}")
-        expected = {"story": STORY[-1], "ask": ASK[-1], "hang": HANG[0][-1]}[talk.about]
+        expected = {"story": STORY[-1], "ask": ASK[-1], "hang": HANG[0][-1], "reply": "COMPLETED"}[talk.about]
+        if state == "FAILED" and talk.order is not None:
+            return  # a model that was called is not called a second time
         if state == "FAILED":
             said = task["status"].get("message", {}).get("parts", [{}])[0].get("text")
             self._require(said == INTERRUPTED, f"task {talk.task_id} failed: {said}")
@@ -206,6 +251,9 @@ class AgentClient:
             self._oracle.violate(f"task {talk.task_id} ({talk.about}) is {state}")
         elif talk.about == "story":
             self._verify_story(talk, {at["artifactId"]: at["parts"] for at in task["artifacts"]})
+        elif talk.order is not None:
+            said = "".join(part["text"] for artifact in task["artifacts"] for part in artifact["parts"])
+            self._require(said == PIECE * talk.order.chunks, f"task {talk.task_id} replied {said!r}")
 
     def _verify_story(self, talk: Talk, artifacts: dict[str, list[dict[str, Any]]]) -> None:
         told = "".join(part["text"] for part in artifacts["story"])
@@ -217,7 +265,7 @@ class AgentClient:
         )
 
     def _read(self, talk: Talk) -> dict[str, Any]:
-        path = f"{self._prefix}/tasks/{talk.task_id}"
+        path = f"{talk.prefix}/tasks/{talk.task_id}"
         answer = self._asked(lambda front: self._request(front, "GET", path))
         self._require(answer.status_code == 200, f"task {talk.task_id}: {answer.status_code} {answer.text}")
         task: dict[str, Any] = answer.json()

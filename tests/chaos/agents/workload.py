@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
-from uuid import UUID
 
-from tests.chaos.agents.clients import AgentClient, Talk
+from tests.chaos.agents.clients import MODEL, SCRIPTED, AgentClient, Talk
 from tests.chaos.agents.script import ASK, ATTEMPTS, HANG, SCRIPT, STORY, outline
 from tests.chaos.installation import Installation
 from tests.chaos.listener import Listener
@@ -22,16 +21,22 @@ CLIENTS = 4
 SETTINGS = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true", "A2A_WAIT_SECONDS": "10"}
 _EVENTS = """
 SELECT t.id::text, e.sequence, e.event::text FROM tasks t LEFT JOIN task_events e ON e.task_id = t.id
-WHERE t.deployment_id = %s ORDER BY t.id, e.sequence
+WHERE t.deployment_id = ANY(%s::uuid[]) ORDER BY t.id, e.sequence
 """
 _ATTEMPTS = """
 SELECT t.id::text, max(u.attempts) FROM tasks t JOIN task_turns u ON u.task_id = t.id
-WHERE t.deployment_id = %s GROUP BY 1
+WHERE t.deployment_id = ANY(%s::uuid[]) GROUP BY 1
 """
 _FILES = """
 SELECT r.reference_id, count(*) FROM files f JOIN file_references r ON r.file_id = f.id AND r.kind = 'Task'
-WHERE f.owner_id = %s GROUP BY 1
+WHERE f.owner_id = ANY(%s::uuid[]) GROUP BY 1
 """
+_CHARGES = """
+SELECT prompt_tokens, completion_tokens, status, is_estimated FROM usage_records
+WHERE deployment_id = ANY(%s::uuid[]) AND NOT is_estimated
+"""
+
+Log = list[tuple[int, dict[str, Any]]]
 
 
 class Updates(Listener):
@@ -47,7 +52,7 @@ class Updates(Listener):
 
 
 class Agents(Workload):
-    """Messages to a scripted agent of a deployment of its own, and the tasks that answer them."""
+    """Messages to a scripted agent, and to one with a model where models are at work; the tasks that answer them."""
 
     workers = {"agents": 2, "files": 1, "media": 1, "background": 2}  # noqa: RUF012
     waiting = (AGENTS, DELIVERIES)
@@ -55,51 +60,62 @@ class Agents(Workload):
     def __init__(self, installation: Installation, closing: ExitStack) -> None:
         self._installation = installation
         self._people: Sequence[AgentClient] = ()
-        self._created = installation.identity.deployment(installation.organization_id, "storyteller")
+        kinds = {SCRIPTED: {"kind": "script", "script": SCRIPT}}
+        if "MODELS_CONFIG" in installation.stack.environment:
+            kinds[MODEL] = {"kind": "model", "model": MODEL}
+        self._kinds = kinds
+        self._deployments = {
+            kind: installation.identity.deployment(installation.organization_id, kind).deployment
+            for kind in kinds
+        }
         self._updates = closing.enter_context(Updates(installation.chance("updates")))
         installation.stack.environment.update(SETTINGS)
 
     def begin(self) -> Sequence[Person]:
-        at, deployment = self._installation, self._created.deployment
-        owner = at.owner()
-        behavior = {"name": "story", "kind": "script", "description": "Tells stories.", "script": SCRIPT}
-        made = owner.request("POST", f"/admin/deployments/{deployment.id}/behaviors", json=behavior)
-        made.raise_for_status()
-        self._people = [
-            AgentClient(at, number, f"/agents/{deployment.id}", owner, self._updates.url)
-            for number in range(CLIENTS)
-        ]
+        at, owner, paths = self._installation, self._installation.owner(), {}
+        for kind, deployment in self._deployments.items():
+            behavior = {"name": "behavior", "description": "Answers.", **self._kinds[kind]}
+            made = owner.request("POST", f"/admin/deployments/{deployment.id}/behaviors", json=behavior)
+            made.raise_for_status()
+            paths[kind] = f"/agents/{deployment.id}"
+        self._people = [AgentClient(at, number, paths, owner, self._updates.url) for number in range(CLIENTS)]
         return self._people
 
     def compare(self) -> Iterator[str]:
-        deployment = self._created.deployment
+        stack = self._installation.stack
         talks = {talk.task_id: talk for person in self._people for talk in person.talks}
-        logs = self._read_logs(deployment.id)
-        attempts = dict(query(self._installation.stack, _ATTEMPTS, (str(deployment.id),)))
-        books = dict(query(self._installation.stack, _FILES, (str(deployment.daemon_identity_id),)))
+        ids = [str(at.id) for at in self._deployments.values()]
+        daemons = [str(at.daemon_identity_id) for at in self._deployments.values()]
+        logs = self._read_logs(ids)
+        attempts = dict(query(stack, _ATTEMPTS, (ids,)))
+        books = dict(query(stack, _FILES, (daemons,)))
+        charges = {row[0]: row[1:] for row in query(stack, _CHARGES, (ids,))}
         for task_id, talk in talks.items():
-            if task_id not in logs:
+            log = logs.get(task_id)
+            if log is None:
                 yield f"task {task_id} was acknowledged and is lost"
                 continue
-            yield from _compare_log(talk, logs[task_id], attempts[task_id])
-            if talk.about == "story" and books.get(task_id, 0) != _wrote_book(logs[task_id]):
+            yield from _compare_log(talk, log, attempts[task_id])
+            if talk.about == "story" and books.get(task_id, 0) != _wrote_book(log):
                 yield f"task {task_id} has {books.get(task_id, 0)} books"
+            if talk.order is not None and _said(log)[-1:] == ["COMPLETED"]:
+                charge = charges.get(talk.order.number)
+                if charge != (talk.order.chunks, "completed", False):
+                    yield f"task {task_id} replied in {talk.order.chunks} pieces and was charged {charge}"
         unasked = len(logs) - len(talks) - sum(person.pings for person in self._people)
         if unasked:
             yield f"{unasked} tasks more than messages were acknowledged"
         yield from self._compare_updates(talks, logs)
 
-    def _read_logs(self, deployment_id: UUID) -> dict[str, list[tuple[int, dict[str, Any]]]]:
-        logs: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-        for task_id, sequence, event in query(self._installation.stack, _EVENTS, (str(deployment_id),)):
+    def _read_logs(self, deployment_ids: Sequence[str]) -> dict[str, Log]:
+        logs: dict[str, Log] = defaultdict(list)
+        for task_id, sequence, event in query(self._installation.stack, _EVENTS, (deployment_ids,)):
             log = logs[task_id]
             if sequence is not None:
                 log.append((sequence, json.loads(event)))
-        return logs
+        return dict(logs)
 
-    def _compare_updates(
-        self, talks: dict[str, Talk], logs: dict[str, list[tuple[int, dict[str, Any]]]]
-    ) -> Iterator[str]:
+    def _compare_updates(self, talks: dict[str, Talk], logs: dict[str, Log]) -> Iterator[str]:
         """Every update of a task whose client asked for them was posted, at least once and as it is in the log."""
         for talk in talks.values():
             if not talk.is_posted:
@@ -112,14 +128,18 @@ class Agents(Workload):
             )
 
 
-def _compare_log(talk: Talk, log: Sequence[tuple[int, dict[str, Any]]], attempts: int) -> Iterator[str]:
+def _compare_log(talk: Talk, log: Log, attempts: int) -> Iterator[str]:
     numbers = [number for number, _ in log]
-    said = outline([event for _, event in log])
+    said = _said(log)
     if numbers != list(range(1, len(log) + 1)):
         yield f"task {talk.task_id} has events {numbers}"
     for number, event in talk.heard.items():
         if outline([event]) != said[number - 1 : number]:
             yield f"task {talk.task_id}: event {number} was told as {outline([event])} and is {said}"
+    if talk.order is not None:
+        if said[:1] != ["WORKING"] or said[-1:] not in (["COMPLETED"], ["FAILED"]):
+            yield f"task {talk.task_id} (reply) says {said}"
+        return
     expected = {"story": (STORY,), "ask": (ASK,), "hang": HANG}[talk.about]
     if said in expected:
         return
@@ -128,5 +148,9 @@ def _compare_log(talk: Talk, log: Sequence[tuple[int, dict[str, Any]]], attempts
         yield f"task {talk.task_id} ({talk.about}, {attempts} attempts) says {said}"
 
 
-def _wrote_book(log: Sequence[tuple[int, dict[str, Any]]]) -> int:
-    return int("book" in outline([event for _, event in log]))
+def _wrote_book(log: Log) -> int:
+    return int("book" in _said(log))
+
+
+def _said(log: Log) -> list[str]:
+    return outline([event for _, event in log])

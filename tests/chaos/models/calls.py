@@ -63,10 +63,13 @@ class Order:
         """Pieces of text that a complete answer has."""
         return int(self.script["chunks"])
 
+    def prompt(self) -> str:
+        """What to say, so that the upstream follows the script."""
+        return DIRECTIVE + json.dumps({"piece": PIECE, "prompt_tokens": self.number, **self.script})
+
     def request(self) -> tuple[str, bytes]:
         """Give the path and the body."""
-        script = {"piece": PIECE, "prompt_tokens": self.number, **self.script}
-        text = DIRECTIVE + json.dumps(script)
+        text = self.prompt()
         body: dict[str, Any] = {"model": self.model, "stream": self.manner in _STREAMING}
         if not self.is_chat:
             body |= {"input": text, "store": False, "max_output_tokens": self.chunks}

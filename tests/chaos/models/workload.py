@@ -15,6 +15,7 @@ from tests.support.agents import Client
 from tests.support.upstreams import FakeUpstream
 
 CLIENTS = 6
+PLENTY = {"amount": "1000000", "reference": "plenty"}
 CATALOG = """
 [providers.fake]
 base_url = "{address}"
@@ -73,6 +74,8 @@ class Models(Workload):
     def begin(self) -> Sequence[Person]:
         at = self._installation
         rich, poor = self._rich_payer(), self._make_poor_payer()
+        path = f"/admin/organizations/{rich.organization_id}/credits/top-ups"
+        rich.owner.request("POST", path, json=PLENTY).raise_for_status()
         payers = (rich, rich, poor)
         return [
             ModelClient(
