@@ -1,13 +1,18 @@
-"""Handlers of the media domain's jobs: attachments are fetched by as many threads as the worker has."""
+"""Handlers of the media domain's jobs: attachments are fetched by all threads of the worker but a few.
+
+What is left over serves the other queue of this worker: sources that take their time must not keep distributions and
+agents' clients from being told what happened.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 from functools import cached_property
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_shutting_down
+from celery.signals import worker_init, worker_shutting_down
 
 from shared.egress.policy import EgressPolicy
 from shared.identity.encryption import Encryption
@@ -15,6 +20,9 @@ from shared.media import jobs
 from shared.media.claims import purge_imports
 from shared.media.fetching import Fetcher, fetch_due
 from workers.handling import Depot, bind, bind_each
+
+SPARE_THREADS = 2
+"""Threads that never fetch: one for the courier, one for the hints that there is more for it."""
 
 
 class MediaDepot:
@@ -24,12 +32,25 @@ class MediaDepot:
         """Share the settings, the database and the store of the process."""
         self._depot = depot
         self._lock = threading.Lock()
+        self._fetching = 0
+        self._most = sys.maxsize
 
     def fetch_due(self) -> int:
-        """Fetch what is due."""
+        """Fetch what is due; leave it to the threads that fetch already where no more may."""
         with self._lock:
+            if self._fetching >= self._most:
+                return 0
+            self._fetching += 1
             fetcher = self._fetcher
-        return fetch_due(fetcher)
+        try:
+            return fetch_due(fetcher)
+        finally:
+            with self._lock:
+                self._fetching -= 1
+
+    def spare_threads(self, sender: Any, **_: Any) -> None:
+        """Learn how many threads the worker has, before it takes its first message."""
+        self._most = max(1, int(sender.concurrency) - SPARE_THREADS)
 
     def stop(self, **_: Any) -> None:
         """Begin no further import: the worker is asked to end."""
@@ -58,4 +79,5 @@ def bind_media(app: Celery, depot: Depot) -> None:
     bind_each(app, jobs.FetchMedia, fetch)
     bind(app, jobs.FetchDueMedia, media.fetch_due)
     bind(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
+    worker_init.connect(media.spare_threads, weak=False)
     worker_shutting_down.connect(media.stop, weak=False)

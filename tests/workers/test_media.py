@@ -1,0 +1,116 @@
+"""The worker's handlers of imports: some threads are left for what else there is to do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery, _state
+from celery.signals import worker_init, worker_shutting_down
+from sqlalchemy import text
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.database import Database
+from shared.jobs import create_celery
+from shared.media.imports import STANDARD, queue_imports
+from shared.media.jobs import FetchDueMedia, PurgeImports
+from tests.shared.media.conftest import attachment, make_mailbox
+from tests.support.identity import make_settings
+from tests.support.media_samples import PNG
+from tests.support.media_sources import Handler, MediaSource, content
+from workers.handling import Depot
+from workers.media import SPARE_THREADS, bind_media
+
+
+@pytest.fixture
+def depot(database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Depot]:
+    settings = make_settings(
+        database_url=database_url,
+        redis_url=valkey_server.url,
+        blob_store=(tmp_path / "blobs").as_uri(),
+        egress_allow_private=True,
+    )
+    depot = Depot(settings)
+    yield depot
+    with depot.database.autocommit() as session:
+        session.execute(text("DELETE FROM media_imports"))
+    depot.database.dispose()
+
+
+@pytest.fixture
+def app(depot: Depot) -> Iterator[Celery]:
+    # Celery tells every application of a process of every other's tasks; this one must have its own handlers.
+    shared_tasks: Any = _state
+    others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
+    app = create_celery(depot.settings.redis_url)
+    signals = (worker_init, worker_shutting_down)
+    receivers = [list(signal.receivers) for signal in signals]
+    bind_media(app, depot)
+    yield app
+    for signal, before in zip(signals, receivers, strict=True):
+        signal.receivers = before
+    shared_tasks._on_app_finalizers = others
+    app.close()
+
+
+class SmallWorker:
+    """As much of a worker as its signal tells of."""
+
+    concurrency = SPARE_THREADS + 1
+
+
+def test_slow_sources_leave_some_threads_of_the_worker_alone(
+    app: Celery, depot: Depot, database: Database
+) -> None:
+    worker_init.send(sender=SmallWorker())
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def hesitate(handler: Handler) -> None:
+        is_asked.set()
+        may_answer.wait(30)
+        content(PNG.content)(handler)
+
+    with MediaSource() as source, ThreadPoolExecutor(1) as pool:
+        push(depot, database, source.serve("/slow", hesitate), source.serve("/next", content(PNG.content)))
+        fetching = pool.submit(app.tasks[FetchDueMedia.kind].apply)
+        assert is_asked.wait(30)
+        app.tasks[FetchDueMedia.kind].apply().get()
+        assert source.count("/next") == 0
+        may_answer.set()
+        fetching.result(30)
+        assert source.count("/next") == 1
+    with database.autocommit() as session:
+        states = session.execute(text("SELECT state FROM media_imports")).scalars().all()
+    assert states == ["Stored", "Stored"]
+
+
+def test_a_worker_that_is_asked_to_stop_begins_no_import(
+    app: Celery, depot: Depot, database: Database
+) -> None:
+    with MediaSource() as source:
+        app.tasks[FetchDueMedia.kind].apply().get()
+        worker_shutting_down.send(sender=None)
+        push(depot, database, source.serve("/late", content(PNG.content)))
+        app.tasks[FetchDueMedia.kind].apply().get()
+        assert source.count("/late") == 0
+
+
+def test_records_are_purged_where_there_are_none(app: Celery) -> None:
+    assert app.tasks[PurgeImports.kind].apply().get() is None
+
+
+def push(depot: Depot, database: Database, *urls: str) -> None:
+    mailbox = make_mailbox(database)
+    for url in urls:
+        with database.transaction() as session:
+            queue_imports(
+                session,
+                depot.settings,
+                distribution_id=mailbox.id,
+                network=STANDARD,
+                attachments=[attachment(url)],
+            )
