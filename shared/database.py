@@ -98,7 +98,9 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 16, publish: Publish | None = None) -> None:
         """Prepare the pool; nothing connects until the first transaction. `publish` receives committed jobs."""
         self._engine = _create_engine(url, pool_size)
-        self._statements = Statements(self._engine, size=pool_size, wait_seconds=POOL_WAIT_SECONDS)
+        # Half as many again: they are back after a round trip, where a transaction keeps its connection.
+        size = max(1, pool_size // 2)
+        self._statements = Statements(self._engine, size=size, wait_seconds=POOL_WAIT_SECONDS)
         self._publish = publish
 
     @property

@@ -178,6 +178,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Streams and blocking sends that one web process holds for one credential; more are answered 429.",
     )
+    streams_per_process: int = Field(
+        default=384,
+        gt=0,
+        description="Streams and blocking sends that one web process holds for all; more are answered 503.",
+    )
     task_retention_days: int = Field(
         default=365, ge=1, description="How long a task is kept after its last change, in days."
     )
@@ -242,7 +247,9 @@ class Settings(BaseSettings):
     )
 
     database_pool_size: int = Field(
-        default=16, gt=0, description="Connections to Postgres one process may hold."
+        default=16,
+        gt=0,
+        description="Connections to Postgres one process may hold; half as many more serve single statements.",
     )
     log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
     prometheus_multiproc_dir: str | None = Field(

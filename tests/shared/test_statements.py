@@ -22,7 +22,7 @@ PID = "SELECT pg_backend_pid() AS pid"
 @pytest.fixture
 def narrow(database_url: str) -> Iterator[Database]:
     """Two connections for statements."""
-    database = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=2)
+    database = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=4)
     with database.autocommit() as session:
         session.fetch_one("CREATE TABLE IF NOT EXISTS words (word text) ; SELECT 1", {})
     yield database
