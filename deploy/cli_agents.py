@@ -164,7 +164,8 @@ def list_signing_keys() -> None:
     show_page("signingKeys", Page(items=keys, next_cursor=None))
 
 
-@signing_keys.command("revoke")
+# An id may begin with a hyphen, and is no option for that.
+@signing_keys.command("revoke", context_settings={"ignore_unknown_options": True})
 @click.argument("kid")
 def revoke_signing_key(kid: str) -> None:
     """Drop a key that leaked, at once and with every token it signed."""

@@ -44,9 +44,14 @@ class Takers(Generic[Work]):
     def stop(self) -> None:
         """Take no more, and wait until what was taken is done."""
         self._is_stopping.set()
-        while self._threads:
-            for thread in list(self._threads):
+        while threads := self._started():
+            for thread in threads:
                 thread.join()
+
+    def _started(self) -> list[threading.Thread]:
+        # Under the lock, a thread that is in the set has been started.
+        with self._lock:
+            return list(self._threads)
 
     def _add(self) -> None:
         # An orderly end waits for it in `stop`; any other end must not have to.

@@ -141,6 +141,13 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert operator.ran == administrative_commands()
 
 
+def test_a_signing_keys_id_that_begins_with_a_hyphen_is_an_id(operator: Operator) -> None:
+    result = CliRunner().invoke(
+        main, ["signing-keys", "revoke", "-nothing-"], env=operator.environment, catch_exceptions=False
+    )
+    assert (result.exit_code, "There is no such" in result.output) == (1, True), result.output
+
+
 def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) -> None:
     do = operator.do
     principal = do("identities", "create", **inside, name="Mailbox")
