@@ -1,8 +1,8 @@
 """The states of an import that waits, and who may move it: one worker at a time, under a lease, for one attempt.
 
-    Queued ──claim──▶ Fetching ──stored──▶ Stored
-      ▲                 │   └────failed──▶ Failed
-      └────put_back─────┘
+    Queued ──claim────────▶ Fetching ──stored──▶ Stored
+      ▲                        │   └────failed──▶ Failed
+      └────put_back, postpone──┘
 
 `due_at` is when a worker may take an import: the time of its next attempt, or the end of the lease of whoever has it.
 Each claim counts an attempt, and every later step names it: a worker that was given up, however late it comes back,
@@ -29,6 +29,8 @@ FIRST_DELAY_SECONDS = 5.0
 LONGEST_DELAY_SECONDS = 900.0
 LONGEST_WISH_SECONDS = 3600
 """A source that asks us to come back later is believed up to this."""
+OUR_PATIENCE = timedelta(days=3)
+"""How long an import waits for what is missing on our own side, from when it was pushed."""
 PURGE_BATCH_SIZE = 1000
 
 _CLAIMING = 7_140_331_004
@@ -52,6 +54,14 @@ due AS (
 )
 UPDATE media_imports SET state = 'Fetching', attempts = attempts + 1, due_at = now() + :lease
 FROM due WHERE media_imports.id = due.id RETURNING media_imports.*
+"""
+)
+# The longer it has waited the longer it waits, from seconds to minutes.
+_POSTPONE = text(
+    """
+UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1,
+    due_at = now() + greatest(interval '5 s', least(interval '5 min', (now() - created_at) / 4)) * (0.5 + random())
+WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :patience
 """
 )
 
@@ -88,6 +98,15 @@ def put_back(session: Session, claimed: Import, *, code: str, retry_after_second
         )
     )
     return session.execute(put).rowcount == 1
+
+
+def postpone(session: Session, claimed: Import, *, code: str) -> bool:
+    """Let an import wait until we can store it, as if it had not been attempted.
+
+    False when it has waited for too long, or is no longer the caller's.
+    """
+    values = {"id": claimed.id, "attempts": claimed.attempts, "code": code, "patience": OUR_PATIENCE}
+    return session.execute(_POSTPONE, values).rowcount == 1
 
 
 def mark_stored(

@@ -2,8 +2,8 @@
 
 Whoever dies on the way leaves a row whose lease ends, and staged bytes that a sweep takes; the next attempt begins
 anew, asking the network again where the bytes are. Bytes become a file, the import Stored and its distribution told in
-one transaction. What may pass is tried again, with growing pauses, until the attempts are used up; what will not ends
-the import at once, with the code of its error.
+one transaction. What may pass is tried again, with growing pauses, until the attempts are used up; what is missing on
+our own side counts no attempt; what will not pass ends the import at once, with the code of its error.
 
 Left to others: what is connected to (`shared/egress`), what a type is worth (`media_types`), the states (`claims`).
 """
@@ -45,7 +45,9 @@ AROUND_FETCHING_SECONDS = 120.0
 """The time an attempt has, besides fetching, to ask where the bytes are and to store them."""
 DRAIN_SECONDS = 600.0
 """How long one message keeps a thread at work; what is left then is found by the next."""
-_PASSING = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL, Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT})
+_OURS = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL})
+"""What is missing on our own side: the database, the store, room in it."""
+_PASSING = _OURS | {Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,9 @@ def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> No
     """Put an import back for a later attempt, or end it; whoever lost its lease changes nothing."""
     faults.reach("import.failing")
     with fetcher.database.transaction() as session:
-        if is_transient(error) and claimed.attempts < fetcher.settings.media_attempts:
+        if error.kind in _OURS and claims.postpone(session, claimed, code=error.code):
+            outcome = "postponed"
+        elif is_transient(error) and claimed.attempts < fetcher.settings.media_attempts:
             outcome = "put_back" if _put_back(session, claimed, error) else "lost"
         else:
             outcome = "failed" if _end(session, fetcher.settings, claimed, error) else "lost"

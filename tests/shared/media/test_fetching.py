@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from shared.errors import DomainError
+from shared.files.blobs.base import BlobStore, BlobStoreUnavailable, Receiver, StorageFull
 from shared.media.imports import ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment
 from tests.support.media_samples import PNG, SAMPLES, Sample
@@ -105,3 +109,54 @@ def test_an_import_is_given_up_after_its_last_attempt(desk: Desk, mailbox: Mailb
     desk.work_until_idle()
     assert desk.source.count("/down") - before == desk.fetcher.settings.media_attempts
     assert (desk.read(queued).state, desk.read(queued).code) == (ImportState.FAILED, "source_answered")
+
+
+class Failing:
+    """A store that is full, or away, while it is told to be."""
+
+    def __init__(self, store: BlobStore, failure: DomainError) -> None:
+        self.store = store
+        self.failure = failure
+        self.is_failing = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def receive(self, *given: Any, **named: Any) -> Receiver:
+        if self.is_failing:
+            raise self.failure
+        return self.store.receive(*given, **named)
+
+
+@pytest.fixture(params=[StorageFull, BlobStoreUnavailable], ids=lambda failure: failure.code)
+def failing(desk: Desk, request: pytest.FixtureRequest) -> Failing:
+    store: Any = Failing(desk.store, request.param())
+    desk.fetcher = replace(desk.fetcher, store=store)
+    return store  # type: ignore[no-any-return]
+
+
+def test_an_import_waits_for_a_store_that_takes_nothing_and_uses_no_attempts_up(
+    desk: Desk, mailbox: Mailbox, failing: Failing
+) -> None:
+    (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", content(PNG.content))))
+    for _ in range(desk.fetcher.settings.media_attempts + 1):
+        assert desk.work() == 1
+        waiting = desk.read(queued)
+        assert (waiting.state, waiting.attempts) == (ImportState.QUEUED, 0)
+        assert waiting.code == failing.failure.code
+        assert waiting.due_at > datetime.now(UTC)
+        desk.let_time_pass()
+    failing.is_failing = False
+    desk.work()
+    assert (desk.read(queued).state, desk.read(queued).attempts) == (ImportState.STORED, 1)
+    desk.require_tidy()
+
+
+def test_an_import_does_not_wait_for_a_store_for_ever(desk: Desk, mailbox: Mailbox, failing: Failing) -> None:
+    (queued,) = desk.push(mailbox, attachment(desk.source.serve("/media", content(PNG.content))))
+    desk.sql("UPDATE media_imports SET created_at = now() - interval '73 hours'")
+    desk.work_until_idle()
+    failed = desk.read(queued)
+    assert (failed.state, failed.code) == (ImportState.FAILED, failing.failure.code)
+    assert failed.attempts == desk.fetcher.settings.media_attempts
+    desk.require_tidy()
