@@ -17,7 +17,7 @@ from sqlalchemy import Row, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.a2a.errors import InvalidParams, PushNotificationNotSupported, TaskNotFound
-from shared.a2a.identifiers import check_identifier
+from shared.a2a.identifiers import check_identifier, is_identifier
 from shared.a2a.tables import task_push_configurations, tasks
 from shared.a2a.types import AuthenticationInfo, TaskPushNotificationConfig
 from shared.database import Session
@@ -77,7 +77,7 @@ class PushConfigurations:
     def get(self, session: Session, task_id: UUID, config_id: str) -> TaskPushNotificationConfig:
         """Read a configuration. Raises TaskNotFound."""
         statement = select(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)
-        row = session.execute(statement).one_or_none()
+        row = session.execute(statement).one_or_none() if is_identifier(config_id) else None
         if row is None:
             raise TaskNotFound("The task has no such push notification configuration.")
         return self._shown(row)
@@ -95,6 +95,8 @@ class PushConfigurations:
 
     def delete(self, session: Session, task_id: UUID, config_id: str) -> None:
         """Forget a configuration and what still waits to be posted there; there may be none."""
+        if not is_identifier(config_id):
+            return
         gone = delete(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)
         for destination_id in session.execute(gone.returning(_table.destination_id)).scalars().all():
             give_up(session, destination_id=destination_id, code="configuration_deleted")
@@ -133,9 +135,12 @@ def _make_token(config_id: str) -> str:
 
 def _read_token(token: str) -> str:
     try:
-        return base64.urlsafe_b64decode(token.encode()).decode()
+        config_id = base64.urlsafe_b64decode(token.encode()).decode()
     except ValueError:
-        raise _wrong("pageToken", "is not a token that this list gave", location="query") from None
+        config_id = ""
+    if not is_identifier(config_id):
+        raise _wrong("pageToken", "is not a token that this list gave", location="query")
+    return config_id
 
 
 def _wrong(name: str, message: str, *, location: str = "body") -> InvalidParams:

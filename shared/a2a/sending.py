@@ -26,7 +26,7 @@ from shared.a2a.push_configurations import PushConfigurations
 from shared.a2a.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
 from shared.a2a.tables import task_turns, tasks
 from shared.a2a.task_events import HeldTask, add_message, belonging, find_and_hold_task, record_status
-from shared.a2a.turn_rows import insert_turn
+from shared.a2a.turn_rows import count_turns_before, insert_turn
 from shared.a2a.turns import StatusChanged
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, TaskState
 from shared.database import Session
@@ -63,7 +63,8 @@ class Sending:
 class Sent:
     """A message that was taken: its turn, its task as it was then, and whether the client may see that task yet.
 
-    `is_replay` says that it was taken before, so that its answer may be there already.
+    `is_replay` says that it was taken before, so that its answer may be there already. `turns_before` are the turns of
+    its task that were to end before its own begins.
     """
 
     turn_id: UUID
@@ -71,6 +72,7 @@ class Sent:
     snapshot: Snapshot
     is_visible: bool
     is_replay: bool
+    turns_before: int = 0
 
 
 def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent:
@@ -107,10 +109,14 @@ def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent
     )
 
 
-def show_task(session: Session, task_id: UUID) -> None:
-    """Let the client see a task whose agent has not said yet whether it is one, because the client waits no longer."""
+def show_task(session: Session, task_id: UUID) -> bool:
+    """Let the client see a task whose agent has not said yet whether it is one, because the client waits no longer.
+
+    Tell whether it is to be seen: not if the agent has answered without a task meanwhile.
+    """
     is_pending = tasks.c.state.in_([TaskState.SUBMITTED, TaskState.WORKING])
-    session.execute(update(tasks).where(tasks.c.id == task_id, is_pending).values(is_visible=True))
+    shown = update(tasks).where(tasks.c.id == task_id, is_pending | tasks.c.is_visible)
+    return session.execute(shown.values(is_visible=True)).rowcount > 0
 
 
 def _check_identifiers(sending: Sending) -> None:
@@ -162,9 +168,7 @@ def _make_task(session: Session, sending: Sending) -> HeldTask:
     now = func.date_trunc("milliseconds", func.clock_timestamp())
     made = insert(tasks).values(**values, status_at=now).returning(tasks.c.status_at, tasks.c.created_at)
     row = session.execute(made).one()
-    return HeldTask(
-        **values, last_sequence=0, created_at=row.created_at, is_followed=False, now=row.status_at
-    )
+    return HeldTask(**values, last_sequence=0, created_at=row.created_at, now=row.status_at)
 
 
 def _queue_turn(
@@ -192,14 +196,22 @@ def _sent_before(session: Session, sending: Sending, turn_id: UUID) -> Sent:
     task_id = session.execute(select(task_turns.c.task_id).where(task_turns.c.id == turn_id)).scalar()
     if task_id is None:
         raise TaskNotFound("The task of this Idempotency-Key is kept no longer.")
+    if find_and_hold_task(session, task_id) is None:
+        raise TaskNotFound
     if sending.configuration.return_immediately:
         show_task(session, task_id)
     return _sent(session, sending, turn_id, task_id, is_replay=True)
 
 
 def _sent(session: Session, sending: Sending, turn_id: UUID, task_id: UUID, *, is_replay: bool) -> Sent:
+    """Say what was taken; the task's row is locked, so that all of it is of one moment."""
     snapshot = read_snapshot(session, task_id, history_length=sending.configuration.history_length)
     is_visible = session.execute(select(tasks.c.is_visible).where(tasks.c.id == task_id)).scalar_one()
     return Sent(
-        turn_id=turn_id, task_id=task_id, snapshot=snapshot, is_visible=is_visible, is_replay=is_replay
+        turn_id=turn_id,
+        task_id=task_id,
+        snapshot=snapshot,
+        is_visible=is_visible,
+        is_replay=is_replay,
+        turns_before=count_turns_before(session, turn_id),
     )

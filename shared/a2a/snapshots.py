@@ -25,10 +25,11 @@ MAXIMUM_HISTORY = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A task, and the number of the last event that is part of it."""
+    """A task, and the number of the last event that is part of it; `has_events` until they are forgotten."""
 
     task: Task
     sequence: int
+    has_events: bool = True
 
 
 def find_snapshot(
@@ -75,7 +76,7 @@ def in_scope(scope: Scope) -> tuple[Any, ...]:
 def _snapshot(session: Session, row: Row[Any], history_length: int | None) -> Snapshot:
     said = _said(session, [row], history_length)
     task = _task(row, said.get(row.id, {}), _artifacts(session, row), history_length)
-    return Snapshot(task=task, sequence=row.last_sequence)
+    return Snapshot(task=task, sequence=row.last_sequence, has_events=row.has_events)
 
 
 def _said(

@@ -32,10 +32,7 @@ from shared.database import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTask:
-    """A task's row as it was when this transaction locked it, and the database's clock in the protocol's milliseconds.
-
-    `is_followed` says that its updates are posted somewhere.
-    """
+    """A task's row as it was when this transaction locked it, and the database's clock in milliseconds."""
 
     id: UUID
     context_id: str
@@ -47,7 +44,6 @@ class HeldTask:
     is_visible: bool
     last_sequence: int
     created_at: datetime
-    is_followed: bool
     now: datetime
 
 
@@ -56,7 +52,6 @@ _NOW = func.date_trunc("milliseconds", func.clock_timestamp())
 
 def find_and_hold_task(session: Session, task_id: UUID) -> HeldTask | None:
     """Lock a task's row until the end of the transaction."""
-    is_followed = select(1).where(task_push_configurations.c.task_id == tasks.c.id).exists()
     statement = select(
         tasks.c.id,
         tasks.c.context_id,
@@ -68,10 +63,9 @@ def find_and_hold_task(session: Session, task_id: UUID) -> HeldTask | None:
         tasks.c.is_visible,
         tasks.c.last_sequence,
         tasks.c.created_at,
-        is_followed.label("is_followed"),
         _NOW.label("now"),
     )
-    row = session.execute(statement.where(tasks.c.id == task_id).with_for_update(of=tasks)).one_or_none()
+    row = session.execute(statement.where(tasks.c.id == task_id).with_for_update()).one_or_none()
     return HeldTask(**row._asdict() | {"state": TaskState(row.state)}) if row is not None else None
 
 
@@ -137,10 +131,14 @@ def _record(
 ) -> None:
     counted = update(tasks).where(tasks.c.id == task.id)
     counted = counted.values(last_sequence=tasks.c.last_sequence + 1, **values)
-    sequence = int(session.execute(counted.returning(tasks.c.last_sequence)).scalar_one())
+    # Asked with the row locked, of a statement begun since: a configuration that was made before is seen.
+    is_followed = select(1).where(task_push_configurations.c.task_id == tasks.c.id).exists()
+    row = session.execute(counted.returning(tasks.c.last_sequence, is_followed.label("is_followed"))).one()
     wire = event.to_wire()
-    session.execute(insert(task_events).values(task_id=task.id, sequence=sequence, kind=kind, event=wire))
-    if task.is_followed and kind != "message":
+    session.execute(
+        insert(task_events).values(task_id=task.id, sequence=row.last_sequence, kind=kind, event=wire)
+    )
+    if row.is_followed and kind != "message":
         deliver(session, task.id, task.organization_id, wire)
 
 

@@ -46,6 +46,19 @@ def find_turn(session: Session, turn_id: UUID) -> Row[Any] | None:
     return session.execute(select(task_turns).where(task_turns.c.id == turn_id)).one_or_none()
 
 
+def count_turns_before(session: Session, turn_id: UUID) -> int:
+    """Count the turns of a turn's task that are to end before it begins."""
+    statement = (
+        select(func.count())
+        .select_from(_earlier)
+        .join(task_turns, task_turns.c.task_id == _earlier.c.task_id)
+        .where(
+            task_turns.c.id == turn_id, _earlier.c.message < task_turns.c.message, _earlier.c.state != "done"
+        )
+    )
+    return int(session.execute(statement).scalar_one())
+
+
 def find_and_lease_turn(session: Session, turn_id: UUID, lease_id: UUID) -> Row[Any] | None:
     """Take a queued turn and give its row; None when it is not queued, or an earlier one of its task is not done."""
     is_next = ~exists().where(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from flask import Response
 from werkzeug.exceptions import ClientDisconnected
@@ -11,7 +12,7 @@ from shared import faults
 from shared.a2a import errors
 from shared.a2a.agents import SKILL_KEY
 from shared.a2a.extensions import check_data, require
-from shared.a2a.following import TurnState, read_reply, wait_for_turn
+from shared.a2a.following import TurnState, read_reply, read_turn_state, wait_for_turn
 from shared.a2a.sending import Sending, Sent, send, show_task
 from shared.a2a.snapshots import read_snapshot
 from shared.a2a.types import SendMessageRequest, SendMessageResponse
@@ -33,6 +34,7 @@ _SENDING = (
     errors.PushNotificationNotSupported,
     errors.IdempotencyKeyReused,
     errors.TooManyStreams,
+    errors.StreamsExhausted,
     MalformedJson,
     ContentTooLarge,
     UploadTimeout,
@@ -52,22 +54,18 @@ def send_message(call: AgentCall) -> Response:
     The answer is given when the task has ended or waits for its client, at once with `returnImmediately`, and after
     `A2A_WAIT_SECONDS` with the task as it is. With an `Idempotency-Key` the same message is taken once.
     """
-    sent, request = _send(call)
+    request = _read(call)
     configuration = request.configuration
     if configuration is not None and configuration.return_immediately:
+        sent = _send(call, request)
         return _linked(call, sent, SendMessageResponse(task=sent.snapshot.task))
+    with call.services.slots.hold(
+        call.call.caller.credential_id
+    ):  # before anything is taken that is tried again
+        sent = _send(call, request)
+        state = _wait(call, sent)
     history_length = configuration.history_length if configuration is not None else None
-    state = _wait(call, sent)
-    database = call.call.services.database
-    with database.transaction() as session:
-        if state.reply is not None:
-            answered = SendMessageResponse(message=read_reply(session, sent.task_id, state.reply))
-        else:
-            if not state.is_visible:
-                show_task(session, sent.task_id)
-            snapshot = read_snapshot(session, sent.task_id, history_length=history_length)
-            answered = SendMessageResponse(task=snapshot.task)
-    return _linked(call, sent, answered)
+    return _linked(call, sent, _answered(call, sent, state, history_length))
 
 
 @routes.agent_operation(
@@ -82,16 +80,20 @@ def stream_message(call: AgentCall) -> Response:
 
     The stream ends when the task has ended or waits for its client. Whoever loses it subscribes to the task.
     """
-    sent, _ = _send(call)
-    return stream_answer(call, sent)
+    request = _read(call)
+    return stream_answer(call, partial(_send, call, request))
 
 
-def _send(call: AgentCall) -> tuple[Sent, SendMessageRequest]:
+def _read(call: AgentCall) -> SendMessageRequest:
     require(call.declared, call.active)
     services, request = call.services, call.read_body(SendMessageRequest)
     check_data(request.message, call.active, services.directory.own)
     skill_id = (request.message.metadata or {}).get(SKILL_KEY)
     services.refusals.check(call.agent.choose_behavior(skill_id), request.message)
+    return request
+
+
+def _send(call: AgentCall, request: SendMessageRequest) -> Sent:
     sending = Sending(
         request=request,
         agent=call.agent,
@@ -101,10 +103,10 @@ def _send(call: AgentCall) -> tuple[Sent, SendMessageRequest]:
         idempotency_key=call.http.headers.get(IDEMPOTENCY_HEADER),
     )
     with call.call.services.database.transaction() as session:
-        sent = send(session, sending, services.pushes)
+        sent = send(session, sending, call.services.pushes)
     faults.reach("send.committed")
-    services.hints.tell(sent.task_id)
-    return sent, request
+    call.services.hints.tell(sent.task_id)
+    return sent
 
 
 def _wait(call: AgentCall, sent: Sent) -> TurnState:
@@ -112,16 +114,26 @@ def _wait(call: AgentCall, sent: Sent) -> TurnState:
     services, settings = call.services, call.call.services.settings
     deadline = time.monotonic() + settings.a2a_wait_seconds
     connection = call.http.environ.get("gunicorn.socket")
-    with (
-        services.slots.hold(call.call.caller.credential_id),
-        services.watch.watch(sent.task_id) as watch,
-    ):
+    with services.watch.watch(sent.task_id) as watch:
         for state in wait_for_turn(call.call.services.database, watch, sent.turn_id, deadline=deadline):
             if state is not None:
                 return state
             if has_hung_up(connection):
                 raise ClientDisconnected
     raise RuntimeError("a wait ended without its end")
+
+
+def _answered(
+    call: AgentCall, sent: Sent, state: TurnState, history_length: int | None
+) -> SendMessageResponse:
+    """Give the message, or the task as it is. Raises InvalidAgentResponse."""
+    with call.call.services.database.transaction() as session:
+        if not state.is_done and not show_task(session, sent.task_id):
+            state = read_turn_state(session, sent.turn_id)  # it was answered at the last moment
+        if state.reply is not None:
+            return SendMessageResponse(message=read_reply(session, sent.task_id, state.reply))
+        snapshot = read_snapshot(session, sent.task_id, history_length=history_length)
+        return SendMessageResponse(task=snapshot.task)
 
 
 def _linked(call: AgentCall, sent: Sent, body: SendMessageResponse) -> Response:

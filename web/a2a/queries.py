@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from shared.a2a.identifiers import check_identifier
 from shared.a2a.listing import DEFAULT_PAGE, MAXIMUM_PAGE, TaskQuery
 from shared.a2a.types import Instant, TaskState
 from web.routing import AnyQuery
@@ -41,7 +42,9 @@ class TaskListQuery(AgentQuery):
     include_artifacts: Literal["true", "false", ""] = ""
 
     def wanted(self) -> TaskQuery:
-        """Say it to the domain."""
+        """Say it to the domain. Raises InvalidParams for a context that nothing is in."""
+        if self.context_id is not None:
+            check_identifier("contextId", self.context_id, location="query")
         return TaskQuery(
             context_id=self.context_id,
             state=self.status,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared.a2a.behaviors.file_links import FileLinks
-from shared.a2a.errors import TooManyStreams
+from shared.a2a.errors import StreamsExhausted, TooManyStreams
 from shared.a2a.push_configurations import PushConfigurations
 from shared.a2a.watching import TaskHints, TaskWatch
 from shared.database import Database
@@ -22,28 +22,34 @@ from web.a2a.directory import AgentDirectory
 from web.a2a.scripts import ScriptedRefusals
 
 HINT_TIMEOUT_SECONDS = 0.25
+RETRY_SECONDS = 5
 
 
 class StreamSlots:
-    """Counts the requests of each credential that wait in this process, each of which holds a thread."""
+    """Counts the requests that wait in this process, each of which holds a thread: in all and for each credential."""
 
-    def __init__(self, limit: int) -> None:
-        """Let each credential have so many."""
-        self._limit = limit
+    def __init__(self, *, each: int, in_all: int) -> None:
+        """Let each credential have so many, and all of them together so many that threads are left for the rest."""
+        self._each = each
+        self._free = in_all
         self._held: Counter[UUID] = Counter()
         self._lock = threading.Lock()
 
     @contextmanager
     def hold(self, credential_id: UUID) -> Iterator[None]:
-        """Hold a slot within the block. Raises TooManyStreams."""
+        """Hold a slot within the block. Raises TooManyStreams, StreamsExhausted."""
         with self._lock:
-            if self._held[credential_id] >= self._limit:
-                raise TooManyStreams(retry_after_seconds=5)
+            if self._held[credential_id] >= self._each:
+                raise TooManyStreams(retry_after_seconds=RETRY_SECONDS)
+            if self._free <= 0:
+                raise StreamsExhausted(retry_after_seconds=RETRY_SECONDS)
             self._held[credential_id] += 1
+            self._free -= 1
         try:
             yield
         finally:
             with self._lock:
+                self._free += 1
                 self._held[credential_id] -= 1
                 if not self._held[credential_id]:
                     del self._held[credential_id]
@@ -74,6 +80,6 @@ def build_agent_services(settings: Settings, database: Database) -> AgentService
             is_supported=settings.a2a_push_notifications,
         ),
         links=FileLinks(database, settings),
-        slots=StreamSlots(settings.streams_per_caller),
+        slots=StreamSlots(each=settings.streams_per_caller, in_all=settings.streams_per_process),
         refusals=ScriptedRefusals(settings.a2a_script),
     )

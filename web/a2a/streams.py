@@ -11,9 +11,10 @@ and a subscription goes on after that number instead of beginning with the task.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,7 +44,7 @@ COMMENT_SECONDS = 10.0
 """After so long without an event a comment is sent; a task is shown whose agent has not said whether it makes one."""
 COMMENT = b": still working\n\n"
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-_LARGEST_ID = (1 << 63) - 1
+_EVENT_ID = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,6 @@ class Source:
     database: Database
     services: AgentServices
     task_id: UUID
-    credential_id: UUID
     resume_after: int | None
 
     @classmethod
@@ -64,15 +64,12 @@ class Source:
             database=call.call.services.database,
             services=call.services,
             task_id=task_id,
-            credential_id=call.call.caller.credential_id,
-            resume_after=min(int(sent), _LARGEST_ID) if sent.isascii() and sent.isdigit() else None,
+            resume_after=int(sent) if _EVENT_ID.fullmatch(sent) else None,
         )
 
-    @contextmanager
-    def waiting(self) -> Iterator[Watch]:
-        """Hold one of the credential's streams, and be woken when the task changes. Raises TooManyStreams."""
-        with self.services.slots.hold(self.credential_id), self.services.watch.watch(self.task_id) as watch:
-            yield watch
+    def watch(self) -> Watch:
+        """Be woken when the task changes."""
+        return self.services.watch.watch(self.task_id)
 
     def task(self, snapshot: Snapshot) -> bytes:
         """Make the frame of a task."""
@@ -94,14 +91,22 @@ class Source:
         return f"{numbered}data: {text}\n\n".encode()
 
 
-def stream_answer(call: AgentCall, sent: Sent) -> Response:
-    """Stream the answer to a message: its task first and then updates, or the one message that it is."""
-    return _response(call, _answer_frames(Source.of(call, sent.task_id), sent))
+def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
+    """Stream the answer to a message: its task first and then updates, or the one message that it is.
+
+    The message is sent once there is room for the stream: what was taken must not be refused, or it is sent again.
+    Raises TooManyStreams, StreamsExhausted.
+    """
+    return _response(call, _in_slot(call, _answer_frames(call, send)))
 
 
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
-    """Stream a task's updates, its present state first. Raises TaskNotFound, UnsupportedOperation when it has ended."""
-    return _response(call, _task_frames(Source.of(call, task_id), partial(_find, call, task_id)))
+    """Stream a task's updates, its present state first.
+
+    Raises TaskNotFound, UnsupportedOperation when it has ended, TooManyStreams, StreamsExhausted.
+    """
+    frames = _task_frames(Source.of(call, task_id), partial(_find, call, task_id))
+    return _response(call, _in_slot(call, frames))
 
 
 def _response(call: AgentCall, frames: Generator[bytes]) -> Response:
@@ -124,9 +129,16 @@ def _relayed(first: bytes, frames: Generator[bytes], *, request: str, host: str)
         frames.close()
 
 
-def _answer_frames(source: Source, sent: Sent) -> Generator[bytes]:
-    """Give the frames of an answer; they end where the turn does."""
-    with source.waiting() as watch:
+def _in_slot(call: AgentCall, frames: Generator[bytes]) -> Generator[bytes]:
+    with call.services.slots.hold(call.call.caller.credential_id), closing(frames):
+        yield from frames
+
+
+def _answer_frames(call: AgentCall, send: Callable[[], Sent]) -> Generator[bytes]:
+    """Send, and give the frames of the answer; they end where the turn does."""
+    sent = send()
+    source = Source.of(call, sent.task_id)
+    with source.watch() as watch:
         answer = _Answer(source, sent)
         yield from answer.begin()
         if answer.is_over():
@@ -139,10 +151,13 @@ def _answer_frames(source: Source, sent: Sent) -> Generator[bytes]:
 
 def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Generator[bytes]:
     """Give the frames of a subscription, which outlasts interruptions and ends with the task."""
-    with source.waiting() as watch:
+    with source.watch() as watch:
         snapshot = find()
-        after = snapshot.sequence if source.resume_after is None else source.resume_after
-        if snapshot.task.status.state.is_terminal and after >= snapshot.sequence:
+        after = snapshot.sequence
+        if source.resume_after is not None:
+            after = min(after, source.resume_after)  # an event that is still to come was not heard
+        is_all_told = after == snapshot.sequence or not snapshot.has_events
+        if snapshot.task.status.state.is_terminal and is_all_told:
             raise UnsupportedOperation("The task has ended; there is nothing to follow.")
         yield source.task(snapshot) if source.resume_after is None else COMMENT
         pace = _Pace()
@@ -187,6 +202,7 @@ class _Answer:
     def __init__(self, source: Source, sent: Sent) -> None:
         self._source = source
         self._sent = sent
+        self._turns_before = sent.turns_before
         self._is_shown = False
         self._pace = _Pace()
         self._is_over = False
@@ -209,6 +225,9 @@ class _Answer:
         if not self._is_shown and event.kind != "message":
             yield self._show()
         yield self._source.event(event)
+        if event.is_interruption and self._turns_before:
+            self._turns_before -= 1  # an earlier message's answer
+            return
         self._is_over = event.is_last or event.is_interruption
 
     def wait(self) -> Iterator[bytes]:
@@ -223,8 +242,9 @@ class _Answer:
             yield COMMENT
             return
         with self._source.database.transaction() as session:
-            show_task(session, self._sent.task_id)
-        yield self._show()
+            is_task = show_task(session, self._sent.task_id)
+        if is_task:  # otherwise it was answered just now, with a message or not at all
+            yield self._show()
 
     def _show(self) -> bytes:
         self._is_shown = True

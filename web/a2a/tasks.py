@@ -5,7 +5,13 @@ from __future__ import annotations
 from flask import Response
 
 from shared.a2a.cancellation import cancel_task as cancel
-from shared.a2a.errors import TaskNotCancelable, TaskNotFound, TooManyStreams, UnsupportedOperation
+from shared.a2a.errors import (
+    StreamsExhausted,
+    TaskNotCancelable,
+    TaskNotFound,
+    TooManyStreams,
+    UnsupportedOperation,
+)
 from shared.a2a.listing import list_tasks as list_page
 from shared.a2a.snapshots import find_snapshot
 from shared.a2a.types import CancelTaskRequest, ListTasksResponse, Task
@@ -65,7 +71,7 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
     "POST",
     "/tasks/<task:task_id>:subscribe",
     answers={200: "text/event-stream"},
-    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
+    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams, StreamsExhausted),
 )
 def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     """Follow a task that has not ended: the task as it is, and then its updates until it ends."""
@@ -76,7 +82,7 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     "GET",
     "/tasks/<task:task_id>:subscribe",
     answers={200: "text/event-stream"},
-    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
+    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams, StreamsExhausted),
 )
 def follow_task(call: AgentCall, task_id: str) -> Response:
     """Follow a task, as the protocol's other definition has it."""

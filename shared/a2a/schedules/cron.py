@@ -39,6 +39,10 @@ class Cron:
         except StopIteration:
             return None
 
+    def is_tick(self, moment: datetime) -> bool:
+        """Tell whether this is a tick."""
+        return self.next_after(moment - timedelta(minutes=1)) == moment
+
     def last_until(self, moment: datetime, *, since: datetime, limit: int) -> Sequence[datetime]:
         """Give the last ticks from `since` to a moment, both included, at most so many; the latest comes first."""
         # The simulation begins before or after a minute, never on it.

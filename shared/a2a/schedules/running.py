@@ -84,7 +84,9 @@ def _run(session: Session, scheduler: Scheduler, row: Row[Any]) -> None:
 
 def choose_ticks(cron: Cron, schedule: Any, now: datetime) -> tuple[Sequence[datetime], int]:
     """Choose which of the ticks since `next_at` to run, earliest first, and count those that are passed over."""
-    due = cron.last_until(now, since=schedule.next_at, limit=COUNTED)
+    due = list(cron.last_until(now, since=schedule.next_at, limit=COUNTED))
+    if len(due) < COUNTED and schedule.next_at not in due and cron.is_tick(schedule.next_at):
+        due.append(schedule.next_at)  # read backwards, a clock that was put back by half an hour hides it
     match Missed(schedule.missed):
         case Missed.SKIP:
             chosen = [tick for tick in due if tick >= now - ON_TIME]

@@ -148,8 +148,55 @@ def test_a_stream_too_many(cast: Cast, tmp_path_factory: pytest.TempPathFactory)
         second = client.ask("GET", f"/tasks/{task['id']}:subscribe")
         assert status_of(second) == (429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS")
         assert second.headers["Retry-After"]
+        for path in ("/message:send", "/message:stream"):
+            refused = client.send("nobody takes this", path=path, taskId=task["id"])
+            assert status_of(refused) == (429, "RESOURCE_EXHAUSTED", "TOO_MANY_STREAMS")
+        assert cast.member.read(task["id"]) == task  # what is refused was not taken, and may be sent again
+        first.close()
+        again = client.ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False)
+        assert again.status_code == 200
+        again.close()
+        front.services.agents.watch.close()
+
+
+def test_a_stream_too_many_for_the_process(cast: Cast, tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = cast.front.settings
+    with open_front(
+        settings.database_url, settings.redis_url, tmp_path_factory.mktemp("blobs"), streams_per_process=1
+    ) as front:
+        member = Client(front, cast.member.prefix, cast.member.authorization, {})
+        colleague = Client(front, cast.member.prefix, cast.colleague.authorization, {})
+        task = cast.member.task("ask")
+        first = member.ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False)
+        for path in ("/message:send", "/message:stream"):
+            refused = colleague.send("nobody takes this", path=path)
+            assert status_of(refused) == (503, "UNAVAILABLE", "STREAMS_EXHAUSTED")
+            assert refused.headers["Retry-After"]
+        assert cast.colleague.list()["totalSize"] == 0
+        assert colleague.send("hello", configuration={"returnImmediately": True}).status_code == 200
         first.close()
         front.services.agents.watch.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/tasks?statusTimestampAfter=0001-01-01T00:00:00%2B10:00",
+        "/tasks?statusTimestampAfter=9999-12-31T23:59:59-10:00",
+        "/tasks?contextId=a%00b",
+        "/tasks/{task}/pushNotificationConfigs?pageToken=AAAA",
+    ],
+)
+def test_values_that_nothing_can_have(cast: Cast, query: str) -> None:
+    task = cast.member.task("work")
+    refused = cast.member.ask("GET", query.format(task=task["id"]))
+    assert status_of(refused) == (400, "INVALID_ARGUMENT", "INVALID_PARAMS")
+
+
+def test_configurations_that_nothing_can_be_called(cast: Cast) -> None:
+    path = f"/tasks/{cast.member.task('work')['id']}/pushNotificationConfigs/%00"
+    assert status_of(cast.member.ask("GET", path)) == (404, "NOT_FOUND", "TASK_NOT_FOUND")
+    assert cast.member.ask("DELETE", path).status_code == 200
 
 
 def test_settings_that_close_doors(cast: Cast, tmp_path_factory: pytest.TempPathFactory) -> None:

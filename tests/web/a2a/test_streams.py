@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import text
 
+from shared.a2a.sending import show_task
 from shared.errors import Unavailable
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import events, states
@@ -23,8 +25,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_silent_stream_says_that_it_lives(cast: Cast, impatient: None) -> None:
     _, client = cast.new_agent("rules: [{steps: [{status: a}, {delay: 0.4}, {complete: b}]}]")
     answer = client.send(path="/message:stream")
-    text = answer.get_data(as_text=True)
-    assert ": still working\n\n" in text
+    assert ": still working\n\n" in answer.get_data(as_text=True)
     assert answer.headers["Cache-Control"] == "no-cache"
     assert states(events(answer)) == ["SUBMITTED", "WORKING", "COMPLETED"]
 
@@ -48,3 +49,22 @@ def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
     body = json.loads(data.removeprefix("data: "))
     check("Error", body)
     assert (body["error"]["code"], body["error"]["status"]) == (503, "UNAVAILABLE")
+
+
+def test_a_stream_outlasts_the_answer_to_the_message_before_its_own(cast: Cast) -> None:
+    script = "rules: [{steps: [{status: a}, {delay: 0.6}, {input_required: more}, {complete: b}]}]"
+    _, client = cast.new_agent(script)
+    task = client.task("first", configuration={"returnImmediately": True})
+    told = client.stream("second", taskId=task["id"])
+    assert states(told)[-3:] == ["INPUT_REQUIRED", "SUBMITTED", "COMPLETED"]
+
+
+def test_a_task_that_was_answered_with_a_message_is_not_shown_any_more(cast: Cast) -> None:
+    _, client = cast.new_agent("rules: [{steps: [{message: pong}]}]")
+    context = client.send("hello").get_json()["message"]["contextId"]
+    database = cast.front.services.database
+    with database.transaction() as session:
+        statement = text("SELECT id FROM tasks WHERE context_id = :context")
+        task_id = session.execute(statement, {"context": context}).scalar_one()
+        assert not show_task(session, task_id)
+    assert client.list()["totalSize"] == 0

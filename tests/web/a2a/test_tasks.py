@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 
 from shared.a2a.exact_json import parse
 from shared.a2a.types import Task
@@ -94,6 +95,25 @@ def test_who_names_the_last_event_goes_on_after_it(cast: Cast) -> None:
     for last in range(len(ids) - 1):
         rest = cast.member.with_headers(Last_Event_ID=str(last)).ask("GET", f"/tasks/{task_id}:subscribe")
         assert events(rest) == told[last + 1 :]
+
+
+@pytest.mark.parametrize("last", ["999", "9" * 18, "9" * 5000])
+def test_who_names_an_event_that_is_still_to_come_misses_none(cast: Cast, last: str) -> None:
+    task = cast.member.task("ask")
+    streamed = cast.member.with_headers(Last_Event_ID=last).ask(
+        "GET", f"/tasks/{task['id']}:subscribe", buffered=False
+    )
+    cast.member.task("the first", taskId=task["id"])
+    assert states(events(streamed))[-1] == "COMPLETED"
+
+
+def test_a_task_whose_events_are_forgotten_is_not_followed(cast: Cast) -> None:
+    task = cast.member.task("work")
+    with cast.front.services.database.transaction() as session:
+        session.execute(text("DELETE FROM task_events WHERE task_id = :id"), {"id": task["id"]})
+        session.execute(text("UPDATE tasks SET has_events = false WHERE id = :id"), {"id": task["id"]})
+    answer = cast.member.with_headers(Last_Event_ID="0").ask("GET", f"/tasks/{task['id']}:subscribe")
+    assert (answer.status_code, reason(answer)) == (400, "UNSUPPORTED_OPERATION")
 
 
 def test_events_have_no_ids_unless_they_are_asked_for(cast: Cast) -> None:

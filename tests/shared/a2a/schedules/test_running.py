@@ -227,6 +227,13 @@ def test_missed_ticks_are_treated_as_the_schedule_says(
     assert ([tick.strftime("%H:%M") for tick in to_run], passed) == (run, passed_over)
 
 
+def test_a_tick_that_a_clock_put_back_by_half_an_hour_hides_is_run() -> None:
+    cron = Cron(expression="30 */2 * * *", time_zone="Australia/Lord_Howe")
+    tick = datetime(2026, 4, 4, 13, 30, tzinfo=UTC)
+    owed = SimpleNamespace(missed=Missed.SKIP, catch_up_limit=1, next_at=tick)
+    assert running.choose_ticks(cron, owed, tick + timedelta(seconds=2)) == ([tick], 0)
+
+
 def test_ticks_long_missed_are_run_or_dropped_and_counted(agents: Agents, scheduler: Scheduler) -> None:
     hourly = f"{(datetime.now(UTC) - timedelta(minutes=30)).minute} * * * *"
     made = {missed: schedule(agents, cron=hourly, missed=missed, catch_up_limit=2) for missed in Missed}
