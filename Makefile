@@ -3,6 +3,9 @@
 .PHONY: help up test test-upstreams lint format chaos bench fuzz requirements wheel clean
 SHELL := /bin/bash
 
+# The tests start hundreds of processes; none should compile the project anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
