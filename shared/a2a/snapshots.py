@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, and_, select
+from sqlalchemy import ARRAY, Integer, Row, Uuid, and_, cast, func, select
 
 from shared.a2a.agents import Scope
 from shared.a2a.artifacts import fold, fold_artifacts
@@ -21,6 +21,8 @@ from shared.a2a.types import Artifact, Message, Task, TaskState, TaskStatus
 from shared.database import Session
 
 MAXIMUM_HISTORY = 1000
+HISTORY_BYTES = 32 << 20
+"""What the messages of an answer may come to; the longest single one that is taken fits in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +84,31 @@ def _snapshot(session: Session, row: Row[Any], history_length: int | None) -> Sn
 def _said(
     session: Session, rows: Sequence[Row[Any]], history_length: int | None
 ) -> Mapping[UUID, Mapping[int, Message]]:
-    """Read the last messages of some tasks, by their numbers: as many as are asked for, and the status's own."""
+    """Read the last messages of some tasks, by their numbers: as many as are asked for, and the status's own.
+
+    All of them together are no larger than `HISTORY_BYTES`; beyond that the older messages of the later tasks are
+    left out. Sizes are looked at before any text is read.
+    """
     length = MAXIMUM_HISTORY if history_length is None else min(history_length, MAXIMUM_HISTORY)
+    asked = func.unnest(
+        cast([row.id for row in rows], ARRAY(Uuid)),
+        cast([row.last_message for row in rows], ARRAY(Integer)),
+        cast([row.status_message for row in rows], ARRAY(Integer)),
+        cast(list(range(len(rows))), ARRAY(Integer)),
+    )
+    task = asked.table_valued("id", "last", "status", "place", name="asked").render_derived()
+    number, text = task_messages.c.number, task_messages.c.message
+    so_far = func.sum(func.octet_length(text)).over(order_by=[task.c.place, number.desc()])
+    sized = (
+        select(task_messages.c.task_id, number, text, so_far.label("so_far"), task.c.status, task.c.place)
+        .join(task, task.c.id == task_messages.c.task_id)
+        .where(number.between(task.c.last - length, task.c.last) | (number == task.c.status))
+        .subquery()
+    )
     statement = (
-        select(task_messages.c.task_id, task_messages.c.number, task_messages.c.message)
-        .join(tasks, tasks.c.id == task_messages.c.task_id)
-        .where(
-            tasks.c.id.in_([row.id for row in rows]),
-            (task_messages.c.number >= tasks.c.last_message - length)
-            | (task_messages.c.number == tasks.c.status_message),
-        )
-        .order_by(task_messages.c.task_id, task_messages.c.number)
+        select(sized.c.task_id, sized.c.number, sized.c.message)
+        .where((sized.c.so_far <= HISTORY_BYTES) | (sized.c.number == sized.c.status))
+        .order_by(sized.c.place, sized.c.number)
     )
     said: dict[UUID, dict[int, Message]] = {}
     for row in session.execute(statement).all():

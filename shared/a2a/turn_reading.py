@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, and_, or_, select
+from sqlalchemy import Row, and_, func, or_, select
 
 from shared.a2a.agent_callers import OnBehalf, make_agent_caller
 from shared.a2a.agents import Scope, find_behavior
@@ -21,6 +21,7 @@ from shared.a2a.types import Artifact, Message, Role, Task
 from shared.database import Session
 
 HISTORY_LIMIT = 200
+HISTORY_BYTES = 16 << 20
 REFERENCES_LIMIT = 20
 
 
@@ -71,19 +72,24 @@ def _message(session: Session, row: Row[Any]) -> Message:
 def _history(session: Session, scope: Scope, task: HeldTask, turn: Row[Any]) -> tuple[Message, ...]:
     """Read what was said in this context before a turn: its tasks one after the other, each in its own order."""
     own_past = and_(tasks.c.id == task.id, task_messages.c.number < turn.message)
-    statement = (
-        select(tasks.c.id, tasks.c.artifacts, task_messages.c.message)
+    newest_first = (tasks.c.created_at.desc(), tasks.c.id.desc(), task_messages.c.number.desc())
+    so_far = func.sum(func.octet_length(task_messages.c.message)).over(order_by=newest_first)
+    said = (
+        select(tasks.c.id, task_messages.c.message, so_far.label("so_far"))
         .join(task_messages, task_messages.c.task_id == tasks.c.id)
         .where(
             *in_scope(scope),
             tasks.c.context_id == task.context_id,
             or_(own_past, tasks.c.created_at < task.created_at),
         )
-        .order_by(tasks.c.created_at.desc(), tasks.c.id.desc(), task_messages.c.number.desc())
+        .order_by(*newest_first)
         .limit(HISTORY_LIMIT)
+        .subquery()
     )
-    rows = list(reversed(session.execute(statement).all()))
-    made = {row.id: _read_artifacts(row.artifacts) for row in rows}
+    statement = select(said.c.id, said.c.message).where(said.c.so_far <= HISTORY_BYTES)
+    rows = list(reversed(session.execute(statement.order_by(said.c.so_far)).all()))
+    ended = select(tasks.c.id, tasks.c.artifacts).where(tasks.c.id.in_({row.id for row in rows}))
+    made = {row.id: _read_artifacts(row.artifacts) for row in session.execute(ended).all()}
     made[task.id] = fold_artifacts(session, task.id) if task.last_sequence else ()
     return tuple(_with_artifacts(rows, made, task))
 
