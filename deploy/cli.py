@@ -33,6 +33,7 @@ _ADMINISTRATION = {
     "client-credentials": "deploy.cli_agents",
     "signing-keys": "deploy.cli_agents",
     "rotate-keys": "deploy.cli_agents",
+    "reencrypt": "deploy.cli_encryption",
     "models": "deploy.cli_models",
     "credits": "deploy.cli_credits",
 }

@@ -1,12 +1,12 @@
-"""Encrypt the few secrets we must be able to read back: signing keys and webhook secrets.
+"""Encrypt the few secrets we must be able to read back: signing keys, webhook secrets, credentials of networks.
 
 Fernet (AES-128-CBC and HMAC-SHA256) with several keys: the first encrypts, all decrypt, so that a key is replaced by
-putting the new one in front, re-encrypting at leisure, and then dropping the old one.
+putting the new one in front, re-encrypting (`reencryption.py`), and then dropping the old one.
 """
 
 from __future__ import annotations
 
-from cryptography.fernet import Fernet, MultiFernet
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from shared.settings import Settings
 
@@ -16,7 +16,9 @@ class Encryption:
 
     def __init__(self, settings: Settings) -> None:
         """Read the keys; raise ValueError when one is not a Fernet key."""
-        self._fernet = MultiFernet([Fernet(key.get_secret_value()) for key in settings.encryption_keys])
+        keys = [Fernet(key.get_secret_value()) for key in settings.encryption_keys]
+        self._first = keys[0]
+        self._fernet = MultiFernet(keys)
 
     def encrypt(self, text: str) -> bytes:
         """Encrypt with the first key."""
@@ -26,6 +28,14 @@ class Encryption:
         """Decrypt with whichever key fits; raise cryptography's InvalidToken when none does."""
         return self._fernet.decrypt(token).decode()
 
+    def is_current(self, token: bytes) -> bool:
+        """Tell whether the first key encrypted this."""
+        try:
+            self._first.decrypt(token)
+        except InvalidToken:
+            return False
+        return True
+
     def renew(self, token: bytes) -> bytes:
-        """Encrypt again with the first key what any of the keys encrypted."""
+        """Encrypt again with the first key what any of the keys encrypted; raise InvalidToken when none does."""
         return self._fernet.rotate(token)
