@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery.signals import worker_ready
+from celery.signals import worker_init, worker_ready
 
 from shared import faults
 from shared.garbage import spare_what_is_loaded
 from shared.jobs import create_celery
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
-from workers.agents import bind_agents
-from workers.credits import bind_credits
-from workers.deliveries import bind_deliveries
-from workers.files import bind_files
 from workers.handling import Depot
-from workers.identity import bind_identity
-from workers.media import bind_media
-from workers.models import bind_models
+from workers.parts import bind_parts
 from workers.schedule import SCHEDULE
 
 settings = load_settings()
@@ -28,13 +22,12 @@ faults.arm(settings.faults)
 app = create_celery(settings.redis_url)
 app.conf.beat_schedule = SCHEDULE
 depot = Depot(settings)
-bind_files(app, depot)
-bind_identity(app, depot)
-bind_credits(app, depot)
-bind_models(app, depot)
-bind_deliveries(app, depot)
-bind_media(app, depot)
-bind_agents(app, depot)
+
+
+@worker_init.connect(weak=False)
+def _bind(sender: Any, **_: Any) -> None:
+    """Bind handlers once it is known which queues this worker serves, and before it is put together."""
+    bind_parts(app, depot, sender.app.amqp.queues.consume_from)
 
 
 @worker_ready.connect(weak=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from celery import Celery
@@ -20,14 +21,8 @@ import shared.media.notification_jobs
 from deploy.roles import WORKERS
 from shared.jobs import QUEUES, Job, create_celery
 from shared.settings import Settings
-from workers.agents import bind_agents
-from workers.credits import bind_credits
-from workers.deliveries import bind_deliveries
-from workers.files import bind_files
 from workers.handling import Depot
-from workers.identity import bind_identity
-from workers.media import bind_media
-from workers.models import bind_models
+from workers.parts import bind_parts
 from workers.schedule import SCHEDULE
 
 JOBS: list[type[Job]] = [
@@ -48,25 +43,35 @@ JOBS: list[type[Job]] = [
 
 
 @pytest.fixture(scope="module")
-def app() -> Iterator[Celery]:
-    app = create_celery("redis://127.0.0.1:1/0")
+def depot() -> Depot:
     settings = Settings(
         database_url="postgresql://nowhere/nothing",
         redis_url="redis://127.0.0.1:1/0",
         blob_store="file:///nowhere",
         encryption_keys=Fernet.generate_key().decode(),
     )
-    binders = (bind_files, bind_identity, bind_credits, bind_models, bind_deliveries, bind_media, bind_agents)
-    for bind in binders:
-        bind(app, Depot(settings))
-    yield app
-    app.close()
+    return Depot(settings)
+
+
+@pytest.fixture(scope="module")
+def app(depot: Depot) -> Iterator[Celery]:
+    with closing(create_celery("redis://127.0.0.1:1/0")) as app:
+        bind_parts(app, depot, QUEUES)
+        yield app
 
 
 @pytest.mark.parametrize("job", JOBS, ids=str)
 def test_every_job_has_a_handler_and_a_worker(app: Celery, job: type[Job]) -> None:
     assert job.kind in app.tasks
     assert [name for name, worker in WORKERS.items() if job.queue in worker.queues]
+
+
+@pytest.mark.parametrize("name", sorted(WORKERS))
+def test_a_worker_has_the_handlers_of_its_queues(depot: Depot, name: str) -> None:
+    queues = WORKERS[name].queues
+    with closing(create_celery("redis://127.0.0.1:1/0")) as app:
+        bind_parts(app, depot, queues)
+        assert [job.kind for job in JOBS if job.queue in queues and job.kind not in app.tasks] == []
 
 
 @pytest.mark.parametrize("job", [job for job in JOBS if not dataclasses.fields(job)], ids=str)
