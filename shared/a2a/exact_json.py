@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy import Dialect, Text, TypeDecorator
 
@@ -32,7 +32,7 @@ class ExactNumber(float):
 
 def parse(text: str | bytes) -> Any:
     """Parse JSON that was checked when it arrived; raise ValueError when it is none."""
-    return json.loads(text, parse_float=ExactNumber, parse_int=parse_integer)
+    return json.loads(text, parse_float=ExactNumber, parse_int=parse_integer, parse_constant=_no_number)
 
 
 def parse_integer(text: str) -> int | ExactNumber:
@@ -44,6 +44,10 @@ def parse_integer(text: str) -> int | ExactNumber:
 
 NUMBERS: Mapping[str, Callable[[str], Any]] = {"parse_float": ExactNumber, "parse_int": parse_integer}
 """How a parser of the standard library is told to keep numbers."""
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def render(value: Any) -> str:

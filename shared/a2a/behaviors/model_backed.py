@@ -119,7 +119,7 @@ class _Reply:
     def _data(self, whole: str) -> ArtifactProduced:
         try:
             value = exact_json.parse(_unfenced(whole))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ReplyNotJson from error
         if self._size_bytes > self._limit_bytes:
             return self._link(_unfenced(whole))

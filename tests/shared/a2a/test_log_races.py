@@ -11,11 +11,15 @@ import pytest
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.backlog import measure_turns
 from shared.a2a.lost_turns import INTERRUPTED
+from shared.a2a.push_configurations import PushConfigurations
 from shared.a2a.task_log import ClaimedTurn, TurnLost
 from shared.a2a.turns import ArtifactProduced, Replied, StatusChanged
-from shared.a2a.types import Artifact, Message, Part, Role, TaskState
+from shared.a2a.types import Artifact, Message, Part, Role, TaskPushNotificationConfig, TaskState
 from shared.database import Database
+from shared.egress.policy import EgressPolicy
+from shared.identity.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.support.stack import wait_until
 
 WORKING = StatusChanged(state=TaskState.WORKING)
 COMPLETED = StatusChanged(state=TaskState.COMPLETED)
@@ -201,3 +205,22 @@ def test_what_was_said_in_the_context_is_history(agents: Agents, tmp_path: Path)
     assert second is not None
     said = [(said.role, said.parts[0].text) for said in second.turn.history]
     assert said == [(Role.USER, "one"), (Role.AGENT, "0 ")]
+
+
+def test_an_update_that_waits_for_a_configuration_to_be_made_is_posted_there(agents: Agents) -> None:
+    claimed = claim(agents)
+    policy = EgressPolicy.of(agents.settings)
+    pushes = PushConfigurations(encryption=Encryption(agents.settings), policy=policy)
+    wanted = TaskPushNotificationConfig(url="https://hooks.example/tasks")
+    with ThreadPoolExecutor(1) as threads:
+        with agents.database.transaction() as session:
+            pushes.create(session, claimed.turn.task_id, wanted)
+            written = threads.submit(agents.log.append, claimed, COMPLETED)
+            wait_until(lambda: bool(agents.rows(_WAITING_FOR_LOCKS)), "the update waits for the task's row")
+        written.result()
+    assert len(agents.rows("SELECT id FROM deliveries WHERE event = 'statusUpdate'")) == 1
+
+
+_WAITING_FOR_LOCKS = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)

@@ -123,3 +123,9 @@ def test_snake_case_nulls_and_unknown_members_are_read() -> None:
 def test_what_a_message_must_have_is_required(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Message.model_validate(wrong)
+
+
+@pytest.mark.parametrize("text", ["NaN", "[1, -Infinity]", '{"a": Infinity}'])
+def test_what_json_has_no_number_for_is_not_read(text: str) -> None:
+    with pytest.raises(ValueError, match="is not JSON"):
+        parse(text)

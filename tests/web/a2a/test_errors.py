@@ -10,6 +10,7 @@ import pytest
 from tests.support.front import Front, open_front
 from tests.web.a2a.asking import Client, reason, request
 from tests.web.a2a.conftest import Cast
+from web.a2a import tasks
 
 
 def status_of(answer: object) -> tuple[int, str, str]:
@@ -176,6 +177,13 @@ def test_a_stream_too_many_for_the_process(cast: Cast, tmp_path_factory: pytest.
         assert colleague.send("hello", configuration={"returnImmediately": True}).status_code == 200
         first.close()
         front.services.agents.watch.close()
+
+
+def test_what_nobody_foresaw_is_an_error_of_the_protocol_too(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "list_page", lambda *_: 1 / 0)
+    assert status_of(cast.member.ask("GET", "/tasks")) == (500, "INTERNAL", "INTERNAL_ERROR")
 
 
 @pytest.mark.parametrize(
