@@ -31,6 +31,7 @@ from shared.egress.policy import EgressPolicy
 CONNECT_SECONDS = 10.0
 """The time one address has to accept; a host may have several."""
 MAX_ADDRESSES = 4
+MAX_LINE_BYTES = 65_537
 _INTERIM = range(102, 200)
 
 
@@ -98,7 +99,7 @@ class _Lines(io.BufferedReader):
     last = b""
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        self.last = super().readline(-1 if size is None else size)
+        self.last = super().readline(MAX_LINE_BYTES if size is None or size < 0 else size)
         return self.last
 
     def read(self, size: int | None = -1, /) -> bytes:
