@@ -7,6 +7,7 @@ links carry their own permission, which ends after about a day (`ex`); a bot's t
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ RECEIVED = {"type": 4, "data": {"content": "Received.", "flags": 64}}
 """A message that only who sent the interaction sees."""
 UNCHANGED = {"type": 6}
 NO_CHOICES = {"type": 8, "data": {"choices": []}}
+CLOCK_SKEW_SECONDS = 600
+"""A link is renewed so long before its end, and believed to have ended so long after it."""
 _SIGNATURE = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
 _EXPIRY = re.compile(r"[0-9a-f]{1,12}", re.ASCII)
 
@@ -103,13 +106,14 @@ class Discord:
         return list(_interaction_files(payload))
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
-        """Open the link, renewed where it has expired."""
+        """Open the link, renewed where it has expired or is about to."""
         url = attachment.location["url"]
-        if not _has_expired(url):
-            return Source(url=url)
-        if "botToken" not in credentials:
+        left_seconds = _left_seconds(url)
+        if left_seconds < CLOCK_SKEW_SECONDS and "botToken" in credentials:
+            return Source(url=_renew(url, credentials, ask))
+        if left_seconds < -CLOCK_SKEW_SECONDS:
             raise SourceGone
-        return Source(url=_renew(url, credentials, ask))
+        return Source(url=url)
 
 
 def _is_signed(public_key: str, signature: str, signed: bytes) -> bool:
@@ -151,9 +155,10 @@ def _attachment(file: Payload, *, message_id: str | None, channel_id: str | None
         )
 
 
-def _has_expired(url: str) -> bool:
+def _left_seconds(url: str) -> float:
+    """Tell for how long a link is still good, by this host's clock."""
     expiry = _parameters(url).get("ex", [""])[0]
-    return _EXPIRY.fullmatch(expiry) is not None and int(expiry, 16) < time.time()
+    return int(expiry, 16) - time.time() if _EXPIRY.fullmatch(expiry) else math.inf
 
 
 def _parameters(url: str) -> Mapping[str, Sequence[str]]:

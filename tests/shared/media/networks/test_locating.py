@@ -319,11 +319,11 @@ def test_whatsapps_token_goes_to_meta_alone(whatsapp: StandIn) -> None:
 # Discord
 
 
-def expired(discord: DiscordStandIn) -> Attachment:
+def expired(discord: DiscordStandIn, *, ago_seconds: float = 3600) -> Attachment:
     file_id = discord.keep(PNG)
     interaction = discord.interaction(file_id)
     attachments = interaction["data"]["resolved"]["attachments"]
-    attachments[file_id] = discord.attachment(file_id, expires_at=time.time() - 60)
+    attachments[file_id] = discord.attachment(file_id, expires_at=time.time() - ago_seconds)
     (found,) = NETWORKS["discord"].attachments(signed(discord, json.dumps(interaction).encode()))
     return found
 
@@ -353,3 +353,13 @@ def test_a_link_of_discords_that_cannot_be_renewed_is_gone(discord: DiscordStand
 def test_a_link_that_is_good_is_opened_without_asking(discord: DiscordStandIn) -> None:
     locate(discord, told(discord))
     assert discord.asked == []
+
+
+def test_a_link_that_is_about_to_expire_is_renewed_by_whoever_can(discord: DiscordStandIn) -> None:
+    """Whose clock is right, Discord's or ours, nobody knows."""
+    without_bot = {name: value for name, value in discord.settings.items() if name != "botToken"}
+    for ago_seconds in (-300, 300):
+        attachment = expired(discord, ago_seconds=ago_seconds)
+        assert locate(discord, attachment).url != attachment.location["url"]
+        kept = NETWORKS["discord"].locate(attachment, without_bot, partial(ask, policy=POLICY))
+        assert kept.url == attachment.location["url"]
