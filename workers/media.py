@@ -14,11 +14,15 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_init, worker_shutting_down
 
+from shared.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.identity.encryption import Encryption
+from shared.identity.webhook_secrets import forget_replaced_secrets
 from shared.media import jobs
 from shared.media.claims import purge_imports
 from shared.media.fetching import Fetcher, fetch_due
+from shared.media.network_settings import forget_replaced_settings
+from shared.telemetry import SWEPT
 from workers.handling import Depot, bind, bind_each
 
 SPARE_THREADS = 2
@@ -79,5 +83,13 @@ def bind_media(app: Celery, depot: Depot) -> None:
     bind_each(app, jobs.FetchMedia, fetch)
     bind(app, jobs.FetchDueMedia, media.fetch_due)
     bind(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
+    bind(app, jobs.ForgetReplacedSecrets, lambda: _forget_replaced_secrets(depot.database))
     worker_init.connect(media.spare_threads, weak=False)
     worker_shutting_down.connect(media.stop, weak=False)
+
+
+def _forget_replaced_secrets(database: Database) -> int:
+    """Erase those that webhooks were signed with, by us or by a network."""
+    forgotten = forget_replaced_secrets(database) + forget_replaced_settings(database)
+    SWEPT.labels("replaced_secrets").inc(forgotten)
+    return forgotten

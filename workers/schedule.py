@@ -29,7 +29,7 @@ from shared.files.jobs import (
 )
 from shared.identity.jobs import RotateDueKeys, SweepRevokedTokens
 from shared.jobs import Job
-from shared.media.jobs import FetchDueMedia, PurgeImports
+from shared.media.jobs import FetchDueMedia, ForgetReplacedSecrets, PurgeImports
 from shared.media.notification_jobs import NoticeExpiredMedia
 
 _INTERVALS: dict[type[Job], float] = {
@@ -52,6 +52,7 @@ _INTERVALS: dict[type[Job], float] = {
     NoticeExpiredMedia: 5,
     FetchDueMedia: 5,
     PurgeImports: 3600,
+    ForgetReplacedSecrets: 3600,
     SweepTurns: 5,
     PurgeTasks: 3600,
     RunDueSchedules: 5,

@@ -11,9 +11,9 @@ import hmac
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, select
+from sqlalchemy import bindparam, case, func, select, update
 
-from shared.database import Session
+from shared.database import Database, Session
 from shared.identity.encryption import Encryption
 from shared.identity.secrets import WEBHOOK_SECRET_PREFIX
 from shared.identity.tables import distributions
@@ -25,6 +25,12 @@ def list_webhook_secrets(session: Session, encryption: Encryption, distribution_
     if row is None:
         return ()
     return [encryption.decrypt(bytes(secret)) for secret in (row.current, row.previous) if secret is not None]
+
+
+def forget_replaced_secrets(database: Database) -> int:
+    """Erase the replaced secrets whose overlap has ended; give how many."""
+    with database.autocommit() as session:
+        return session.execute(_FORGET).rowcount
 
 
 def sign(secret: str, *, message_id: str, timestamp: str, body: bytes) -> bytes:
@@ -42,3 +48,11 @@ _SECRETS = select(
         ),
     ).label("previous"),
 ).where(distributions.c.id == bindparam("distribution"), distributions.c.disabled_at.is_(None))
+_FORGET = (
+    update(distributions)
+    .where(
+        distributions.c.previous_webhook_secret_encrypted.is_not(None),
+        distributions.c.previous_webhook_secret_expires_at <= func.now(),
+    )
+    .values(previous_webhook_secret_encrypted=None, previous_webhook_secret_expires_at=None)
+)

@@ -35,3 +35,11 @@ class PurgeImports(Job):
 
     kind = "media.purge_imports"
     queue = RETENTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetReplacedSecrets(Job):
+    """Secrets that were replaced may not be good any more."""
+
+    kind = "media.forget_replaced_secrets"
+    queue = RETENTION

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Text, any_, bindparam, case, func, select
+from sqlalchemy import Row, Text, any_, bindparam, case, func, select, update
 
-from shared.database import Session
+from shared.database import Database, Session
 from shared.identity.encryption import Encryption
 from shared.identity.tables import distributions
 from shared.media.errors import NetworkNotConfigured
@@ -50,6 +50,12 @@ def find_webhook_credentials(
     return _nobodys(encryption, network), False
 
 
+def forget_replaced_settings(database: Database) -> int:
+    """Erase the replaced values whose time is over; give how many."""
+    with database.autocommit() as session:
+        return session.execute(_FORGET).rowcount
+
+
 def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[Any]]) -> Credentials:
     found = {setting.name: setting.default for setting in network.settings if setting.default is not None}
     for row in rows:
@@ -76,4 +82,9 @@ _VALUES = select(
 ).where(*_OF_NETWORK)
 _WEBHOOK_VALUES = _VALUES.join(distributions, distributions.c.id == _table.distribution_id).where(
     distributions.c.disabled_at.is_(None), bindparam("network", type_=Text) == any_(distributions.c.networks)
+)
+_FORGET = (
+    update(network_settings)
+    .where(_table.previous_expires_at <= func.now())
+    .values(previous_encrypted=None, previous_expires_at=None)
 )

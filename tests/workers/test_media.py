@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from celery import Celery, _state
@@ -15,9 +16,13 @@ from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
+from shared.identity.authorization import OPERATOR
+from shared.identity.distributions import rotate_webhook_secret, update_distribution
 from shared.jobs import create_celery
 from shared.media.imports import STANDARD, queue_imports
-from shared.media.jobs import FetchDueMedia, PurgeImports
+from shared.media.jobs import FetchDueMedia, ForgetReplacedSecrets, PurgeImports
+from shared.media.network_administration import put_network_settings
+from shared.media.networks.registry import NETWORKS
 from tests.shared.media.conftest import attachment, make_mailbox
 from tests.support.identity import make_settings
 from tests.support.media_samples import PNG
@@ -101,6 +106,43 @@ def test_a_worker_that_is_asked_to_stop_begins_no_import(
 
 def test_records_are_purged_where_there_are_none(app: Celery) -> None:
     assert app.tasks[PurgeImports.kind].apply().get() is None
+
+
+def test_replaced_secrets_are_erased_when_their_time_is_over(
+    app: Celery, depot: Depot, database: Database
+) -> None:
+    for overlap_seconds in (0, 3600):
+        replace_secrets(depot, database, make_mailbox(database).id, overlap_seconds=overlap_seconds)
+    app.tasks[ForgetReplacedSecrets.kind].apply().get()
+    with database.autocommit() as session:
+        for kept in (
+            "previous_webhook_secret_encrypted FROM distributions",
+            "previous_encrypted FROM network_settings",
+        ):
+            found = session.execute(text(f"SELECT {kept}")).scalars().all()
+            assert sum(secret is not None for secret in found) == 1, kept
+
+
+def replace_secrets(depot: Depot, database: Database, distribution_id: UUID, *, overlap_seconds: int) -> None:
+    with database.transaction() as session:
+        update_distribution(session, by=OPERATOR, distribution_id=distribution_id, networks=["telegram"])
+        for secret in ("first", "second"):
+            put_network_settings(
+                session,
+                depot.settings,
+                by=OPERATOR,
+                distribution_id=distribution_id,
+                network=NETWORKS["telegram"],
+                values={"secretToken": secret * 4, "botToken": "123456:" + "t" * 30},
+                overlap_seconds=overlap_seconds,
+            )
+        rotate_webhook_secret(
+            session,
+            depot.settings,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            overlap_seconds=overlap_seconds,
+        )
 
 
 def push(depot: Depot, database: Database, *urls: str) -> None:
