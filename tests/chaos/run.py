@@ -59,7 +59,8 @@ class Run:
         self._stack = Stack(
             directory, servers, settings=SETTINGS, change_command=partial(_change_command, sabotage=sabotage)
         )
-        self._ports = [self._stack.web_port, *(free_port() for _ in range(FRONTS - 1))]
+        self._is_calm = is_calm
+        self._ports = [self._stack.web_port, *(free_port() for _ in range(self._wanted(FRONTS) - 1))]
         self._installation = set_up(self._stack, self._ports, self._oracle, seed)
         self._workloads = [make(self._installation, self._closing) for make in workloads]
         self._settling = Settling(
@@ -112,6 +113,10 @@ class Run:
             self._show_failures()
         return 1 if oracle.violations else 0
 
+    def _wanted(self, count: int) -> int:
+        """So many processes of a kind, or one where none is killed."""
+        return min(count, 1) if self._is_calm else count
+
     def _note(self, phase: str) -> None:
         self._phases.append(f"{time.monotonic() - self._began:.0f} {phase}")
 
@@ -129,10 +134,10 @@ class Run:
         for port in self._ports:
             monkey.keep("web", partial(stack.web, port=port), faults.WEB)
         for name, points in faults.WORKERS.items():
-            for _ in range(max(work.workers.get(name, 0) for work in self._workloads)):
+            for _ in range(self._wanted(max(work.workers.get(name, 0) for work in self._workloads))):
                 monkey.keep(f"{name} worker", partial(stack.worker, name, LOG_LEVEL="INFO"), points)
         monkey.keep("beat", stack.beat)
-        for kept in monkey.kept[:FRONTS]:
+        for kept in monkey.kept[: len(self._ports)]:
             kept.service.wait_until_answering()
 
     def _finish(self, threads: Sequence[threading.Thread], what: str) -> None:
@@ -152,6 +157,7 @@ class Run:
         for thread in threads:
             thread.start()
         self._finish(threads, "verifying")
+        self._note("verified")
         faults = [fault for work in self._workloads for fault in work.compare()]
         for fault in (*find_faults(self._stack), *faults, *find_ledger_faults(self._installation)):
             self._oracle.violate(fault)

@@ -20,7 +20,7 @@ from tests.support.agents import Client, open_link
 
 BREATH_SECONDS = 0.05
 STREAM_TIMEOUT_SECONDS = 30.0
-VERIFIED = 40
+VERIFIED = 20
 SCRIPTED, MODEL = "script", "fake/chat"
 """The kinds of agents, the second named for its model."""
 FIRST_NUMBER = 100_000

@@ -23,7 +23,7 @@ from tests.support.inventory import query
 from tests.support.media_sources import MediaSource
 
 BREATH_SECONDS = 0.05
-VERIFIED = 40
+VERIFIED = 20
 _AGE = """
 WITH aged AS (UPDATE files SET retention_expires_at = now() WHERE id = %s AND state = 'Available' RETURNING id)
 UPDATE expiring_media SET expires_at = now() FROM aged WHERE file_id = aged.id

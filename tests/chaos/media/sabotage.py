@@ -23,7 +23,7 @@ def store_again() -> None:
     def mark_most(
         session: Session, claimed: Import, *, file_id: UUID, version_id: UUID, kept_days: int
     ) -> Import | None:
-        if random.random() > OFTEN:
+        if claimed.attempts > 1 or random.random() > OFTEN:
             return mark_stored(session, claimed, file_id=file_id, version_id=version_id, kept_days=kept_days)
         claims.put_back(session, claimed, code="again", retry_after_seconds=None)
         return replace(claimed, state=ImportState.STORED, file_id=file_id, version_id=version_id)

@@ -24,7 +24,7 @@ PIECE = "abc "
 """Four bytes, which an estimate counts as one token."""
 TIMEOUT_SECONDS = 60.0
 SLOW_READ_BYTES = 4096
-SLOW_PAUSE_SECONDS = 0.01
+SLOW_BYTES_PER_SECOND = 100_000
 _TERMINAL_TYPES = ("response.completed", "response.failed", "response.incomplete", "error")
 
 
@@ -188,7 +188,7 @@ def _events(answer: http.client.HTTPResponse, *, is_slow: bool) -> Iterator[dict
                 data = line.removeprefix(b"data: ").strip()
                 yield None if data == b"[DONE]" else json.loads(data)
         if is_slow:
-            time.sleep(SLOW_PAUSE_SECONDS)
+            time.sleep(len(piece) / SLOW_BYTES_PER_SECOND)
 
 
 def _is_terminal(event: dict[str, Any]) -> bool:

@@ -148,7 +148,12 @@ class ModelClient:
             model=self._random.choice(self._payer.models),
             is_chat=self._random.random() < 0.6,
             manner=manner,
-            script={"chunks": chunks, **self._pace(), **self._reporting(), **self._mishap(chunks)},
+            script={
+                "chunks": chunks,
+                **({} if manner is Manner.SLOW else self._pace()),
+                **self._reporting(),
+                **self._mishap(chunks),
+            },
         )
 
     def _pace(self) -> dict[str, Any]:
