@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_init, worker_shutting_down
+from celery.signals import celeryd_after_setup, worker_shutting_down
 
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
@@ -52,9 +52,9 @@ class MediaDepot:
             with self._lock:
                 self._fetching -= 1
 
-    def spare_threads(self, sender: Any, **_: Any) -> None:
+    def spare_threads(self, instance: Any, **_: Any) -> None:
         """Learn how many threads the worker has, before it takes its first message."""
-        self._most = max(1, int(sender.concurrency) - SPARE_THREADS)
+        self._most = max(1, int(instance.concurrency) - SPARE_THREADS)
 
     def stop(self, **_: Any) -> None:
         """Begin no further import: the worker is asked to end."""
@@ -84,7 +84,8 @@ def bind_media(app: Celery, depot: Depot) -> None:
     bind(app, jobs.FetchDueMedia, media.fetch_due)
     bind(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
     bind(app, jobs.ForgetReplacedSecrets, lambda: _forget_replaced_secrets(depot.database))
-    worker_init.connect(media.spare_threads, weak=False)
+    # Not `worker_init`, in which handlers are bound: whoever is connected while a signal is sent does not hear it.
+    celeryd_after_setup.connect(media.spare_threads, weak=False)
     worker_shutting_down.connect(media.stop, weak=False)
 
 

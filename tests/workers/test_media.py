@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from celery import Celery, _state
-from celery.signals import worker_init, worker_shutting_down
+from celery.signals import celeryd_after_setup, worker_shutting_down
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
@@ -52,7 +52,7 @@ def app(depot: Depot) -> Iterator[Celery]:
     shared_tasks: Any = _state
     others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
     app = create_celery(depot.settings.redis_url)
-    signals = (worker_init, worker_shutting_down)
+    signals = (celeryd_after_setup, worker_shutting_down)
     receivers = [list(signal.receivers) for signal in signals]
     bind_media(app, depot)
     yield app
@@ -71,7 +71,7 @@ class SmallWorker:
 def test_slow_sources_leave_some_threads_of_the_worker_alone(
     app: Celery, depot: Depot, database: Database
 ) -> None:
-    worker_init.send(sender=SmallWorker())
+    celeryd_after_setup.send(sender="media@here", instance=SmallWorker(), conf=app.conf)
     is_asked, may_answer = threading.Event(), threading.Event()
 
     def hesitate(handler: Handler) -> None:
