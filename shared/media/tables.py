@@ -65,5 +65,6 @@ media_imports = Table(
     Index("ix_media_imports_due", "due_at", postgresql_where=_WAITING),
     Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
     Index("ix_media_imports_fetching", "distribution_id", postgresql_where=text("state = 'Fetching'")),
+    Index("ix_media_imports_failed", "distribution_id", "id", postgresql_where=text("state = 'Failed'")),
     Index("ix_media_imports_forget_at", "forget_at", postgresql_where=text("forget_at IS NOT NULL")),
 )

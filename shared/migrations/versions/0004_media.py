@@ -71,6 +71,12 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'Fetching'"),
     )
     op.create_index(
+        "ix_media_imports_failed",
+        "media_imports",
+        ["distribution_id", "id"],
+        postgresql_where=sa.text("state = 'Failed'"),
+    )
+    op.create_index(
         "ix_media_imports_forget_at",
         "media_imports",
         ["forget_at"],
