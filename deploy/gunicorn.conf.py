@@ -18,7 +18,7 @@ from deploy.launch import bind_to_parent
 from shared.garbage import spare_what_is_loaded
 
 bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
-worker_class = "gthread"
+worker_class = "deploy.lingering.LingeringWorker"
 workers = int(os.environ.get("WEB_PROCESSES") or 2)
 threads = int(os.environ.get("WEB_THREADS") or 544)  # made as they are needed; a stream holds one
 worker_connections = int(os.environ.get("WEB_CONNECTIONS") or 1000)

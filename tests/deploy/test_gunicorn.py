@@ -63,6 +63,31 @@ def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:
             assert asking.recv(1 << 16).startswith(b"HTTP/1.1 200"), "the client is as patient as ten seconds"
 
 
+def test_requests_that_follow_each_other_are_answered_on_one_connection_until_either_side_hangs_up(
+    port: int,
+) -> None:
+    with _ask(port, b"keep-alive") as asking:
+        for _ in range(5):
+            _read_answer(asking)
+            asking.sendall(_REQUEST % (b"/", b"keep-alive"))
+        _read_answer(asking)
+        asking.sendall(_REQUEST % (b"/", b"close"))
+        _read_answer(asking)
+        assert asking.recv(1) == b""
+    with _ask(port, b"keep-alive") as leaving:
+        _read_answer(leaving)
+
+
+def test_connections_that_pause_hold_no_thread(port: int) -> None:
+    with contextlib.ExitStack() as stack:
+        pausing = [stack.enter_context(_ask(port, b"keep-alive")) for _ in range(6)]
+        for connection in pausing:
+            _read_answer(connection)
+        for connection in reversed(pausing):
+            connection.sendall(_REQUEST % (b"/", b"keep-alive"))
+            _read_answer(connection)
+
+
 def test_a_client_that_takes_nothing_is_hung_up_on(port: int, tmp_path: Path) -> None:
     with _ask(port, b"close", path=b"/endless"):
         wait_until((tmp_path / "ended").exists, "the thread is free again")
@@ -72,6 +97,14 @@ def _ask(port: int, connection: bytes, *, path: bytes = b"/") -> socket.socket:
     asking = socket.create_connection(("127.0.0.1", port), timeout=10)
     asking.sendall(_REQUEST % (path, connection))
     return asking
+
+
+def _read_answer(connection: socket.socket) -> None:
+    received = b""
+    while not received.endswith(b"\r\n\r\nok"):
+        piece = connection.recv(1 << 16)
+        assert piece, received
+        received += piece
 
 
 def _wait_for(port: int) -> None:
