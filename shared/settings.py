@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     concurrent_imports: int = Field(
         default=8,
         gt=0,
-        description="Imports of media fetched at once for one distribution. Keep below MEDIA_THREADS.",
+        description="Imports of media fetched at once for one distribution. Keep two or more below MEDIA_THREADS.",
     )
     max_media_bytes: int = Field(
         default=100 << 20, gt=0, description="Largest attachment that is imported, in bytes."
