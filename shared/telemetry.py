@@ -21,6 +21,7 @@ from prometheus_client import Counter, Gauge, Histogram
 _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
+_write = json.JSONEncoder(default=str).encode  # a standing one: json.dumps would build one for every line
 _CHATTY = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
 _INDISCREET = ("urllib3",)
 _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
@@ -149,6 +150,7 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # An event's name says where it comes from; looking up the line that logs it costs as much as writing it.
     logging._srcfile = None  # noqa: SLF001 (as the logging documentation advises)
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = logging.logAsyncioTasks = False
     for name in _CHATTY:
         # A line for every sweep, which our own handlers log when there was something to do.
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -177,4 +179,4 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return redact(json.dumps(line, default=str))
+        return redact(_write(line))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeVar
 
 from celery import Celery
+from prometheus_client import Counter, Histogram
 
 from shared.database import Database
 from shared.errors import DomainError
@@ -77,13 +78,24 @@ def met(kind: str) -> Iterator[None]:
     try:
         yield
     except DomainError as error:
-        JOBS.labels(kind, "deferred").inc()
+        _counter(kind, "deferred").inc()
         log.warning("job.deferred", error=error.code)
     except Exception:
-        JOBS.labels(kind, "failed").inc()
+        _counter(kind, "failed").inc()
         log.exception("job.failed")
     else:
-        JOBS.labels(kind, "done").inc()
+        _counter(kind, "done").inc()
     finally:
-        JOB_SECONDS.labels(kind).observe(time.perf_counter() - started)
+        _histogram(kind).observe(time.perf_counter() - started)
         reset_log_context(token)
+
+
+@cache
+def _counter(kind: str, outcome: str) -> Counter:
+    """Find the series once: looking it up costs more than counting."""
+    return JOBS.labels(kind, outcome)
+
+
+@cache
+def _histogram(kind: str) -> Histogram:
+    return JOB_SECONDS.labels(kind)

@@ -12,6 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+
+from prometheus_client import Counter, Histogram
 
 from shared.models.catalog import ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.providers.base import Cancellation, Event, Provider, UpstreamRequest, UpstreamStream
@@ -140,8 +143,9 @@ class Router:
                 may_have_cost=error.may_have_cost,
             )
             raise
-        PROVIDER_REQUESTS.labels(name, "answered").inc()
-        PROVIDER_FIRST_BYTE_SECONDS.labels(name).observe(time.monotonic() - started)
+        count, first_byte_seconds = _answered(name)
+        count.inc()
+        first_byte_seconds.observe(time.monotonic() - started)
         return stream
 
     def _provider(self, entry: ProviderEntry) -> Provider:
@@ -172,6 +176,12 @@ class Router:
         with self._lock:
             self._resting = {key: until for key, until in self._resting.items() if until > now}
             self._resting[_key(upstream)] = now + (error.retry_after_seconds or REST_SECONDS)
+
+
+@cache
+def _answered(provider: str) -> tuple[Counter, Histogram]:
+    """Find the series of a provider's good answers, of which there are as many as operators name providers."""
+    return PROVIDER_REQUESTS.labels(provider, "answered"), PROVIDER_FIRST_BYTE_SECONDS.labels(provider)
 
 
 def _key(upstream: Upstream) -> tuple[str, str]:
