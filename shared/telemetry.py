@@ -150,7 +150,7 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # An event's name says where it comes from; looking up the line that logs it costs as much as writing it.
     logging._srcfile = None  # noqa: SLF001 (as the logging documentation advises)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = logging.logAsyncioTasks = False
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # nobody reads them
     for name in _CHATTY:
         # A line for every sweep, which our own handlers log when there was something to do.
         logging.getLogger(name).setLevel(logging.WARNING)
