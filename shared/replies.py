@@ -179,7 +179,9 @@ class ReplyChannel:
 
     def _listen(self) -> None:
         """Hear the channel until the connection breaks or this end is closed."""
-        connection: Any = self._valkey.connection_pool.get_connection()
+        pool: Any = self._valkey.connection_pool
+        # One of its own, whose standing timeout is the look's: to set another for each read would cost as much as it.
+        connection = pool.connection_class(**pool.connection_kwargs | {"socket_timeout": LOOK_SECONDS})
         try:
             connection.send_command("SUBSCRIBE", self._name)
             connection.read_response(push_request=True)
@@ -187,9 +189,7 @@ class ReplyChannel:
             heard_at = time.monotonic()
             while not self._is_closing.is_set():
                 try:
-                    message = connection.read_response(
-                        push_request=True, timeout=LOOK_SECONDS, disconnect_on_error=False
-                    )
+                    message = connection.read_response(push_request=True, disconnect_on_error=False)
                 except redis.TimeoutError:
                     self._ask_after(connection, silent_seconds=time.monotonic() - heard_at)
                 else:
@@ -197,7 +197,6 @@ class ReplyChannel:
                     self._deliver(message)
         finally:
             connection.disconnect()
-            self._valkey.connection_pool.release(connection)
 
     def _ask_after(self, connection: Any, *, silent_seconds: float) -> None:
         """Ask for a sign of life after a while, and give the connection up after as long without one."""
