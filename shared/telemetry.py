@@ -50,6 +50,14 @@ SWEPT = Counter("quartermaster_swept_total", "Rows or bytes a sweep dealt with."
 TURNS = Counter(
     "quartermaster_turns_total", "Turns of agents that ended in this worker.", ["behavior", "outcome"]
 )
+POOL_WAITS = Counter(
+    "quartermaster_pool_waits_total", "Callers that had to wait for a slot of a pool.", ["pool"]
+)
+POOL_REFUSALS = Counter(
+    "quartermaster_pool_refusals_total",
+    "Callers refused a slot: for the tenant's own use of the pool, or for want of room in it.",
+    ["pool", "reason"],
+)
 LEDGER_DISCREPANCIES = Gauge(
     "quartermaster_ledger_discrepancies",
     "Figures of the ledger that disagreed when they were last compared.",
