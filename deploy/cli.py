@@ -26,6 +26,7 @@ _ADMINISTRATION = {
     "distributions": "deploy.cli_routing",
     "networks": "deploy.cli_networks",
     "notifications": "deploy.cli_notifications",
+    "read-grants": "deploy.cli_files",
     "deployments": "deploy.cli_agents",
     "behaviors": "deploy.cli_behaviors",
     "schedules": "deploy.cli_schedules",

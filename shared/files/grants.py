@@ -60,9 +60,14 @@ made AS (
     SELECT :id, :token_hash, id, :version_id, owner_id, access_expires_at FROM subject
     ON CONFLICT (token_hash) DO NOTHING
 )
-SELECT access_expires_at, retention_expires_at FROM subject
+SELECT access_expires_at, retention_expires_at,
+    EXISTS (SELECT FROM read_grants WHERE token_hash = :token_hash AND revoked_at IS NOT NULL) AS is_revoked
+FROM subject
 """
 )
+REVOKED_LINKS = 20
+"""How many links of one moment may have been revoked before readers are given none until the next."""
+
 _is_valid = and_(
     read_grants.c.revoked_at.is_(None),
     read_grants.c.access_expires_at > func.clock_timestamp(),
@@ -137,19 +142,25 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
     period = reading.ttl / 2
     number = int(now.timestamp() / period.total_seconds())
     ends_at = datetime.fromtimestamp((number + 2) * period.total_seconds(), tz=UTC)
-    purpose = f"{reading.file_id}/{reading.version_id}/{ends_at.isoformat()}"
-    token = derive(Prefix.GRANT, key, purpose)
     values = {
-        "id": new_id(),
-        "token_hash": token.hash,
         "file_id": reading.file_id,
         "version_id": reading.version_id,
         "kind": reading.kind.value,
         "reference_id": reading.reference_id,
         "ends_at": ends_at,
     }
-    row = session.execute(_GRANT_TO_READERS, values).one_or_none()
-    return None if row is None else Link(token=token.value, access_expires_at=row.access_expires_at)
+    for attempt in range(REVOKED_LINKS + 1):
+        # In place of a link that was revoked its readers get another.
+        suffix = f"/{attempt}" if attempt else ""
+        purpose = f"{reading.file_id}/{reading.version_id}/{ends_at.isoformat()}{suffix}"
+        token = derive(Prefix.GRANT, key, purpose)
+        named = values | {"id": new_id(), "token_hash": token.hash}
+        row = session.execute(_GRANT_TO_READERS, named).one_or_none()
+        if row is None:
+            return None
+        if not row.is_revoked:
+            return Link(token=token.value, access_expires_at=row.access_expires_at)
+    return None
 
 
 def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:

@@ -135,4 +135,5 @@ read_grants = Table(
     created_at(),
     UniqueConstraint("token_hash"),
     Index("ix_read_grants_access_expires_at", "access_expires_at"),
+    Index("ix_read_grants_file_id_id", "file_id", "id"),
 )

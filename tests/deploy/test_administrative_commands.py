@@ -21,6 +21,7 @@ from shared.deliveries.outbox import enqueue_delivery, give_up
 from shared.files.storage_charges import accrue_storage
 from shared.identity.key_rotation import ensure_keys
 from shared.identity.tables import signing_keys
+from shared.ids import new_id
 from tests.support.identity import make_settings
 
 PROCESSES = {"web", "worker", "beat", "migrate", "bootstrap"}
@@ -127,6 +128,7 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert do("api-keys", "revoke", key["id"])["revokedAt"]
 
     look_after_agents(operator, inside, member["userId"])
+    take_back_a_link(operator, organization["id"])
 
     do("members", "remove", **inside, user=member["userId"])
     assert do("audit-events", "list", **inside)["auditEvents"][0]["action"] == "member.removed"
@@ -268,6 +270,35 @@ def notify(operator: Operator, distribution_id: str) -> None:
     assert do("notifications", "resend", distribution_id, notification=given_up)["state"] == "Waiting"
     assert do("notifications", "resend-dead", distribution_id) == {"count": 0}
     assert do("notifications", "remove-endpoint", distribution_id) == {}
+
+
+def take_back_a_link(operator: Operator, organization_id: str) -> None:
+    file_id, version_id, grant_id, owner_id = (new_id() for _ in range(4))
+    values = {"file": file_id, "version": version_id, "id": grant_id, "owner": owner_id}
+    with operator.database.transaction() as session:
+        for statement in (_STORE_FILE, _STORE_GRANT):
+            session.execute(text(statement), values | {"organization": organization_id})
+    (listed,) = operator.do("read-grants", "list", file=file_id)["grants"]
+    assert (listed["grantId"], listed["createdBy"], listed["revokedAt"]) == (
+        str(grant_id),
+        str(owner_id),
+        None,
+    )
+    revoked = operator.do("read-grants", "revoke", str(grant_id), file=file_id)
+    assert revoked == listed | {"revokedAt": revoked["revokedAt"]}
+    assert revoked["revokedAt"]
+    (event, *_) = operator.do("audit-events", "list", organization=organization_id)["auditEvents"]
+    assert (event["action"], event["resourceId"]) == ("read_grant.revoked", str(grant_id))
+
+
+_STORE_FILE = """
+INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision)
+VALUES (:file, :organization, :organization, 'AgentArtifact', 'DaemonIdentity', :owner, 'Available', :version, 1)
+"""
+_STORE_GRANT = """
+INSERT INTO read_grants (id, token_hash, file_id, version_id, created_by, access_expires_at)
+VALUES (:id, 'hash', :file, :version, :owner, now() + interval '1 hour')
+"""
 
 
 def administrative_commands() -> set[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from shared.files.access import PAGE_LIMIT
+from shared.files.grant_revocation import ListedGrant
 from shared.files.references import ReferenceKind
 from shared.files.resources import (
     Availability,
@@ -149,6 +150,7 @@ class GrantBody(Wire):
     """A read grant; its url is a secret, shown once."""
 
     id: Id = Field(description="The file.")
+    grant_id: Id = Field(description="The grant, to revoke it by.")
     version_id: Id
     url: str
     access_expires_at: UtcTime
@@ -159,11 +161,44 @@ class GrantBody(Wire):
         """Describe a grant."""
         return cls(
             id=grant.file_id,
+            grant_id=grant.id,
             version_id=grant.version_id,
             url=url,
             access_expires_at=grant.access_expires_at,
             retention_expires_at=grant.retention_expires_at,
         )
+
+
+class ListedGrantBody(Wire):
+    """A read grant without its url, which was shown once."""
+
+    grant_id: Id
+    file_id: Id
+    version_id: Id
+    created_by: Id = Field(description="The identity or user who made it.")
+    created_at: UtcTime
+    access_expires_at: UtcTime
+    revoked_at: UtcTime | None
+
+    @classmethod
+    def of(cls, grant: ListedGrant) -> ListedGrantBody:
+        """Describe a grant."""
+        return cls(
+            grant_id=grant.grant_id,
+            file_id=grant.file_id,
+            version_id=grant.version_id,
+            created_by=grant.created_by,
+            created_at=grant.created_at,
+            access_expires_at=grant.access_expires_at,
+            revoked_at=grant.revoked_at,
+        )
+
+
+class GrantPage(Wire):
+    """Some read grants of a file, newest first, and where the next page begins."""
+
+    grants: Sequence[ListedGrantBody]
+    next_cursor: Id | None
 
 
 class DeletionBody(Wire):
@@ -260,6 +295,15 @@ class GrantQuery(Sent):
         Between(minimum=MINIMUM_TTL_SECONDS, maximum=MAXIMUM_TTL_SECONDS, step=TTL_STEP_SECONDS),
         Field(description="Life of the link in seconds, in whole minutes."),
     ] = 3600
+
+
+class GrantListQuery(Sent):
+    """The parameters of a listing of read grants."""
+
+    cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
+    limit: Annotated[
+        Count, Between(minimum=1, maximum=PAGE_LIMIT), Field(description="Grants on the page.")
+    ] = 50
 
 
 class ContentQuery(Sent):

@@ -1,4 +1,4 @@
-"""Share exact versions by links, and download content (specification 4.2, 4.7)."""
+"""Share exact versions by links, take links back, and download content (specification 4.2, 4.7)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from flask import Response
 from shared.errors import FieldError, ValidationFailed
 from shared.files import (
     errors,
+    grant_revocation,
     grants,
 )
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
 from shared.files.content import get_content, refuse_unreadable
 from shared.files.resources import Content
+from shared.identity.authorization import Actor
 from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
-from web.calls import Answer, Call
+from web.calls import Answer, Call, request_id
 from web.edge import GRANTS
 from web.files import schemas
 from web.files.answers import ENDED, FOUND, content_url
@@ -46,6 +48,43 @@ def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
     )
     body = schemas.GrantBody.of(grant, f"{content_url(call, file_id)}?grant={grant.token}")
     return Answer(body=body, status=201, headers={"Cache-Control": "no-store"})
+
+
+@routes.operation(
+    "GET",
+    "/files/<id:file_id>/grants",
+    authentication=Authentication.CALLER,
+    query=schemas.GrantListQuery,
+    answers={200: schemas.GrantPage},
+    errors=(*FOUND, ValidationFailed),
+)
+def list_grants(call: Call, file_id: UUID) -> Answer:
+    """List the read grants of a file, newest first, without their urls."""
+    with call.services.database.autocommit() as session:
+        page = grant_revocation.list_grants(
+            session,
+            by=_actor(call),
+            file_id=file_id,
+            cursor=None if call.query.cursor is None else str(call.query.cursor),
+            limit=call.query.limit,
+        )
+    listed = [schemas.ListedGrantBody.of(grant) for grant in page.items]
+    next_cursor = None if page.next_cursor is None else UUID(page.next_cursor)
+    return Answer(body=schemas.GrantPage(grants=listed, next_cursor=next_cursor))
+
+
+@routes.operation(
+    "DELETE",
+    "/files/<id:file_id>/grants/<id:grant_id>",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.ListedGrantBody},
+    errors=(*FOUND, errors.GrantNotFound),
+)
+def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
+    """Revoke a read grant: from now on its link answers 410."""
+    with call.services.database.transaction() as session:
+        revoked = grant_revocation.revoke_grant(session, by=_actor(call), file_id=file_id, grant_id=grant_id)
+    return Answer(body=schemas.ListedGrantBody.of(revoked))
 
 
 @routes.operation(
@@ -90,6 +129,11 @@ def download_content(call: Call, file_id: UUID) -> Response:
         _get_content(call, file_id)
         log.warning("blob.missing", version_id=content.version.id)
         raise
+
+
+def _actor(call: Call) -> Actor:
+    """Give whoever acts, a deployment too: those who may share may take back."""
+    return Actor(caller=call.caller, request_id=request_id())
 
 
 def _get_content(call: Call, file_id: UUID) -> Content:

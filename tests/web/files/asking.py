@@ -121,6 +121,12 @@ class Asker:
     def grant(self, file: Any, **query: object) -> TestResponse:
         return self.ask("POST", f"/files/{file['id']}/versions/{file['versionId']}/grants", query)
 
+    def grants(self, file: Any, **query: object) -> TestResponse:
+        return self.ask("GET", f"/files/{file['id']}/grants", query)
+
+    def revoke(self, file: Any, grant_id: object) -> TestResponse:
+        return self.ask("DELETE", f"/files/{file['id']}/grants/{grant_id}")
+
     def renew(self, file: Any, deadline: str | None) -> TestResponse:
         return self.ask("PUT", f"/files/{file['id']}/retention", json={"retentionExpiresAt": deadline})
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from werkzeug.test import TestResponse
@@ -107,6 +108,10 @@ ACTS = {
     "list versions": Act("FileRead", 200, lambda asker, file: asker.versions(file)),
     "list references": Act("FileRead", 200, lambda asker, file: asker.references(file)),
     "grant": Act("FileUpdate", 201, lambda asker, file: asker.grant(file)),
+    "list grants": Act("FileUpdate", 200, lambda asker, file: asker.grants(file)),
+    "revoke a grant": Act(
+        "FileUpdate", 200, lambda asker, file: asker.revoke(file, file.get("grantId", uuid4()))
+    ),
     "renew": Act("FileUpdate", 200, lambda asker, file: asker.renew(file, None)),
     "replace": Act("FileUpdate", 200, lambda asker, file: asker.replace(file)),
     "refer": Act("FileUpdate", 201, lambda asker, file: asker.refer(file)),
@@ -142,7 +147,8 @@ class Play:
 
     @staticmethod
     def upload(by: Asker) -> Any:
-        return succeed(by.upload(b"somebody's content"), 201)
+        file = succeed(by.upload(b"somebody's content"), 201)
+        return {**file, "grantId": succeed(by.grant(file), 201)["grantId"]}
 
     def file_for(self, owner: str, act: str) -> Any:
         """The owner's file, or, for an act that changes it, one like it that nobody will miss."""
@@ -270,7 +276,7 @@ def test_an_absent_file_and_a_strangers_file_are_told_apart_by_nobody(cast: Cast
 def _state(front: Front, file: Any) -> Any:
     query = """
         SELECT files.*, (SELECT count(*) FROM file_references WHERE file_id = files.id) AS references_held,
-            (SELECT count(*) FROM read_grants WHERE file_id = files.id) AS grants
+            (SELECT count(*) FROM read_grants WHERE file_id = files.id AND revoked_at IS NULL) AS grants
         FROM files WHERE id = :id
     """
     return run_sql(front, query, id=file["id"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -10,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from shared.identity.secrets import Prefix, is_well_formed, issue
-from tests.support.front import Front
-from tests.web.files.asking import expire, fields_of, leaving_nothing, refuse, run_sql, succeed
+from tests.support.front import Front, open_front
+from tests.web.files.asking import Asker, expire, fields_of, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 
 
@@ -31,7 +32,7 @@ def at(instant: str) -> datetime:
 def test_a_grant_has_the_documented_form(cast: Cast, file: Any) -> None:
     answer = cast.agent.grant(file)
     grant = succeed(answer, 201)
-    assert set(grant) == {"id", "versionId", "url", "accessExpiresAt", "retentionExpiresAt"}
+    assert set(grant) == {"id", "grantId", "versionId", "url", "accessExpiresAt", "retentionExpiresAt"}
     assert (grant["id"], grant["versionId"]) == (file["id"], file["versionId"])
     assert grant["retentionExpiresAt"] is None
     assert grant["url"].startswith(f"{file['url']}?grant=svg_")
@@ -202,3 +203,62 @@ def test_strangers_may_head_and_resume_a_shared_download(cast: Cast, file: Any) 
     assert (part.status_code, part.data) == (206, b"rst")
     known = cast.nobody.follow(link, headers={"If-None-Match": head.headers["ETag"]})
     assert (known.status_code, known.data) == (304, b"")
+
+
+def test_the_links_of_a_file_are_listed_without_their_secrets(cast: Cast, file: Any) -> None:
+    first = succeed(cast.agent.grant(file), 201)
+    newer = succeed(cast.agent.replace(file, b"second"))
+    second = succeed(cast.owner.grant(newer), 201)
+    page = succeed(cast.agent.grants(file))
+    assert page["nextCursor"] is None
+    assert [grant["grantId"] for grant in page["grants"]] == [second["grantId"], first["grantId"]]
+    assert [grant["versionId"] for grant in page["grants"]] == [newer["versionId"], file["versionId"]]
+    oldest = page["grants"][-1]
+    assert (oldest["fileId"], oldest["createdBy"]) == (file["id"], str(cast.agent.owner_id))
+    assert (oldest["accessExpiresAt"], oldest["revokedAt"]) == (first["accessExpiresAt"], None)
+    assert token_of(first) not in str(page)
+
+
+def test_the_links_of_a_file_are_listed_page_by_page(cast: Cast, file: Any) -> None:
+    made = [succeed(cast.agent.grant(file), 201)["grantId"] for _ in range(3)]
+    first = succeed(cast.agent.grants(file, limit=2))
+    # A link made meanwhile moves nothing on the pages that follow.
+    succeed(cast.agent.grant(file), 201)
+    second = succeed(cast.agent.grants(file, limit=2, cursor=first["nextCursor"]))
+    assert [grant["grantId"] for grant in first["grants"] + second["grants"]] == made[::-1]
+    assert second["nextCursor"] is None
+
+
+def test_a_revoked_link_is_gone_at_once_in_every_process_and_the_others_work(
+    cast: Cast, front: Front, file: Any
+) -> None:
+    revoked, kept = (succeed(cast.agent.grant(file), 201) for _ in range(2))
+    assert cast.nobody.follow(revoked["url"]).status_code == 200
+    with open_front(
+        front.settings.database_url, front.settings.redis_url, Path(urlsplit(front.settings.blob_store).path)
+    ) as other:
+        elsewhere = Asker(front=other, headers={})
+        assert elsewhere.follow(revoked["url"]).status_code == 200
+        answer = succeed(cast.agent.revoke(file, revoked["grantId"]))
+        for nobody in (cast.nobody, elsewhere):
+            refuse(nobody.follow(revoked["url"]), 410, "grant_expired")
+            assert nobody.follow(kept["url"]).status_code == 200
+    assert (answer["grantId"], at(answer["revokedAt"]) <= datetime.now(UTC)) == (revoked["grantId"], True)
+    assert succeed(cast.agent.revoke(file, revoked["grantId"])) == answer
+    (event,) = run_sql(
+        front,
+        "SELECT action, actor_id, organization_id FROM audit_events WHERE resource_id = :id",
+        id=revoked["grantId"],
+    )
+    assert event == ("read_grant.revoked", cast.agent.owner_id, cast.acme)
+
+
+def test_only_a_link_of_the_file_itself_is_revoked_by_its_address(cast: Cast, file: Any) -> None:
+    other = succeed(cast.agent.upload(), 201)
+    grant = succeed(cast.agent.grant(other), 201)
+    refuse(cast.agent.revoke(file, grant["grantId"]), 404, "grant_not_found")
+    refuse(cast.agent.revoke(file, uuid4()), 404, "grant_not_found")
+    assert cast.nobody.follow(grant["url"]).status_code == 200
+    refuse(cast.stranger.revoke(other, grant["grantId"]), 404, "file_not_found")
+    refuse(cast.globex_owner.grants(other), 404, "file_not_found")
+    refuse(cast.member.revoke(other, grant["grantId"]), 403, "permission_denied")

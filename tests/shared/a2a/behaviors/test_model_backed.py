@@ -223,6 +223,20 @@ def test_links_are_given_for_files_of_the_task_alone(agents: Agents) -> None:
     assert links.with_links(UUID(task.id), wire) == wire
 
 
+def test_a_link_that_was_revoked_is_replaced_by_another(agents: Agents) -> None:
+    task = agents.answer(LONG)
+    links, wire = FileLinks(agents.database, agents.settings), task.artifacts[0].to_wire()
+    before = links.with_links(UUID(task.id), wire)["parts"][0]["url"]
+    agents.set(
+        "UPDATE read_grants SET revoked_at = now()"
+        " WHERE file_id IN (SELECT id FROM files WHERE organization_id = :id)",
+        id=agents.organization_id,
+    )
+    after = links.with_links(UUID(task.id), wire)["parts"][0]["url"]
+    assert after not in (before, wire["parts"][0]["url"])
+    assert links.with_links(UUID(task.id), wire)["parts"][0]["url"] == after
+
+
 def test_a_link_ends_within_a_day(agents: Agents) -> None:
     task = agents.answer(LONG)
     linked = FileLinks(agents.database, agents.settings).with_links(
