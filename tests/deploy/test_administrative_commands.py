@@ -128,7 +128,6 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert do("api-keys", "revoke", key["id"])["revokedAt"]
 
     look_after_agents(operator, inside, member["userId"])
-    take_back_a_link(operator, organization["id"])
 
     do("members", "remove", **inside, user=member["userId"])
     assert do("audit-events", "list", **inside)["auditEvents"][0]["action"] == "member.removed"
@@ -152,6 +151,7 @@ def test_a_signing_keys_id_that_begins_with_a_hyphen_is_an_id(operator: Operator
 
 
 def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) -> None:
+    take_back_a_link(operator, inside["organization"])
     do = operator.do
     principal = do("identities", "create", **inside, name="Mailbox")
     assert do("identities", "show", principal["id"]) == principal
