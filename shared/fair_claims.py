@@ -1,0 +1,176 @@
+"""Claim waiting rows fairly: round robin over tenants, and within a tenant over its members, in the claiming statement.
+
+A tenant is an organization; a member is what shares the organization's turn: a distribution, a destination, a
+deployment. However many rows one tenant has waiting, another's first row is claimed after one row of each.
+
+    _ROTATION = Rotation()          # one for each kind of work of a process
+    _CLAIM = text(f'''
+        WITH head AS ({next_in_turn(
+            table="jobs", tenant="organization_id", member="distribution_id",
+            ready="state = 'Waiting' AND is_ready AND due_at <= now()", order="due_at",
+        )})
+        UPDATE jobs SET state = 'Running', is_ready = false, due_at = now() + :lease
+        FROM head WHERE jobs.id = head.id RETURNING jobs.*, head.tenant, head.member''')
+
+    row = _ROTATION.claim(session, _CLAIM, {"lease": LEASE}, full_tenants=pool.tenants_at_limit())
+
+What the statement rests on:
+- An index on (tenant, member, order) for the rows that are ready. The keys are compared as a range: an equality would
+  drop them from the order, and the planner would walk the index on the time and filter everybody else's rows.
+- Only rows that may be claimed now are ready. Those that wait for a later attempt, or are leased, are put in line when
+  their time comes by a statement of their own, through an index on the time: a probe for expired leases at the same
+  time. So 100,000 rows that are due tomorrow cost a claim nothing.
+- Tenants at their share of this process's pool, and members at a limit, are gaps between the ranges: their rows are not
+  looked at, however many there are.
+
+Each process remembers whom it served last, and begins somewhere. No row says whose turn it is: a second claimer would
+find nothing until the first commits. Locks are SKIP LOCKED, so that claimers never wait for each other.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Executable
+
+from shared import faults
+from shared.admission import UNFAIR
+from shared.database import Session
+
+REMEMBERED_TENANTS = 16
+"""Tenants whose last served member is remembered; each costs an idle claim two more looks into the index."""
+_HALF = 128
+_LAST = (1 << _HALF) - 1
+_BOTTOM = 0
+_TOP = (1 << 2 * _HALF) - 1
+_START_SPAN_MS = 365 * 24 * 3600 * 1000
+
+Range = tuple[int, int]
+"""From a tenant and member to others, both excluded; a tenant's id is the upper half, a member's the lower."""
+
+
+def next_in_turn(*, table: str, tenant: str, member: str, ready: str, order: str, key: str = "id") -> str:
+    """Write the query that locks the next row in turn and gives its `id`, `tenant` and `member`.
+
+    `ready` is the condition of the rows that may be claimed now; its parameters are the caller's.
+    """
+    # No ORDER BY of the ranges: they come in their order, and the first that has a row ends the search.
+    return f"""
+    SELECT head.id, head.tenant, head.member
+    FROM unnest(
+        CAST(:low_tenants AS uuid[]), CAST(:low_members AS uuid[]),
+        CAST(:high_tenants AS uuid[]), CAST(:high_members AS uuid[])
+    ) AS gap (low_tenant, low_member, high_tenant, high_member)
+    CROSS JOIN LATERAL (
+        SELECT {key} AS id, {tenant} AS tenant, {member} AS member FROM {table}
+        WHERE {ready} AND ({tenant}, {member}) > (gap.low_tenant, gap.low_member)
+            AND ({tenant}, {member}) < (gap.high_tenant, gap.high_member)
+        ORDER BY {tenant}, {member}, {order} LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) head LIMIT 1"""  # noqa: S608 (names of columns, from the code)
+
+
+class Rotation:
+    """Whose turn it is in this process; may be shared by threads."""
+
+    def __init__(self) -> None:
+        """Begin at a random tenant, so that processes that start together do not serve the same one."""
+        # Ids begin with the time at which they were made: any 128 random bits would come after all of them.
+        started = time.time_ns() // 1_000_000
+        self._after = random.randrange(started - _START_SPAN_MS, started) << 80  # noqa: S311 (no secret)
+        self._members: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def claim(
+        self,
+        session: Session,
+        statement: Executable,
+        values: Mapping[str, Any] | None = None,
+        *,
+        full_tenants: Collection[Any] = (),
+        full_members: Collection[tuple[UUID, UUID]] = (),
+    ) -> Any | None:
+        """Run a claiming statement made with `next_in_turn`; give its row, or None when nobody else waits.
+
+        The row has the columns `tenant` and `member`. `full_tenants` are passed over (what is no UUID among them, as
+        a pool's strangers, has no rows), and so are the members in `full_members`, each named with its tenant.
+        """
+        ranges = self.parameters(full_tenants=full_tenants, full_members=full_members)
+        row = session.execute(statement, {**(values or {}), **ranges}).one_or_none()
+        if row is None:
+            self._forget()
+        else:
+            self._remember(row.tenant.int, row.member.int)
+        return row
+
+    def parameters(
+        self, *, full_tenants: Collection[Any] = (), full_members: Collection[tuple[UUID, UUID]] = ()
+    ) -> dict[str, list[str]]:
+        """Give the statement's ranges, in order: after the tenant that was served last, then from the beginning."""
+        if faults.is_armed(UNFAIR):
+            return _parameters([(_BOTTOM, _TOP)])
+        full = {at.int for at in full_tenants if isinstance(at, UUID)}
+        points = sorted(_key(tenant.int, member.int) for tenant, member in full_members)
+        with self._lock:
+            turn = _key(self._after, _LAST)
+            whole = [*self._between(turn, _TOP, full), *self._between(_BOTTOM, turn + 1, full)]
+        return _parameters([cut for each in whole for cut in _without(points, each)])
+
+    def _between(self, low: int, high: int, full: set[int]) -> Iterator[Range]:
+        """Give the ranges of a stretch of whole tenants; one of which a member was served begins after that member."""
+        for tenant in sorted(full | self._members.keys()):
+            first, last = _key(tenant, 0), _key(tenant, _LAST)
+            if not low < last < high:
+                continue
+            yield low, first
+            low = last
+            if tenant not in full:
+                served = _key(tenant, self._members[tenant])
+                yield served, last
+                yield first, served + 1
+        yield low, high
+
+    def _remember(self, tenant: int, member: int) -> None:
+        with self._lock:
+            self._after = tenant
+            if len(self._members) >= REMEMBERED_TENANTS and tenant not in self._members:
+                # Any of them: with the oldest, many tenants in turn would each be forgotten before their next.
+                del self._members[random.choice(list(self._members))]  # noqa: S311 (no secret)
+            self._members[tenant] = member
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._members.clear()
+
+
+def _key(tenant: int, member: int) -> int:
+    return tenant << _HALF | member
+
+
+def _without(points: list[int], whole: Range) -> Iterator[Range]:
+    """Leave these points out of a range, and what is empty."""
+    low, high = whole
+    for point in points[bisect_left(points, low) : bisect_left(points, high)]:
+        if point - low > 1:
+            yield low, point
+        low = point
+    if high - low > 1:
+        yield low, high
+
+
+def _parameters(ranges: list[Range]) -> dict[str, list[str]]:
+    return {
+        "low_tenants": [_uuid(low >> _HALF) for low, _ in ranges],
+        "low_members": [_uuid(low & _LAST) for low, _ in ranges],
+        "high_tenants": [_uuid(high >> _HALF) for _, high in ranges],
+        "high_members": [_uuid(high & _LAST) for _, high in ranges],
+    }
+
+
+def _uuid(value: int) -> str:
+    return str(UUID(int=value))

@@ -1,0 +1,46 @@
+"""Read what Postgres did for a statement: the kinds of steps, the rows it looked at in vain, the pages it touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+
+from shared.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One statement, as it was carried out."""
+
+    node_types: frozenset[str]
+    indexes: frozenset[str]
+    rows_removed: int
+    blocks: int
+
+
+def explain(database: Database, statement: str, values: Mapping[str, Any] | None = None) -> Plan:
+    """Carry out a statement and take it back again."""
+    explained = text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}")
+    with database.engine.connect() as connection, connection.begin() as transaction:
+        plan = connection.execute(explained, values or {}).scalar_one()
+        transaction.rollback()
+    return _read(plan[0]["Plan"])
+
+
+def _read(root: dict[str, Any]) -> Plan:
+    nodes = list(_walk(root))
+    return Plan(
+        node_types=frozenset(node["Node Type"] for node in nodes),
+        indexes=frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
+        rows_removed=sum(node.get("Rows Removed by Filter", 0) for node in nodes),
+        blocks=root["Shared Hit Blocks"] + root["Shared Read Blocks"],
+    )
+
+
+def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _walk(child)
