@@ -11,6 +11,7 @@ asks for that: its transaction does not wait for the disk, unless a dispatch is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -23,7 +24,16 @@ from shared.identity.callers import Caller, ExecutorKind, OwnerKind
 QUEUE_LEASE_SECONDS = 300
 """How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it."""
 DISPATCH_LEASE_SECONDS = 900
-"""How long a dispatched call may go without a word from its worker before it counts as unresolved."""
+"""How long a dispatched call may go without a word from its worker, who renews it every few seconds."""
+
+
+class AtShare(Exception):
+    """The organization has as many open calls as its share allows; nothing was held."""
+
+    def __init__(self, *, open_calls: int) -> None:
+        """Say how many are open."""
+        super().__init__(open_calls)
+        self.open_calls = open_calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +92,11 @@ class Dispatch:
     completion_price: int
 
 
-def hold(session: Session, *, invocation: NewInvocation) -> None:
+def hold(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
     """Reserve an invocation's credits, or raise InsufficientCredits, CreditPolicySuspended or InvocationConflict.
 
-    To hold the same invocation again changes nothing.
+    Raises AtShare where the organization has `share` open calls already. To hold the same invocation again changes
+    nothing.
     """
     attribution = invocation.attribution
     row = call(
@@ -104,8 +115,11 @@ def hold(session: Session, *, invocation: NewInvocation) -> None:
         identity_id=attribution.identity_id,
         principal_id=attribution.principal_id,
         deployment_id=attribution.deployment_id,
+        share=share,
     )
     match row:
+        case ("at_share", _, open_calls):
+            raise AtShare(open_calls=open_calls)
         case ("suspended", _, _):
             raise CreditPolicySuspended
         case ("insufficient", available, held):
@@ -162,6 +176,45 @@ def note_streamed(
         lease=timedelta(seconds=lease_seconds),
     )
     return row is not None and bool(row[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a dispatched call has come."""
+
+    invocation_id: UUID
+    token: UUID
+    streamed_tokens: int
+
+
+def renew(
+    session: Session, calls: Sequence[Progress], *, lease_seconds: float = DISPATCH_LEASE_SECONDS
+) -> int:
+    """Renew the leases of a process's calls and note what each has streamed; give how many were renewed.
+
+    What is missing has ended, or is being settled at this moment.
+    """
+    row = call(
+        session,
+        "credits_renew",
+        ids=[str(at.invocation_id) for at in calls],
+        tokens=[str(at.token) for at in calls],
+        streamed_tokens=[at.streamed_tokens for at in calls],
+        lease=timedelta(seconds=lease_seconds),
+    )
+    return int(row[0]) if row is not None else 0
+
+
+def lease_remaining_seconds(session: Session, invocation_id: UUID) -> float | None:
+    """Tell how long a dispatched call's lease still lasts; None for a call that is not dispatched."""
+    row = session.fetch_one(_LEASE, {"id": str(invocation_id)})
+    return float(row[0]) if row is not None else None
+
+
+_LEASE = """
+SELECT extract(epoch FROM lease_until - clock_timestamp()) FROM invocations
+WHERE id = %(id)s::uuid AND state = 'dispatched'
+"""
 
 
 def void(session: Session, invocation_id: UUID) -> bool:

@@ -28,6 +28,7 @@ KINDS = {
     "version": "the balance does not count its entries",
     "chain": "an entry is missing, out of order, or does not continue the balance",
     "held": "what is held is not the sum of the open invocations' holds",
+    "calls": "the calls that are counted are not the open invocations",
     "spent": "what was spent this month is not what was charged in it",
     "usage": "a call's usage record and its entries state different costs, or one of them is missing",
     "price": "a usage record's cost is not its tokens at the prices of its invocation",
@@ -140,6 +141,11 @@ SELECT 'held', NULL, open.hold, held
 FROM balance, (
     SELECT coalesce(sum(hold), 0) AS hold FROM called WHERE state IN ('held', 'dispatched', 'unresolved')
 ) AS open WHERE held <> open.hold
+UNION ALL
+SELECT 'calls', NULL, open.calls, balance.calls
+FROM balance, (
+    SELECT count(*) AS calls FROM called WHERE state IN ('held', 'dispatched', 'unresolved')
+) AS open WHERE balance.calls <> open.calls
 UNION ALL
 SELECT 'spent', NULL, month.spent, balance.spent
 FROM balance, (

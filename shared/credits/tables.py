@@ -1,4 +1,4 @@
-"""The tables of credits, mirrored by migrations 0003 and 0006; the rows of money are written by their functions alone.
+"""The tables of credits, mirrored by the migrations; the rows of money are written by their functions alone.
 
 No row references the balance, and none but the balance references the organization: a foreign key to a row that every
 call touches halves what one organization can do. `ledger_entries` refuses updates and deletes by a trigger. All amounts
@@ -15,6 +15,7 @@ from sqlalchemy import (
     Date,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     Numeric,
     PrimaryKeyConstraint,
@@ -44,13 +45,16 @@ credit_balances = Table(
     Column("version", BigInteger, nullable=False, server_default=_ZERO),
     instant("storage_overdue_since"),
     instant("storage_refused_from"),
+    Column("calls", Integer, nullable=False, server_default=_ZERO),
     CheckConstraint("posted BETWEEN -4000000000000000000 AND 4000000000000000000", name="posted"),
     CheckConstraint("held >= 0", name="held"),
+    CheckConstraint("calls >= 0", name="calls"),
     CheckConstraint("policy IN ('active', 'limit', 'suspended')", name="policy"),
     CheckConstraint("overdraft BETWEEN 0 AND 1000000000000000", name="overdraft"),
     CheckConstraint("spending_limit BETWEEN 0 AND 1000000000000000", name="spending_limit"),
     CheckConstraint("policy <> 'limit' OR spending_limit IS NOT NULL", name="limited"),
     CheckConstraint("(storage_overdue_since IS NULL) = (storage_refused_from IS NULL)", name="overdue"),
+    Index("ix_credit_balances_calls", "calls", postgresql_where=text("calls > 0")),
 )
 
 invocations = Table(

@@ -1,9 +1,11 @@
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
 
+import shared.credits
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared.credits.tables import (
     credit_balances,
@@ -18,6 +20,7 @@ from shared.credits.tables import (
 from shared.migrations.runner import downgrade, migrate
 
 TABLES = (credit_balances, invocations, ledger_entries, usage_hours, usage_records, usage_rollup)
+SOURCES = Path(shared.credits.__file__).with_name("sql")
 STORAGE_TABLES = (storage_days, storage_mark)
 
 
@@ -83,3 +86,44 @@ def _functions(engine: Engine) -> set[str]:
             text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace")
         )
         return set(found.scalars())
+
+
+def test_functions_are_those_of_their_source_files(engine: Engine) -> None:
+    migrate(engine)
+    sources = sorted(SOURCES.glob("*.sql"))
+    made = {source.stem: _definition(engine, source.stem) for source in sources}
+    with engine.begin() as connection:
+        for source in sources:
+            connection.exec_driver_sql(source.read_text().replace("%", "%%"))
+    assert {source.stem: _definition(engine, source.stem) for source in sources} == made
+    assert len(made) >= 6
+
+
+def test_the_migration_of_call_shares_counts_open_calls_and_puts_back_what_it_changed(engine: Engine) -> None:
+    migrate(engine, "0011")
+    changed = ("credits_post", "credits_hold", "credits_void", "credits_charge", "credits_release_overdue")
+    before = {name: _definition(engine, name) for name in changed}, _functions(engine)
+    organization_id = uuid4()
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO organizations (id, name) VALUES (:id, 'one');"
+                "INSERT INTO credit_balances (organization_id, posted) VALUES (:id, 100);"
+            ),
+            {"id": organization_id},
+        )
+        for _ in range(2):
+            connection.execute(
+                text(
+                    "SELECT credits_hold(p_id => gen_random_uuid(), p_organization_id => :id, p_hold => 1,"
+                    " p_lease => '1 hour', p_model => 'm', p_prompt_price => 1, p_completion_price => 1,"
+                    " p_estimated_prompt_tokens => 1, p_request_hash => NULL, p_user_id => NULL,"
+                    " p_identity_id => NULL, p_principal_id => NULL, p_deployment_id => NULL)"
+                ),
+                {"id": organization_id},
+            )
+    migrate(engine, "0012")
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT calls FROM credit_balances")).scalars().all() == [2]
+    downgrade(engine, "0011")
+    assert ({name: _definition(engine, name) for name in changed}, _functions(engine)) == before

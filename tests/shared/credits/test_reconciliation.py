@@ -21,6 +21,7 @@ PLANTED = {
     "version": "UPDATE credit_balances SET version = version + 1 WHERE organization_id = :id",
     "chain": "UPDATE ledger_entries SET balance_after = balance_after + 1 WHERE organization_id = :id AND version = 2",
     "held": "UPDATE credit_balances SET held = held + 1 WHERE organization_id = :id",
+    "calls": "UPDATE credit_balances SET calls = calls + 1 WHERE organization_id = :id",
     "spent": "UPDATE credit_balances SET spent = spent - 1 WHERE organization_id = :id",
     "usage": "UPDATE usage_records SET cost = cost + 1, prompt_tokens = prompt_tokens + 1 WHERE organization_id = :id",
     "price": "UPDATE usage_records SET completion_tokens = completion_tokens + 1 WHERE organization_id = :id",

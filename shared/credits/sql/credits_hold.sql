@@ -1,0 +1,55 @@
+-- Reserve credits for a call: 'held', or 'insufficient', 'suspended', 'conflict' (the id stands for another request),
+-- or 'at_share': so many calls of the organization are open as `p_share` allows, and `held` says how many.
+-- The conditional update of the balance is the only decision; a repetition of the same hold changes nothing.
+-- Its commit does not wait for the disk: a hold that a crash takes back is one whose call was not begun, because
+-- the dispatch before the call does wait, and for all that was committed before it.
+CREATE OR REPLACE FUNCTION credits_hold(
+    p_id uuid, p_organization_id uuid, p_hold bigint, p_lease interval, p_model text,
+    p_prompt_price bigint, p_completion_price bigint, p_estimated_prompt_tokens bigint, p_request_hash bytea,
+    p_user_id uuid, p_identity_id uuid, p_principal_id uuid, p_deployment_id uuid, p_share integer DEFAULT NULL,
+    OUT result text, OUT available bigint, OUT held bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    balance credit_balances;
+    earlier invocations;
+    is_affordable boolean;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    UPDATE credit_balances b SET held = b.held + p_hold, calls = b.calls + 1
+    WHERE b.organization_id = p_organization_id AND b.policy <> 'suspended' AND credits_available(b) >= p_hold
+        AND (p_share IS NULL OR b.calls < p_share);
+    is_affordable := FOUND;
+    IF is_affordable THEN
+        INSERT INTO invocations (
+            id, organization_id, hold, model, prompt_price, completion_price, estimated_prompt_tokens,
+            request_hash, user_id, identity_id, principal_id, deployment_id, lease_until
+        ) VALUES (
+            p_id, p_organization_id, p_hold, p_model, p_prompt_price, p_completion_price,
+            p_estimated_prompt_tokens, p_request_hash, p_user_id, p_identity_id, p_principal_id, p_deployment_id,
+            now() + p_lease
+        ) ON CONFLICT (id) DO NOTHING;
+        IF FOUND THEN
+            result := 'held';
+            RETURN;
+        END IF;
+        UPDATE credit_balances b SET held = b.held - p_hold, calls = b.calls - 1
+        WHERE b.organization_id = p_organization_id;
+    END IF;
+    SELECT * INTO earlier FROM invocations i WHERE i.id = p_id;
+    IF FOUND THEN
+        result := CASE
+            WHEN (earlier.organization_id, earlier.hold, earlier.model, earlier.request_hash)
+                IS NOT DISTINCT FROM (p_organization_id, p_hold, p_model, p_request_hash) THEN 'held'
+            ELSE 'conflict'
+        END;
+        RETURN;
+    END IF;
+    SELECT * INTO balance FROM credit_balances b WHERE b.organization_id = p_organization_id;
+    available := coalesce(credits_available(balance), 0);
+    held := coalesce(balance.held, 0);
+    result := CASE WHEN balance.policy = 'suspended' THEN 'suspended' ELSE 'insufficient' END;
+    IF result = 'insufficient' AND p_share IS NOT NULL AND balance.calls IS NOT NULL AND available >= p_hold THEN
+        result := 'at_share';
+        held := balance.calls;
+    END IF;
+END $$;

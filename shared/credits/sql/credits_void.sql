@@ -1,0 +1,14 @@
+-- Give back the hold of an invocation that was never dispatched.
+CREATE OR REPLACE FUNCTION credits_void(p_id uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    ended invocations;
+BEGIN
+    PERFORM credits_be_durable();
+    UPDATE invocations i SET state = 'voided', ended_at = now()
+    WHERE i.id = p_id AND i.state = 'held' RETURNING i.* INTO ended;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM credits_post(ended.organization_id, 'charge', p_id::text, 0, ended.hold, 1);
+    RETURN true;
+END $$;
