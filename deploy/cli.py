@@ -104,5 +104,7 @@ def bootstrap(credentials: Path) -> None:
     with installation() as (database, settings):
         made = first_run(database, settings, credentials)
     if made is not None:
-        click.echo(f"The owner's API key, shown only now: {made.owner_api_key}")
-        click.echo(f"All credentials of this installation are in {credentials}; keep them safe.")
+        # The secrets stand in that file alone: what is printed here ends in logs.
+        click.echo(
+            f"The first owner's API key and all other credentials are in {credentials}; keep them safe."
+        )

@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from deploy.administration import administration, choice, document, installation, paged, print_json, show
-from shared.credits import balances, ledger, reconciliation, storage_reports
+from shared.credits import balances, ledger, policies, reconciliation, storage_reports
 from shared.credits.amounts import format_credits, parse_credits
 from shared.credits.reports import Window
 from shared.files import storage_proof
@@ -89,14 +89,14 @@ def adjust(organization_id: UUID, amount: int, reference: str) -> None:
 @credits.command("set-policy")
 @_organization
 @click.option("--policy", type=click.Choice([policy.value for policy in balances.Policy]), required=True)
-@click.option("--overdraft", type=Credits(), default="0", show_default=True)
+@click.option("--overdraft", type=Credits(), help="Stays as it is when it is left out.")
 @click.option(
     "--spending-limit", type=Credits(), help="With policy `limit`: the most that is spent in a month."
 )
-def set_policy(organization_id: UUID, policy: str, overdraft: int, spending_limit: int | None) -> None:
-    """Replace an organization's credit policy as a whole."""
+def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spending_limit: int | None) -> None:
+    """Replace an organization's credit policy."""
     with administration() as session:
-        balance = balances.set_policy(
+        balance = policies.set_policy(
             session,
             organization_id=organization_id,
             policy=balances.Policy(policy),
@@ -104,6 +104,24 @@ def set_policy(organization_id: UUID, policy: str, overdraft: int, spending_limi
             spending_limit=spending_limit,
             by=OPERATOR,
         )
+    _show(balance)
+
+
+@credits.command("suspend")
+@_organization
+def suspend_spending(organization_id: UUID) -> None:
+    """Suspend an organization's spending; its owner cannot lift it."""
+    with administration() as session:
+        balance = policies.suspend_spending(session, by=OPERATOR, organization_id=organization_id)
+    _show(balance)
+
+
+@credits.command("resume")
+@_organization
+def resume_spending(organization_id: UUID) -> None:
+    """Lift the operators' suspension of an organization's spending; the owner's own stays."""
+    with administration() as session:
+        balance = policies.resume_spending(session, by=OPERATOR, organization_id=organization_id)
     _show(balance)
 
 

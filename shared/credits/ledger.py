@@ -22,7 +22,7 @@ from shared.credits.tables import ledger_entries
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_administration, authorize_operation
+from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.existence import require_organization
 from shared.identity.names import MAX_NAME_CHARACTERS
 from shared.identity.pages import DEFAULT_LIMIT, Page
@@ -56,8 +56,11 @@ class Entered:
 
 
 def top_up(session: Session, *, organization_id: UUID, amount: int, reference: str, by: Actor) -> Entered:
-    """Add credits; the same reference again gives the first entry, or ReferenceConflict for another amount."""
-    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    """Add credits; the same reference again gives the first entry, or ReferenceConflict for another amount.
+
+    For operators: an owner who could give itself credits would pay nothing.
+    """
+    authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
     if not 0 < amount <= MAX_AMOUNT:
         raise _wrong("amount", f"must be more than 0 and at most {format_credits(MAX_AMOUNT)} credits")
     return _enter(session, organization_id, TOP_UP, reference, amount, by)
@@ -65,7 +68,7 @@ def top_up(session: Session, *, organization_id: UUID, amount: int, reference: s
 
 def adjust(session: Session, *, organization_id: UUID, amount: int, reference: str, by: Actor) -> Entered:
     """Put a mistake right by an entry of either sign: the only kind of repair. For operators."""
-    authorize_operation(by)
+    authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
     if amount == 0 or abs(amount) > MAX_AMOUNT:
         raise _wrong("amount", f"must not be 0, and at most {format_credits(MAX_AMOUNT)} credits either way")
     return _enter(session, organization_id, ADJUSTMENT, reference, amount, by)

@@ -46,6 +46,8 @@ credit_balances = Table(
     instant("storage_overdue_since"),
     instant("storage_refused_from"),
     Column("calls", Integer, nullable=False, server_default=_ZERO),
+    instant("suspended_by_owner_at"),
+    instant("suspended_by_operator_at"),
     CheckConstraint("posted BETWEEN -4000000000000000000 AND 4000000000000000000", name="posted"),
     CheckConstraint("held >= 0", name="held"),
     CheckConstraint("calls >= 0", name="calls"),

@@ -1,8 +1,11 @@
 """Who may administer what: the one check in front of every operation of this domain.
 
 An organization that a caller has no right in at all does not exist for them; one in which they hold some right but not
-this one answers that it is denied. Operators run the installation: they administer every organization, and still read
-nobody's files.
+this one answers that it is denied.
+
+An operator runs the installation: a user marked as one (by another operator, on the command line or as the first user
+of a first run), who asks with a key that is bound to no organization; or the command line itself. Operators administer
+every organization, alone hold `OPERATOR_PERMISSIONS`, and still read nobody's files.
 """
 
 from __future__ import annotations
@@ -85,7 +88,9 @@ def authorize_for_deployment(
 def authorize_operation(by: Actor) -> None:
     """Raise unless the actor is an operator of the installation."""
     if not by.caller.is_operator:
-        raise PermissionDenied("Only an operator of this installation may do that.")
+        raise PermissionDenied(
+            "Only an operator of this installation may do that.", permission=Permission.INSTALLATION_OPERATE
+        )
 
 
 def authorize_grant(by: Actor, role: Role, organization_id: UUID) -> None:

@@ -1,6 +1,6 @@
 """The permissions, spelt exactly as the specification spells them: they are wire names.
 
-What a permission allows is decided where the act is; here is only the list, and the three families it falls into.
+What a permission allows is decided where the act is; here is only the list, and the families it falls into.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class Permission(StrEnum):
     CREDIT_MANAGE = "credit.manage"
     AUDIT_READ = "audit.read"
 
+    CREDIT_GRANT = "credit.grant"
+    INSTALLATION_OPERATE = "installation.operate"
+
 
 FILE_PERMISSIONS = frozenset(
     {Permission.FILE_CREATE, Permission.FILE_READ, Permission.FILE_UPDATE, Permission.FILE_DELETE}
@@ -38,4 +41,8 @@ FILE_PERMISSIONS = frozenset(
 TOKEN_PERMISSIONS = FILE_PERMISSIONS | {Permission.MODEL_EXECUTE}
 """What an access token can carry at all: a deployment never administers."""
 
+OPERATOR_PERMISSIONS = frozenset({Permission.CREDIT_GRANT, Permission.INSTALLATION_OPERATE})
+"""What no role of an organization holds: money out of nothing, and the installation itself."""
+
 ADMINISTRATION_PERMISSIONS = frozenset(Permission) - TOKEN_PERMISSIONS
+"""What an operator holds in every organization, their own permissions included."""

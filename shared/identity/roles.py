@@ -1,7 +1,8 @@
 """The roles: fixed sets of permissions in code, bound to users and identities by rows.
 
-Protects two rules: a `ProjectAgent` never deletes files (specification 5.1), and only an owner changes owners and
-credit policy. A user's role in an organization is the membership; an identity's roles are its bindings.
+Protects three rules: a `ProjectAgent` never deletes files (specification 5.1), only an owner changes owners and the
+organization's own limits, and no role holds what operators alone may do. A user's role in an organization is the
+membership; an identity's roles are its bindings.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from shared.identity.permissions import FILE_PERMISSIONS, Permission
+from shared.identity.permissions import FILE_PERMISSIONS, OPERATOR_PERMISSIONS, Permission
 
 
 class Role(StrEnum):
@@ -30,10 +31,11 @@ class ScopeKind(StrEnum):
 
 MEMBERSHIP_ROLES = frozenset({Role.MEMBER, Role.WORKSPACE_ADMIN, Role.WORKSPACE_OWNER})
 _OWNER_ONLY = frozenset({Permission.OWNER_MANAGE, Permission.CREDIT_MANAGE})
+_ALL_OF_AN_OWNER = frozenset(Permission) - OPERATOR_PERMISSIONS
 
 ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     Role.PROJECT_AGENT: (FILE_PERMISSIONS - {Permission.FILE_DELETE}) | {Permission.MODEL_EXECUTE},
     Role.MEMBER: frozenset({Permission.FILE_READ, Permission.MODEL_EXECUTE, Permission.ORGANIZATION_READ}),
-    Role.WORKSPACE_ADMIN: frozenset(Permission) - _OWNER_ONLY,
-    Role.WORKSPACE_OWNER: frozenset(Permission),
+    Role.WORKSPACE_ADMIN: _ALL_OF_AN_OWNER - _OWNER_ONLY,
+    Role.WORKSPACE_OWNER: _ALL_OF_AN_OWNER,
 }

@@ -49,7 +49,7 @@ class Installation:
         return Client(self.fronts[0], exchange_token(self.fronts[0], self.credentials))
 
     def owner(self) -> Client:
-        """The first organization's owner."""
+        """The first organization's owner, who operates the installation too."""
         return Client(self.fronts[0], self.credentials["ownerApiKey"])
 
 

@@ -10,7 +10,8 @@ import httpx2
 import openai
 import pytest
 
-from shared.credits.balances import Policy, set_policy
+from shared.credits.balances import Policy
+from shared.credits.policies import set_policy
 from shared.identity.authorization import OPERATOR
 from tests.clients.conftest import connect
 from tests.support.identity import Person

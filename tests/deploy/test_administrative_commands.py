@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,21 @@ def measure_wrongly(database: Database, organization_id: str, *, stored_bytes: i
         session.execute(statement, {"id": organization_id, "bytes": stored_bytes})
 
 
+def administer_credits(do: Callable[..., Any], inside: dict[str, str]) -> None:
+    assert do("credits", "show", **inside)["balance"] == "0"
+    entry = do("credits", "top-up", **inside, amount="12.5", reference="first")
+    assert (entry["balanceAfter"], entry["replayed"]) == ("12.5", False)
+    assert do("credits", "top-up", **inside, amount="12.5", reference="first") == entry | {"replayed": True}
+    assert do("credits", "adjust", **inside, amount="-2", reference="mistake")["balanceAfter"] == "10.5"
+    entries = do("credits", "list-entries", **inside, limit=1)
+    assert ([at["amount"] for at in entries["entries"]], entries["nextCursor"]) == (["-2"], "2")
+    limited = do("credits", "set-policy", **inside, policy="limit", spending_limit="3.5")
+    assert (limited["available"], limited["spendingLimit"]) == ("3.5", "3.5")
+    assert do("credits", "suspend", **inside)["suspendedBy"] == ["operator"]
+    resumed = do("credits", "resume", **inside)
+    assert (resumed["policy"], resumed["suspendedBy"]) == ("limit", [])
+
+
 def test_every_administrative_command_does_its_work(operator: Operator, database: Database) -> None:
     do = operator.do
     user = do("users", "create", email=f"{uuid4().hex}@example.org")
@@ -98,15 +114,7 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert do("organizations", "suspend", organization["id"])["suspendedAt"]
     assert do("organizations", "resume", organization["id"])["suspendedAt"] is None
 
-    assert do("credits", "show", **inside)["balance"] == "0"
-    entry = do("credits", "top-up", **inside, amount="12.5", reference="first")
-    assert (entry["balanceAfter"], entry["replayed"]) == ("12.5", False)
-    assert do("credits", "top-up", **inside, amount="12.5", reference="first") == entry | {"replayed": True}
-    assert do("credits", "adjust", **inside, amount="-2", reference="mistake")["balanceAfter"] == "10.5"
-    entries = do("credits", "list-entries", **inside, limit=1)
-    assert ([at["amount"] for at in entries["entries"]], entries["nextCursor"]) == (["-2"], "2")
-    limited = do("credits", "set-policy", **inside, policy="limit", spending_limit="3.5")
-    assert (limited["available"], limited["spendingLimit"]) == ("3.5", "3.5")
+    administer_credits(do, inside)
     accrue_storage(database, price=1_000_000, grace=timedelta(days=14))
     measure_wrongly(database, organization["id"], stored_bytes=10)
     stored = do("credits", "list-storage", **inside, window="7d")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from deploy.embedded.ports import find_free_port
 
 PATIENCE_SECONDS = 60
+SECRETS = re.compile(r"(?:sv[a-z]|whsec)_[A-Za-z0-9+/=]{20,}")
 
 RELEASE = """
     import os, psycopg2
@@ -215,12 +217,20 @@ def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
 ) -> None:
     port = find_free_port()
     copies.append(Copy(None, tmp_path / "home", port))
-    copies[-1].read_until_ready()
+    printed = copies[-1].read_until_ready()
     assert '"status":"ok"' in copies[-1].get("/readyz")
     credentials = copies[-1].home / "credentials.json"
     assert credentials.stat().st_mode & 0o777 == 0o600
     first = credentials.read_text()
-    assert copies[-1].end(signal.SIGTERM) == 0
+    assert len(SECRETS.findall(first)) == 4
+    assert str(credentials) in printed
+    copies[-1].process.send_signal(signal.SIGTERM)
+    printed += copies[-1].process.communicate(timeout=PATIENCE_SECONDS)[0]
+    assert copies[-1].process.returncode == 0
+    assert SECRETS.findall(printed) == []
+    logs = [path for path in copies[-1].home.rglob("*.log*") if path.is_file()]
+    assert logs
+    assert [path for path in logs if SECRETS.search(path.read_text(errors="replace"))] == []
     copies.append(Copy(None, tmp_path / "home", port))
     copies[-1].read_until_ready()
     assert credentials.read_text() == first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from shared.credits import balances, ledger, reports, storage_reports
+from shared.credits import balances, ledger, policies, reports, storage_reports
 from shared.credits import usage as records
 from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired, ReferenceConflict
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
@@ -149,7 +149,7 @@ def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
     ),
 )
 def top_up_credits(call: Call, organization_id: UUID) -> Answer:
-    """Add credits, once for each reference; for owners.
+    """Add credits to an organization, once for each reference; for operators.
 
     201 for the first attempt, 200 for a repetition, which adds nothing.
     """
@@ -169,11 +169,14 @@ def top_up_credits(call: Call, organization_id: UUID) -> Answer:
     schemas.OrganizationCredits,
 )
 def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
-    """Replace an organization's credit policy; for owners."""
+    """Replace an organization's credit policy; for owners.
+
+    Owners set the spending limit. Only operators change the overdraft, and lift their own suspension.
+    """
     by = call.actor
     body: schemas.NewPolicy = call.read_body()
     with call.services.database.transaction() as session:
-        balance = balances.set_policy(
+        balance = policies.set_policy(
             session,
             organization_id=organization_id,
             policy=balances.Policy(body.policy),
@@ -181,4 +184,28 @@ def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
             spending_limit=body.spending_limit,
             by=by,
         )
+    return Answer(body=schemas.OrganizationCredits.of(balance))
+
+
+@administration.acts("/organizations/<id:organization_id>/credits/suspend", schemas.OrganizationCredits)
+def suspend_spending(call: Call, organization_id: UUID) -> Answer:
+    """Suspend an organization's spending; for owners and operators.
+
+    No call starts while it is suspended; what runs is finished and charged. Reading and storage go on.
+    """
+    by = call.actor
+    with call.services.database.transaction() as session:
+        balance = policies.suspend_spending(session, by=by, organization_id=organization_id)
+    return Answer(body=schemas.OrganizationCredits.of(balance))
+
+
+@administration.acts("/organizations/<id:organization_id>/credits/resume", schemas.OrganizationCredits)
+def resume_spending(call: Call, organization_id: UUID) -> Answer:
+    """Resume an organization's spending; for owners and operators.
+
+    Lifts the suspension of the caller's own side: an owner does not lift an operator's, nor an operator the owner's.
+    """
+    by = call.actor
+    with call.services.database.transaction() as session:
+        balance = policies.resume_spending(session, by=by, organization_id=organization_id)
     return Answer(body=schemas.OrganizationCredits.of(balance))

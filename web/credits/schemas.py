@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credits
-from shared.credits.balances import Balance, Policy
+from shared.credits.balances import Balance, Policy, Suspender
 from shared.credits.ledger import Entered
 from shared.credits.reports import MAX_GROUPS, GroupBy, UsageGroup, UsageReport, UsageSum, Window
 from shared.credits.settlement import Status
@@ -51,6 +51,7 @@ class CreditsBody(SnakeWire):
     held: Credits = Field(description="Reserved for calls in flight.")
     available: Credits = Field(description="What a call may reserve now.")
     policy: Policy
+    suspended_by: Sequence[Suspender] = Field(description="Who suspended spending; empty unless `suspended`.")
     overdraft: Credits = Field(description="How far below zero the balance may be spent.")
     spending_limit: Credits | None = Field(
         description="The most that is spent in a month under policy `limit`."
@@ -71,6 +72,7 @@ class CreditsBody(SnakeWire):
             held=balance.held,
             available=balance.available,
             policy=balance.policy,
+            suspended_by=balance.suspended_by,
             overdraft=balance.overdraft,
             spending_limit=balance.spending_limit,
             spent_this_month=balance.spent,
@@ -218,6 +220,7 @@ class OrganizationCredits(Shown):
     held: Credits
     available: Credits
     policy: Policy
+    suspended_by: Sequence[Suspender] = Field(description="Who suspended spending; empty unless `suspended`.")
     overdraft: Credits
     spending_limit: Credits | None
     spent: Credits = Field(description="Charged in this calendar month, UTC.")
@@ -277,10 +280,14 @@ class NewTopUp(Sent):
 
 
 class NewPolicy(Sent):
-    """A credit policy, replacing the present one as a whole."""
+    """A credit policy, replacing the present one."""
 
-    policy: PolicyName
-    overdraft: SentCredits = 0
+    policy: PolicyName = Field(
+        description="`suspended` suspends as `credits/suspend` does; the others resume as `credits/resume` does."
+    )
+    overdraft: SentCredits | None = Field(
+        default=None, description="For operators; it stays as it is when it is left out."
+    )
     spending_limit: SentCredits | None = Field(
         default=None, description="With policy `limit` only: the most that is spent in a calendar month, UTC."
     )

@@ -36,10 +36,14 @@ _REFUSAL = json.dumps({"error": {"message": "not now", "type": "server_error", "
 
 @dataclass(frozen=True, kw_only=True)
 class Payer:
-    """An organization that pays for calls: a user's key, its models, and whether its credits may run out."""
+    """An organization that pays for calls: a user's key, its models, and whether its credits may run out.
+
+    `operator` adds credits, which an owner may not.
+    """
 
     api_key: str
     owner: Client
+    operator: Client
     organization_id: str
     models: Sequence[str]
     is_poor: bool = False
@@ -133,7 +137,7 @@ class ModelClient:
         body = {"amount": format_credits(amount), "reference": reference}
         for _ in range(self._random.choice((1, 2))):
             answer = self._patience.ask(
-                "top-up", lambda front: self._payer.owner.request("POST", path, via=front, json=body)
+                "top-up", lambda front: self._payer.operator.request("POST", path, via=front, json=body)
             )
             if answer.status_code not in (200, 201):
                 self._oracle.violate(f"top-up {reference}: {answer.status_code} {answer.text}")

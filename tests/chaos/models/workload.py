@@ -98,6 +98,7 @@ class Models(Workload):
         return Payer(
             api_key=at.credentials["ownerApiKey"],
             owner=at.owner(),
+            operator=at.owner(),
             organization_id=str(at.organization_id),
             models=("fake/chat", "fake/responses", "fake/second"),
         )
@@ -109,6 +110,7 @@ class Models(Workload):
         return Payer(
             api_key=person.api_key,
             owner=Client(at.fronts[0], person.api_key),
+            operator=at.owner(),
             organization_id=str(organization_id),
             models=("fake/cheap",),
             is_poor=True,

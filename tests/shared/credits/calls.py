@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from shared.credits.balances import Balance, Policy, get_balance, set_policy
+from shared.credits.balances import Balance, Policy, get_balance
 from shared.credits.holds import Attribution, Dispatch, NewInvocation, dispatch, hold, note_streamed, void
 from shared.credits.ledger import Entered, top_up
+from shared.credits.policies import set_policy
 from shared.credits.reconciliation import reconcile
 from shared.credits.settlement import Outcome, Settlement, Status, TokenCounts, settle
 from shared.database import Database

@@ -12,7 +12,7 @@ from shared.database import Database
 from shared.identity.authentication import Authenticator
 from shared.identity.bootstrap import Credentials, bootstrap
 from shared.identity.distribution_routing import mint_attribution
-from shared.identity.permissions import Permission
+from shared.identity.permissions import OPERATOR_PERMISSIONS, Permission
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.token_exchange import exchange
 from shared.settings import Settings
@@ -36,7 +36,10 @@ def test_the_first_runs_credentials_work(empty: Database, settings: Settings) ->
     owner = authenticator.resolve(authenticator.authenticate(f"Bearer {credentials.owner_api_key}"), None)
     assert owner.is_operator
     assert owner.organization_id == credentials.organization_id
-    assert owner.permissions_on(organization_id=credentials.organization_id) == frozenset(Permission)
+    assert (
+        owner.permissions_on(organization_id=credentials.organization_id)
+        == frozenset(Permission) - OPERATOR_PERMISSIONS
+    )
     token = exchange(
         empty,
         settings,

@@ -22,8 +22,9 @@ from shared.identity.organizations import (
     resume_organization,
     suspend_organization,
 )
+from shared.identity.permissions import OPERATOR_PERMISSIONS, Permission
 from shared.identity.role_bindings import bind_identity_role, bind_user_role
-from shared.identity.roles import Role, ScopeKind
+from shared.identity.roles import ROLE_PERMISSIONS, Role, ScopeKind
 from tests.shared.identity.conftest import World, make_world
 from tests.support.identity import IdentityFactory
 
@@ -71,6 +72,14 @@ def test_an_operator_still_reaches_a_suspended_organization_from_outside_it(
     with database.transaction() as session:
         resumed = resume_organization(session, by=actor, organization_id=world.organization_id)
     assert resumed.suspended_at is None
+
+
+def test_no_role_of_an_organization_holds_what_operators_alone_may_do() -> None:
+    assert {Permission.CREDIT_GRANT, Permission.INSTALLATION_OPERATE} == OPERATOR_PERMISSIONS
+    for permissions in ROLE_PERMISSIONS.values():
+        assert not permissions & OPERATOR_PERMISSIONS
+    only_owners = ROLE_PERMISSIONS[Role.WORKSPACE_OWNER] - ROLE_PERMISSIONS[Role.WORKSPACE_ADMIN]
+    assert only_owners == {Permission.OWNER_MANAGE, Permission.CREDIT_MANAGE}
 
 
 def test_an_admin_can_neither_make_nor_touch_an_owner(

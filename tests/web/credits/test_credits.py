@@ -37,6 +37,9 @@ class World:
     def set_policy(self, person: Person, **body: Any) -> TestResponse:
         return self.front.put(f"{self.path}/credit-policy", person.authorization, json=body)
 
+    def act(self, person: Person, act: str) -> TestResponse:
+        return self.front.post(f"{self.path}/credits/{act}", person.authorization)
+
     def credits(self) -> Any:
         return self.front.get("/v1/credits", self.owner.authorization).get_json()
 
@@ -74,6 +77,7 @@ def test_credits_are_decimal_strings(world: World) -> None:
         "held": "0.250001",
         "available": "1.249999",
         "policy": "active",
+        "suspended_by": [],
         "overdraft": "0",
         "spending_limit": None,
         "spent_this_month": "0",
@@ -87,8 +91,8 @@ def test_an_organization_that_never_had_credits_has_none(world: World) -> None:
 
 
 def test_a_top_up_counts_once_for_each_reference(world: World) -> None:
-    first = world.top_up(world.owner, amount="12.5", reference="invoice 1")
-    again = world.top_up(world.owner, amount="12.5", reference="invoice 1")
+    first = world.top_up(world.operator, amount="12.5", reference="invoice 1")
+    again = world.top_up(world.operator, amount="12.5", reference="invoice 1")
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.get_json() == {**again.get_json(), "replayed": False}
     assert (first.get_json()["amount"], first.get_json()["balanceAfter"], first.get_json()["version"]) == (
@@ -96,14 +100,14 @@ def test_a_top_up_counts_once_for_each_reference(world: World) -> None:
         "12.5",
         1,
     )
-    other = world.top_up(world.owner, amount="12.6", reference="invoice 1")
+    other = world.top_up(world.operator, amount="12.6", reference="invoice 1")
     assert (other.status_code, other.get_json()["code"]) == (409, "reference_conflict")
     assert world.credits()["balance"] == "12.5"
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "1e3", "0.0000001", "1000000001", 5, 0.5, None])
 def test_an_amount_has_one_spelling(world: World, amount: object) -> None:
-    refused = world.top_up(world.owner, amount=amount, reference="x")
+    refused = world.top_up(world.operator, amount=amount, reference="x")
     assert (refused.status_code, refused.get_json()["code"]) == (422, "validation_failed")
     assert refused.get_json()["errors"][0]["name"] == "amount"
 
@@ -114,31 +118,95 @@ def test_references_of_different_organizations_do_not_meet(world: World, front: 
     assert not other.top_up(5, "same").is_replayed
 
 
-def test_only_owners_and_operators_manage_credits(world: World) -> None:
+def test_only_operators_make_credits(world: World) -> None:
+    world.calls.top_up(1_000_000)
+    for person in (world.owner, world.admin, world.member):
+        refused = world.top_up(person, amount="1000000", reference=str(uuid4()))
+        assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
+    assert world.credits()["balance"] == "1"
+    assert world.top_up(world.operator, amount="1", reference=str(uuid4())).status_code == 201
+
+
+def test_an_operators_key_that_is_bound_to_the_organization_makes_none(world: World) -> None:
+    body = {"name": "bound", "organizationId": str(world.calls.organization_id)}
+    member = {"email": world.operator.email, "role": "WorkspaceOwner"}
+    assert (
+        world.front.post(f"{world.path}/members", world.operator.authorization, json=member).status_code
+        == 201
+    )
+    key = world.front.post("/admin/api-keys", world.operator.authorization, json=body).get_json()["apiKey"]
+    refused = world.front.post(
+        f"{world.path}/credits/top-ups", f"Bearer {key}", json={"amount": "1", "reference": "x"}
+    )
+    assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
+
+
+def test_only_owners_and_operators_set_the_policy(world: World) -> None:
     for person, status in (
-        (world.owner, 201),
-        (world.operator, 201),
+        (world.owner, 200),
+        (world.operator, 200),
         (world.admin, 403),
         (world.member, 403),
     ):
-        assert world.top_up(person, amount="1", reference=str(uuid4())).status_code == status
-        assert world.set_policy(person, policy="active").status_code == (200 if status == 201 else 403)
+        assert world.set_policy(person, policy="limit", spendingLimit="5").status_code == status
+        assert world.act(person, "suspend").status_code == status
+        assert world.act(person, "resume").status_code == status
 
 
-def test_a_policy_replaces_the_one_before_as_a_whole(world: World) -> None:
-    limited = world.set_policy(world.owner, policy="limit", spendingLimit="10", overdraft="2")
-    assert (
-        limited.get_json()["policy"],
-        limited.get_json()["spendingLimit"],
-        limited.get_json()["overdraft"],
-    ) == (
-        "limit",
-        "10",
-        "2",
-    )
+def test_an_owner_does_not_lend_itself_an_overdraft(world: World) -> None:
+    refused = world.set_policy(world.owner, policy="active", overdraft="1000000")
+    assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
+    assert world.credits()["overdraft"] == "0"
+    assert world.set_policy(world.operator, policy="active", overdraft="2").get_json()["overdraft"] == "2"
+    # What an operator lent stays when the owner sets a limit, with or without repeating it.
+    for body in ({}, {"overdraft": "2"}):
+        limited = world.set_policy(world.owner, policy="limit", spendingLimit="10", **body)
+        assert (limited.get_json()["overdraft"], limited.get_json()["spendingLimit"]) == ("2", "10")
     assert world.credits()["available"] == "2"
-    active = world.set_policy(world.owner, policy="active")
-    assert (active.get_json()["spendingLimit"], active.get_json()["overdraft"]) == (None, "0")
+    assert world.set_policy(world.owner, policy="active", overdraft="1").status_code == 403
+    active = world.set_policy(world.operator, policy="active", overdraft="0").get_json()
+    assert (active["spendingLimit"], active["overdraft"]) == (None, "0")
+
+
+def test_each_side_lifts_its_own_suspension_only(world: World) -> None:
+    world.calls.top_up(5_000_000)
+    world.set_policy(world.owner, policy="limit", spendingLimit="3")
+    assert world.act(world.operator, "suspend").get_json()["suspendedBy"] == ["operator"]
+    assert world.act(world.owner, "suspend").get_json()["suspendedBy"] == ["owner", "operator"]
+    for lifted in (
+        world.act(world.owner, "resume"),
+        world.set_policy(world.owner, policy="limit", spendingLimit="4"),
+    ):
+        shown = lifted.get_json()
+        assert (shown["policy"], shown["suspendedBy"], shown["available"]) == ("suspended", ["operator"], "0")
+    assert world.set_policy(world.owner, policy="suspended").get_json()["suspendedBy"] == [
+        "owner",
+        "operator",
+    ]
+    assert world.act(world.operator, "resume").get_json()["suspendedBy"] == ["owner"]
+    resumed = world.act(world.owner, "resume").get_json()
+    assert (resumed["policy"], resumed["suspendedBy"], resumed["available"]) == ("limit", [], "4")
+
+
+def test_every_act_of_authority_over_credits_is_audited(world: World) -> None:
+    world.top_up(world.operator, amount="3", reference="invoice")
+    world.act(world.operator, "suspend")
+    world.act(world.operator, "suspend")
+    world.act(world.owner, "suspend")
+    world.act(world.owner, "resume")
+    world.set_policy(world.owner, policy="limit", spendingLimit="3")
+    events = world.front.get(f"{world.path}/audit-events", world.owner.authorization).get_json()[
+        "auditEvents"
+    ]
+    acts = [(event["action"], event["actorId"], event["details"].get("suspendedBy")) for event in events][:5]
+    owner, operator = str(world.owner.user_id), str(world.operator.user_id)
+    assert acts == [
+        ("credit_policy.set", owner, None),
+        ("credits.resumed", owner, "owner"),
+        ("credits.suspended", owner, "owner"),
+        ("credits.suspended", operator, "operator"),
+        ("credits.top_up", operator, None),
+    ]
 
 
 @pytest.mark.parametrize("policy", [{"policy": "limit"}, {"policy": "active", "spendingLimit": "5"}])

@@ -433,13 +433,15 @@ TABLE: dict[str, Row] = {
     "read_organization_storage": Row(allowed=MANAGERS, attempt=in_organization("/storage-usage")),
     "list_credit_entries": Row(allowed=MANAGERS, attempt=in_organization("/credits/entries")),
     "top_up_credits": Row(
-        allowed=CREDIT_MANAGERS,
+        allowed=OPERATORS,
         attempt=new_top_up,
         success=201,
     ),
     "set_credit_policy": Row(
         allowed=CREDIT_MANAGERS, attempt=in_organization("/credit-policy", policy="active")
     ),
+    "suspend_spending": Row(allowed=CREDIT_MANAGERS, attempt=in_organization("/credits/suspend")),
+    "resume_spending": Row(allowed=CREDIT_MANAGERS, attempt=in_organization("/credits/resume")),
 }
 
 

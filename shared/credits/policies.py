@@ -1,0 +1,157 @@
+"""Set what an organization may do with its credits: limits, overdraft, and who has stopped it from spending.
+
+The policy is `active` (down to zero, or below it by the overdraft), `limit` (as active, and at most so much charged in
+a calendar month, UTC) or `suspended` (nothing). It governs holds only: what was dispatched is charged whatever it
+says.
+
+Protects: an overdraft is lent by operators alone. A suspension by the owner and one by an operator are two facts; each
+is lifted by its own side only, and while either stands the policy is `suspended`. The limit outlives both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, ColumnElement, Row, case, func, literal, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.credits.amounts import MAX_AMOUNT, format_credits
+from shared.credits.balances import Balance, Policy, Suspender, get_balance
+from shared.credits.tables import credit_balances
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.existence import require_organization
+from shared.identity.permissions import Permission
+
+_SUSPENDED_AT = {
+    Suspender.OWNER: credit_balances.c.suspended_by_owner_at,
+    Suspender.OPERATOR: credit_balances.c.suspended_by_operator_at,
+}
+
+
+def set_policy(
+    session: Session,
+    *,
+    organization_id: UUID,
+    policy: Policy,
+    overdraft: int | None = None,
+    spending_limit: int | None = None,
+    by: Actor,
+) -> Balance:
+    """Replace an organization's policy; amounts in µcr. Raise ValidationFailed if it makes no sense.
+
+    `suspended` suspends for the actor's side and keeps the limit; any other lifts the actor's suspension. The overdraft
+    stays as it is unless one is given; another than the present one is refused to all but operators.
+    """
+    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    _check_policy(policy, overdraft, spending_limit)
+    present = _lock_balance(session, organization_id)
+    if overdraft is not None and overdraft != present.overdraft:
+        authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
+    lent = present.overdraft if overdraft is None else overdraft
+    is_suspension = policy is Policy.SUSPENDED
+    limit = present.spending_limit if is_suspension else spending_limit
+    changes = {"overdraft": lent, "spending_limit": limit, **_owing_after(lent)}
+    record(
+        session,
+        by=by,
+        action="credit_policy.set",
+        resource_kind="organization",
+        resource_id=organization_id,
+        organization_id=organization_id,
+        policy=policy.value,
+        overdraft=format_credits(lent),
+        spending_limit=None if spending_limit is None else format_credits(spending_limit),
+    )
+    _suspend(session, by, present, is_on=is_suspension, spending_limit=limit, changes=changes)
+    return get_balance(session, organization_id)
+
+
+def suspend_spending(session: Session, *, by: Actor, organization_id: UUID) -> Balance:
+    """Suspend an organization's spending: no call starts until the same side resumes it."""
+    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    present = _lock_balance(session, organization_id)
+    _suspend(session, by, present, is_on=True, spending_limit=present.spending_limit)
+    return get_balance(session, organization_id)
+
+
+def resume_spending(session: Session, *, by: Actor, organization_id: UUID) -> Balance:
+    """Lift the suspension by the actor's own side; the other side's stays in force."""
+    authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
+    present = _lock_balance(session, organization_id)
+    _suspend(session, by, present, is_on=False, spending_limit=present.spending_limit)
+    return get_balance(session, organization_id)
+
+
+def _lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
+    """Read a balance under its lock, made if need be, so that two changes follow one another."""
+    require_organization(session, organization_id)
+    session.execute(insert(credit_balances).values(organization_id=organization_id).on_conflict_do_nothing())
+    statement = select(credit_balances).where(credit_balances.c.organization_id == organization_id)
+    return session.execute(statement.with_for_update()).one()
+
+
+def _suspend(
+    session: Session,
+    by: Actor,
+    present: Row[Any],
+    *,
+    is_on: bool,
+    spending_limit: int | None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Set or lift the suspension of the actor's side, with other changes, and work out the policy that then holds."""
+    side = Suspender.OPERATOR if by.caller.is_operator else Suspender.OWNER
+    own = _SUSPENDED_AT[side]
+    is_suspended = is_on or any(
+        getattr(present, column.name) is not None for at, column in _SUSPENDED_AT.items() if at is not side
+    )
+    values = {
+        **changes,
+        own.name: func.coalesce(own, func.now()) if is_on else None,
+        "policy": _policy(spending_limit, is_suspended=is_suspended).value,
+    }
+    is_this = credit_balances.c.organization_id == present.organization_id
+    session.execute(update(credit_balances).where(is_this).values(values))
+    if is_on == (getattr(present, own.name) is None):
+        record(
+            session,
+            by=by,
+            action="credits.suspended" if is_on else "credits.resumed",
+            resource_kind="organization",
+            resource_id=present.organization_id,
+            organization_id=present.organization_id,
+            suspended_by=side.value,
+        )
+
+
+def _policy(spending_limit: int | None, *, is_suspended: bool) -> Policy:
+    if is_suspended:
+        return Policy.SUSPENDED
+    return Policy.ACTIVE if spending_limit is None else Policy.LIMIT
+
+
+def _owing_after(overdraft: int) -> dict[str, ColumnElement[Any]]:
+    """Forget what is owed for storage where an overdraft covers it, as `credits_post` does where a top-up does."""
+    is_uncovered = credit_balances.c.posted + literal(overdraft, BigInteger) < 0
+    columns = (credit_balances.c.storage_overdue_since, credit_balances.c.storage_refused_from)
+    return {column.name: case((is_uncovered, column), else_=None) for column in columns}
+
+
+def _check_policy(policy: Policy, overdraft: int | None, spending_limit: int | None) -> None:
+    most = f"must be from 0 to {format_credits(MAX_AMOUNT)} credits"
+    wrong: list[FieldError] = []
+    if overdraft is not None and not 0 <= overdraft <= MAX_AMOUNT:
+        wrong.append(FieldError(location="body", name="overdraft", message=most))
+    if spending_limit is not None and not 0 <= spending_limit <= MAX_AMOUNT:
+        wrong.append(FieldError(location="body", name="spendingLimit", message=most))
+    if (policy is Policy.LIMIT) != (spending_limit is not None):
+        message = "goes with the policy `limit`, and with no other"
+        wrong.append(FieldError(location="body", name="spendingLimit", message=message))
+    if wrong:
+        raise ValidationFailed(errors=wrong)

@@ -1,0 +1,22 @@
+"""Who suspended an organization's spending: its owner, an operator, or both."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+
+
+def upgrade() -> None:
+    """Add a moment for each side; suspensions of before count as an operator's, so that no owner lifts one of those."""
+    for column in ("suspended_by_owner_at", "suspended_by_operator_at"):
+        op.add_column("credit_balances", sa.Column(column, sa.DateTime(timezone=True)))
+    op.execute("UPDATE credit_balances SET suspended_by_operator_at = now() WHERE policy = 'suspended'")
+
+
+def downgrade() -> None:
+    """Forget who it was; what is suspended stays so."""
+    for column in ("suspended_by_operator_at", "suspended_by_owner_at"):
+        op.drop_column("credit_balances", column)
