@@ -4,7 +4,6 @@ Each setting can be changed by the environment variable beside it. Access logs a
 requests itself, without the query strings in which read grants travel.
 """
 
-import contextlib
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ import gunicorn.util
 
 from deploy.launch import bind_to_parent
 from shared.garbage import spare_what_is_loaded
+from shared.metrics import make_directory
 
 bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
 worker_class = "deploy.lingering.LingeringWorker"
@@ -43,22 +43,23 @@ logconfig_dict = {
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": "shared.telemetry.JsonFormatter"}},
     "handlers": {
-        "stdout": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stdout"}
+        "stdout": {"class": "shared.telemetry.LineHandler", "formatter": "json", "filters": ["malformed"]}
     },
+    "filters": {"malformed": {"()": "shared.telemetry.MalformedRequestFilter"}},
     "root": {"level": loglevel.upper(), "handlers": ["stdout"]},
     "loggers": {"gunicorn.error": {"level": loglevel.upper(), "handlers": ["stdout"], "propagate": False}},
 }
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 proc_name = "quartermaster-web"
 
-# The client library decides for shared metrics when it is imported, so the directory comes first. One that was given
-# is shared with the host's other processes and theirs to empty.
+# One that was given is shared with the host's other processes and theirs to empty.
 _own_metrics = (
-    None if os.environ.get("PROMETHEUS_MULTIPROC_DIR") else tempfile.mkdtemp(prefix="quartermaster-metrics-")
+    None
+    if os.environ.get("METRICS_DIRECTORY")
+    else str(make_directory(Path(worker_tmp_dir or tempfile.gettempdir())))
 )
 if _own_metrics:
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = _own_metrics
-Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).mkdir(parents=True, exist_ok=True)
+    os.environ["METRICS_DIRECTORY"] = _own_metrics
 
 
 def when_ready(server):
@@ -95,14 +96,6 @@ def hang_up(sock, timeout=0.0, max_drain=1 << 16):
         pass  # nothing more to take, or the client is gone
     finally:
         sock.close()
-
-
-def child_exit(server, worker):
-    """Take the live gauges of a worker that ended out of the sum."""
-    from prometheus_client import multiprocess
-
-    with contextlib.suppress(OSError):
-        multiprocess.mark_process_dead(worker.pid)
 
 
 def on_exit(server):

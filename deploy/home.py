@@ -12,6 +12,10 @@ import os
 import shutil
 from pathlib import Path
 
+from shared.metrics import make_directory
+
+MEMORY = Path("/dev/shm")  # noqa: S108 (the directories in it are for our account alone)
+
 
 class HomeInUse(Exception):
     """Another Quartermaster runs over this directory."""
@@ -26,9 +30,9 @@ class Home:
         self.valkey = self.directory / "valkey"
         self.valkey_models = self.directory / "valkey-models"
         self.blobs = self.directory / "blobs"
-        self.metrics = self.directory / "run" / "metrics"
         self.credentials = self.directory / "credentials.json"
         self._lock: int | None = None
+        self._metrics: Path | None = None
 
     def claim(self) -> None:
         """Take the directory for this process and its life; raises `HomeInUse`."""
@@ -43,10 +47,18 @@ class Home:
             ) from error
         self._lock = lock
 
-    def empty_metrics(self) -> None:
-        """Begin with no metrics of an earlier run."""
-        shutil.rmtree(self.metrics, ignore_errors=True)
-        self.metrics.mkdir(parents=True)
+    def make_metrics(self) -> Path:
+        """Make an empty directory for metrics: in memory where there is such a place, as disks become full."""
+        try:
+            self._metrics = make_directory(MEMORY)
+        except OSError:
+            self._metrics = make_directory(self.directory)
+        return self._metrics
+
+    def forget_metrics(self) -> None:
+        """Remove the metrics of this run."""
+        if self._metrics is not None:
+            shutil.rmtree(self._metrics, ignore_errors=True)
 
     def encryption_keys(self) -> str:
         """Give the keys that encrypt secrets in the database, made once and kept; losing them loses those secrets."""

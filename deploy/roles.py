@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,9 +64,9 @@ def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> li
 
 def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
     """Give the command of the process that sends out sweeps on schedule; two at once do no harm."""
-    home = Path(environment.get("QM_HOME") or tempfile.gettempdir())
-    # No pid file: a killed beat would leave it behind and keep the next from starting.
-    return [*_celery("beat", environment), "--schedule", str(home / "beat-schedule"), "--pidfile", ""]
+    # No pid file: a killed beat would leave it behind and keep the next from starting. Nor a file of last runs: every
+    # sweep may run again, and beat must not depend on a disk that the sweeps are there to empty.
+    return [*_celery("beat", environment), "--scheduler", "celery.beat:Scheduler", "--pidfile", ""]
 
 
 def become(command: list[str]) -> NoReturn:

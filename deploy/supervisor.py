@@ -218,8 +218,10 @@ class Supervisor:
         try:
             self._output.write(text)
             self._output.flush()
-        except OSError:  # nobody reads any more; the programs run on
+        except BrokenPipeError:  # nobody reads any more; the programs run on
             self._output = None
+        except OSError:
+            pass  # a full disk, say: this line is lost, later ones may not be
 
     def _note_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1

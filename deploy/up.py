@@ -61,8 +61,9 @@ def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP) -> None:
         bind_to_parent(signal.SIGTERM)
     supervisor = Supervisor()
     supervisor.listen()
+    home = Home(Path(os.environ.get("QM_HOME") or root / "var"))
     try:
-        _run(supervisor, root, bootstrap)
+        _run(supervisor, home, root, bootstrap)
     except Interrupted:
         supervisor.say("stopping")
     except (CannotStart, GaveUp, HomeInUse, StartFailed) as error:
@@ -70,14 +71,13 @@ def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP) -> None:
         sys.exit(1)
     finally:
         supervisor.stop_all()
+        home.forget_metrics()
 
 
-def _run(supervisor: Supervisor, root: Path, bootstrap: tuple[str, ...]) -> None:
+def _run(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, ...]) -> None:
     address = _listening_address(os.environ)
-    home = Home(Path(os.environ.get("QM_HOME") or root / "var"))
     home.claim()
     _require_free(address)
-    home.empty_metrics()
     environment = dict(os.environ) | _settings(supervisor, os.environ, home, address)
     programs = _programs(root, environment)
     supervisor.run_to_end(programs.pop("release"), timeout_seconds=RELEASE_SECONDS)
@@ -127,7 +127,7 @@ def _settings(
         "BLOB_STORE": home.blobs.as_uri,
         "BASE_URL": lambda: f"http://{address.reachable_host}:{address.port}",
         "ENCRYPTION_KEYS": home.encryption_keys,
-        "PROMETHEUS_MULTIPROC_DIR": lambda: str(home.metrics),
+        "METRICS_DIRECTORY": lambda: str(home.make_metrics()),
         "PYTHONUNBUFFERED": lambda: "1",
     }
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"

@@ -252,8 +252,9 @@ class Settings(BaseSettings):
         description="Connections to Postgres one process may hold; half as many more serve single statements.",
     )
     log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
-    prometheus_multiproc_dir: str | None = Field(
-        default=None, description="Directory in which the web processes of one host share their metrics."
+    metrics_directory: Path | None = Field(
+        default=None,
+        description="Directory in which the processes of one host share their metrics, best in memory (tmpfs).",
     )
     faults: str = Field(default="", description="Named fault points to arm, for tests only; leave empty.")
 

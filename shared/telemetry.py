@@ -14,13 +14,16 @@ import sys
 import time
 from collections.abc import Mapping, MutableMapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TextIO
 
 from prometheus_client import Counter, Gauge, Histogram
+
+from shared.metrics import LatestGauge
 
 _SECRETS = re.compile(
     r"sv[a-z]_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=_-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]+|bot\d+:[\w-]+|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
+_MALFORMED = re.compile(r"Invalid request from ip=(\S*): ")
 _write = json.JSONEncoder(default=str).encode  # a standing one: json.dumps would build one for every line
 _CHATTY = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
 _INDISCREET = ("urllib3",)
@@ -58,11 +61,10 @@ POOL_REFUSALS = Counter(
     "Callers refused a slot: for the tenant's own use of the pool, or for want of room in it.",
     ["pool", "reason"],
 )
-LEDGER_DISCREPANCIES = Gauge(
+LEDGER_DISCREPANCIES = LatestGauge(
     "quartermaster_ledger_discrepancies",
     "Figures of the ledger that disagreed when they were last compared.",
     ["kind"],
-    multiprocess_mode="mostrecent",
 )
 REFUSED_CREDENTIALS = Counter("quartermaster_refused_credentials_total", "Credentials refused.", ["reason"])
 PROVIDER_REQUESTS = Counter(
@@ -92,19 +94,17 @@ DELIVERIES = Counter(
 IMPORTS = Counter(
     "quartermaster_imports_total", "Attempts to import media, by how they ended.", ["network", "outcome"]
 )
+LOST_LOG_LINES = Counter("quartermaster_log_lines_lost_total", "Lines of the log that could not be written.")
+
+# Measured when somebody asks for the metrics, and given by the process that was asked: of no registry.
 DEAD_DELIVERIES = Gauge(
     "quartermaster_deliveries_dead",
     "Messages to other services that were given up and can be sent again.",
-    multiprocess_mode="mostrecent",
+    registry=None,
 )
-BACKLOG = Gauge(
-    "quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], multiprocess_mode="mostrecent"
-)
+BACKLOG = Gauge("quartermaster_backlog", "Rows waiting for a job, by state.", ["state"], registry=None)
 OLDEST_BACKLOG_SECONDS = Gauge(
-    "quartermaster_backlog_oldest_seconds",
-    "Age of the oldest waiting row.",
-    ["state"],
-    multiprocess_mode="mostrecent",
+    "quartermaster_backlog_oldest_seconds", "Age of the oldest waiting row.", ["state"], registry=None
 )
 
 
@@ -153,7 +153,7 @@ def reset_log_context(token: contextvars.Token[Mapping[str, Any]]) -> None:
 
 def configure_logging(level: str) -> None:
     """Send every log line of the process to standard output as JSON; call once at start."""
-    handler = logging.StreamHandler(sys.stdout)
+    handler = LineHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # An event's name says where it comes from; looking up the line that logs it costs as much as writing it.
@@ -165,6 +165,30 @@ def configure_logging(level: str) -> None:
     for name in _INDISCREET:
         # Repeats whole URLs, whose paths and queries may be secret.
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Write lines to standard output; one that cannot be written is counted, and fails nothing."""
+
+    def __init__(self) -> None:
+        """Write to the standard output of now."""
+        super().__init__(sys.stdout)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (the standard library's)
+        """Count the line; complaining on standard error would only fail, or fill a disk, once more."""
+        LOST_LOG_LINES.inc()
+
+
+class MalformedRequestFilter(logging.Filter):
+    """Keep out of the log what gunicorn quotes of requests that it cannot parse: it may be a secret in a header."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Name the event and the address; drop the rest."""
+        told = _MALFORMED.match(record.getMessage())
+        if told is not None:
+            record.msg, record.args = "request.malformed", None
+            record.fields = {"client_address": told[1]}
+        return True
 
 
 def redact(text: str) -> str:

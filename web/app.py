@@ -10,6 +10,7 @@ from flask import Flask, Response, current_app, g, request
 from prometheus_client import Counter, Histogram
 
 from shared import faults
+from shared.metrics import HostMetrics
 from shared.settings import Settings
 from shared.telemetry import (
     HTTP_REQUESTS,
@@ -35,6 +36,7 @@ from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
 from web.operations.documents import routes as document_routes
 from web.operations.health import routes as health_routes
+from web.operations.probes import Probes, build_probes
 from web.requests import MalformedRequest
 from web.services import Services, build_services
 
@@ -68,6 +70,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.extensions["services"] = services or build_services(settings)
+    app.extensions["probes"] = _build_probes(settings, app.extensions["services"])
     register_converters(app)
     register_error_handlers(app)
     for routes in ROUTES:
@@ -78,6 +81,12 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.teardown_request(_forget)
     app.wsgi_app = edge.wrap(app.wsgi_app)  # type: ignore[method-assign, assignment]
     return app
+
+
+def _build_probes(settings: Settings, services: Services) -> Probes:
+    metrics = HostMetrics(settings.metrics_directory, "web")
+    metrics.start()
+    return build_probes(services, metrics)
 
 
 def _begin() -> None:

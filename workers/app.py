@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery.signals import worker_init, worker_ready
+from celery.signals import beat_init, worker_init, worker_ready
 
 from shared import faults
 from shared.garbage import spare_what_is_loaded
 from shared.jobs import create_celery
+from shared.metrics import HostMetrics
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
 from workers.handling import Depot
@@ -28,6 +29,12 @@ depot = Depot(settings)
 def _bind(sender: Any, **_: Any) -> None:
     """Bind handlers once it is known which queues this worker serves, and before it is put together."""
     bind_parts(app, depot, sender.app.amqp.queues.consume_from)
+    HostMetrics(settings.metrics_directory, f"worker-{sender.hostname.partition('@')[0]}").start()
+
+
+@beat_init.connect(weak=False)
+def _count_beat(**_: Any) -> None:
+    HostMetrics(settings.metrics_directory, "beat").start()
 
 
 @worker_ready.connect(weak=False)

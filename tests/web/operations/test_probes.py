@@ -1,0 +1,66 @@
+"""Probes are answered whatever hangs, and metrics whatever is away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded.ports import find_free_port
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.metrics import HostMetrics
+from shared.telemetry import UPLOADED_BYTES
+from tests.support.front import open_front
+from web.operations import probes
+from web.operations.probes import Probes
+
+
+@pytest.fixture
+def hanging() -> Iterator[threading.Event]:
+    """Something that checks wait for until the test is over."""
+    ended = threading.Event()
+    yield ended
+    ended.set()
+
+
+def test_a_check_that_hangs_has_failed_and_holds_up_no_other(
+    hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(probes, "READINESS_CACHE_SECONDS", 0.0)
+    asked: list[str] = []
+
+    def hang() -> None:
+        asked.append("store")
+        hanging.wait()
+
+    answering = Probes({"store": hang, "database": lambda: None}, lambda: None, HostMetrics(None, "web"))
+    for _ in range(3):
+        assert answering.readiness() == {"store": "unavailable", "database": "ok"}
+    assert asked == ["store"], "one thread hangs, not one for each probe"
+    hanging.set()
+    deadline = time.monotonic() + 10
+    while answering.readiness()["store"] != "ok":
+        assert time.monotonic() < deadline
+
+
+def test_metrics_come_without_what_cannot_be_measured(
+    hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "BACKLOG_SECONDS", 0.1)
+    text = Probes({}, hanging.wait, HostMetrics(None, "web")).metrics().decode()
+    assert "quartermaster_uploaded_bytes_total" in text
+    assert "quartermaster_backlog" not in text
+
+
+def test_metrics_come_while_the_database_is_away(valkey_server: EmbeddedValkey, tmp_path: Path) -> None:
+    nowhere = f"postgresql://nobody@127.0.0.1:{find_free_port()}/none"
+    UPLOADED_BYTES.inc(0)
+    with open_front(nowhere, valkey_server.url, tmp_path) as front:
+        answer = front.get("/metrics")
+        assert (answer.status_code, "quartermaster_uploaded_bytes_total" in answer.text) == (200, True)
+        ready = front.get("/readyz")
+        assert (ready.status_code, ready.json and ready.json["checks"]["database"]) == (503, "unavailable")
