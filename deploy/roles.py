@@ -39,7 +39,7 @@ class Worker:
 WORKERS = {
     "files": Worker(queues=("uploads",), threads=8, threads_variable="FILES_THREADS"),
     "models": Worker(queues=("models",), threads=256, threads_variable="MODELS_THREADS"),
-    "media": Worker(queues=("media", "notifications"), threads=16, threads_variable="MEDIA_THREADS"),
+    "media": Worker(queues=("media", "notifications"), threads=32, threads_variable="MEDIA_THREADS"),
     "agents": Worker(queues=("agents",), threads=64, threads_variable="AGENTS_THREADS"),
     "background": Worker(queues=("retention", "ledger"), threads=4, threads_variable="BACKGROUND_THREADS"),
 }

@@ -12,14 +12,20 @@ deployment. However many rows one tenant has waiting, another's first row is cla
         UPDATE jobs SET state = 'Running', is_ready = false, due_at = now() + :lease
         FROM head WHERE jobs.id = head.id RETURNING jobs.*, head.tenant, head.member''')
 
-    row = _ROTATION.claim(session, _CLAIM, {"lease": LEASE}, full_tenants=pool.tenants_at_limit())
+    _MARK_READY = text("UPDATE jobs SET state = 'Waiting', is_ready = true WHERE id = ANY (ARRAY(SELECT id FROM jobs
+        WHERE (state = 'Running' OR (state = 'Waiting' AND NOT is_ready)) AND due_at <= now()
+        ORDER BY due_at LIMIT 1000 FOR UPDATE SKIP LOCKED))")
+
+    row = _ROTATION.claim(
+        session, _CLAIM, {"lease": LEASE}, mark_ready=_MARK_READY, full_tenants=pool.tenants_at_limit()
+    )
 
 What the statement rests on:
 - An index on (tenant, member, order) for the rows that are ready. The keys are compared as a range: an equality would
   drop them from the order, and the planner would walk the index on the time and filter everybody else's rows.
-- Only rows that may be claimed now are ready. Those that wait for a later attempt, or are leased, are put in line when
-  their time comes by a statement of their own, through an index on the time: a probe for expired leases at the same
-  time. So 100,000 rows that are due tomorrow cost a claim nothing.
+- Only rows that may be claimed now are ready. Those that wait for a later attempt, or are leased, are marked ready when
+  their time comes by a statement of their own, through an index on the time of exactly these rows: it finds expired
+  leases, too. So 100,000 rows that are due tomorrow cost a claim nothing.
 - Tenants at their share of this process's pool, and members at a limit, are gaps between the ranges: their rows are not
   looked at, however many there are.
 
@@ -45,6 +51,8 @@ from shared.database import Session
 
 REMEMBERED_TENANTS = 16
 """Tenants whose last served member is remembered; each costs an idle claim two more looks into the index."""
+MARK_READY_SECONDS = 1.0
+"""How often, at the most, a busy process looks for rows whose time has come; an idle one looks at every claim."""
 _HALF = 128
 _LAST = (1 << _HALF) - 1
 _BOTTOM = 0
@@ -84,6 +92,7 @@ class Rotation:
         started = time.time_ns() // 1_000_000
         self._after = random.randrange(started - _START_SPAN_MS, started) << 80  # noqa: S311 (no secret)
         self._members: dict[int, int] = {}
+        self._marked_at = -MARK_READY_SECONDS
         self._lock = threading.Lock()
 
     def claim(
@@ -92,16 +101,23 @@ class Rotation:
         statement: Executable,
         values: Mapping[str, Any] | None = None,
         *,
+        mark_ready: Executable | None = None,
         full_tenants: Collection[Any] = (),
         full_members: Collection[tuple[UUID, UUID]] = (),
     ) -> Any | None:
         """Run a claiming statement made with `next_in_turn`; give its row, or None when nobody else waits.
 
-        The row has the columns `tenant` and `member`. `full_tenants` are passed over (what is no UUID among them, as
-        a pool's strangers, has no rows), and so are the members in `full_members`, each named with its tenant.
+        The row has the columns `tenant` and `member`. `mark_ready` marks the rows whose time has come; it is run before
+        the claim once in a while, and when nothing is ready. `full_tenants` are passed over (what is no UUID among
+        them, as a pool's strangers, has no rows), and so are `full_members`, each named with its tenant.
         """
         ranges = self.parameters(full_tenants=full_tenants, full_members=full_members)
-        row = session.execute(statement, {**(values or {}), **ranges}).one_or_none()
+        values = {**(values or {}), **ranges}
+        if mark_ready is not None and self._is_time_to_mark():
+            session.execute(mark_ready)
+        row = session.execute(statement, values).one_or_none()
+        if row is None and mark_ready is not None and session.execute(mark_ready).rowcount:
+            row = session.execute(statement, values).one_or_none()
         if row is None:
             self._forget()
         else:
@@ -142,6 +158,14 @@ class Rotation:
                 # Any of them: with the oldest, many tenants in turn would each be forgotten before their next.
                 del self._members[random.choice(list(self._members))]  # noqa: S311 (no secret)
             self._members[tenant] = member
+
+    def _is_time_to_mark(self) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            is_time = now - self._marked_at >= MARK_READY_SECONDS
+            if is_time:
+                self._marked_at = now
+        return is_time
 
     def _forget(self) -> None:
         with self._lock:

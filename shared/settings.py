@@ -111,6 +111,14 @@ class Settings(BaseSettings):
     media_fetch_seconds: float = Field(
         default=300.0, gt=0, description="Longest time that fetching one attachment may take, in seconds."
     )
+    media_grace_seconds: float = Field(
+        default=10.0, gt=0, description="Time that fetching an attachment has, whatever its size, in seconds."
+    )
+    media_minimum_bytes_per_second: int = Field(
+        default=16 * 1024,
+        gt=0,
+        description="Slower sources of attachments are cut off once the grace has passed, to be tried again later.",
+    )
     media_attempts: int = Field(
         default=10, gt=0, description="Attempts to import an attachment before it is given up."
     )

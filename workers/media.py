@@ -1,12 +1,12 @@
 """Handlers of the media domain's jobs: attachments are fetched by all threads of the worker but a few.
 
-What is left over serves the other queue of this worker: sources that take their time must not keep distributions and
-agents' clients from being told what happened.
+Organizations share these threads (`shared/admission.py`): the slow sources of one leave room for another's. What is
+left over serves the other queue of this worker: sources that take their time must not keep distributions and agents'
+clients from being told what happened.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, worker_shutting_down
 
+from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.identity.encryption import Encryption
@@ -36,25 +37,17 @@ class MediaDepot:
         """Share the settings, the database and the store of the process."""
         self._depot = depot
         self._lock = threading.Lock()
-        self._fetching = 0
-        self._most = sys.maxsize
+        self._threads = 1
 
     def fetch_due(self) -> int:
         """Fetch what is due; leave it to the threads that fetch already where no more may."""
         with self._lock:
-            if self._fetching >= self._most:
-                return 0
-            self._fetching += 1
             fetcher = self._fetcher
-        try:
-            return fetch_due(fetcher)
-        finally:
-            with self._lock:
-                self._fetching -= 1
+        return fetch_due(fetcher)
 
     def spare_threads(self, instance: Any, **_: Any) -> None:
         """Learn how many threads the worker has, before it takes its first message."""
-        self._most = max(1, int(instance.concurrency) - SPARE_THREADS)
+        self._threads = max(1, int(instance.concurrency) - SPARE_THREADS)
 
     def stop(self, **_: Any) -> None:
         """Begin no further import: the worker is asked to end."""
@@ -70,6 +63,7 @@ class MediaDepot:
             settings=settings,
             encryption=Encryption(settings),
             policy=EgressPolicy.of(settings),
+            pool=Pool("fetches", self._threads),
         )
 
 

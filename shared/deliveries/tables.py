@@ -1,4 +1,4 @@
-"""The rows of the outbox, mirrored by migration 0005.
+"""The rows of the outbox, mirrored by migrations 0005 and 0014.
 
 A delivery that waits or is being sent is found by `due_at`: when its next attempt is due, or when the lease of the one
 under way ends. Its body and address go as soon as it has arrived.
@@ -7,6 +7,7 @@ under way ends. Its body and address go as soon as it has arrived.
 from __future__ import annotations
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     Column,
     Index,
@@ -40,6 +41,7 @@ deliveries = Table(
     Column("claims", Integer, nullable=False, server_default=text("0")),
     Column("lapses", Integer, nullable=False, server_default=text("0")),
     instant("due_at", nullable=False, server_default=func.now()),
+    Column("is_ready", Boolean, nullable=False, server_default=text("true")),
     Column("last_status", Integer),
     Column("last_code", Text),
     instant("last_attempt_at"),
@@ -56,6 +58,18 @@ deliveries = Table(
         "destination_id",
         "due_at",
         postgresql_where=text("state IN ('Waiting', 'Sending')"),
+    ),
+    Index(
+        "ix_deliveries_ready",
+        "organization_id",
+        "destination_id",
+        "due_at",
+        postgresql_where=text("state = 'Waiting' AND is_ready"),
+    ),
+    Index(
+        "ix_deliveries_later",
+        "due_at",
+        postgresql_where=text("state = 'Sending' OR (state = 'Waiting' AND NOT is_ready)"),
     ),
     Index("ix_deliveries_due", "due_at", postgresql_where=text("state IN ('Waiting', 'Sending')")),
     Index("ix_deliveries_sending", "destination_id", postgresql_where=text("state = 'Sending'")),

@@ -1,8 +1,11 @@
-"""One bound on the whole of a request, from the first look at a name to the last byte.
+"""One bound on the whole of a request, from the first look at a name to the last byte, and one on its pace.
 
 Timeouts of a socket begin anew with every byte, and one byte every nine seconds never ends. So a timer shuts the
-connection when the time is over, whoever waits on it. `http.client` then takes a header block that was cut off for a
-whole one: nothing that was read may be believed before `check` has been asked.
+connection when the time is over, whoever waits on it. A source may also be held to a pace: then the time is over as
+soon as it is behind the lowest rate, and a source that drips holds a thread no longer than one that is silent.
+
+`http.client` takes a header block that was cut off for a whole one: nothing that was read may be believed before
+`check` has been asked.
 """
 
 from __future__ import annotations
@@ -11,35 +14,52 @@ import contextlib
 import socket
 import threading
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from shared.egress.errors import FetchTimedOut
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How slow a source may be: the time it has for nothing, and the lowest rate from then on."""
+
+    grace_seconds: float
+    minimum_bytes_per_second: int
+
+    def seconds_for(self, received_bytes: int) -> float:
+        """Give the time in which so much must have arrived, and more be on its way."""
+        return self.grace_seconds + received_bytes / self.minimum_bytes_per_second
+
+
 class Deadline:
     """The time a request has, while it is a context."""
 
-    def __init__(self, seconds: float) -> None:
-        """Take how long the request may last from the moment the context is entered."""
+    def __init__(self, seconds: float, pace: Pace | None = None) -> None:
+        """Take how long the request may last from the moment the context is entered, and how slow it may be."""
         self._seconds = seconds
-        self._ends_at = time.monotonic() + seconds
+        self._pace = pace
+        self._started_at = time.monotonic()
+        self._received_bytes = 0
         self._lock = threading.Lock()
         self._watched: list[socket.socket] = []
         self._has_passed = False
-        self._timer = threading.Timer(seconds, self._pass)
-        self._timer.daemon = True
+        self._is_over = False
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         """Start the clock."""
-        self._ends_at = time.monotonic() + self._seconds
-        self._timer.start()
+        self._started_at = time.monotonic()
+        self._set_timer()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """Stop the clock."""
-        self._timer.cancel()
         with self._lock:
+            self._is_over = True
+            if self._timer is not None:
+                self._timer.cancel()
             for watched in self._watched:
                 watched.close()
             self._watched.clear()
@@ -54,6 +74,10 @@ class Deadline:
         """The time that is left, more than nothing."""
         return max(self._ends_at - time.monotonic(), 0.001)
 
+    def count(self, received_bytes: int) -> None:
+        """Note that so many bytes more have arrived, which earns the source the time for others."""
+        self._received_bytes += received_bytes
+
     def check(self) -> None:
         """Raise FetchTimedOut when the time is over."""
         if self._has_passed:
@@ -67,7 +91,25 @@ class Deadline:
             self._watched.append(duplicate)
         self.check()
 
-    def _pass(self) -> None:
+    @property
+    def _ends_at(self) -> float:
+        seconds = self._seconds
+        if self._pace is not None:
+            seconds = min(seconds, self._pace.seconds_for(self._received_bytes))
+        return self._started_at + seconds
+
+    def _set_timer(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._timer = threading.Timer(self.remaining_seconds, self._look)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _look(self) -> None:
+        """End the request if its time is over; what arrived meanwhile may have put that off."""
+        if time.monotonic() < self._ends_at:
+            self._set_timer()
+            return
         self._has_passed = True
         with self._lock:
             for watched in self._watched:

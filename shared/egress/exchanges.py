@@ -106,6 +106,7 @@ class Reply:
             if piece is None:
                 return
             received += len(piece)
+            self._deadline.count(len(piece))
             if received > maximum_bytes:
                 raise MediaTooLarge
             yield piece

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from shared.egress.deadlines import Deadline
+from shared.egress.deadlines import Deadline, Pace
 from shared.egress.errors import EgressError, SourceAnswered, TooManyRedirects
 from shared.egress.exchanges import Reply, Request, exchange
 from shared.egress.observation import observed
@@ -36,6 +36,8 @@ class FetchLimits:
     """For everything together: names, connections, redirects and the last byte."""
     idle_seconds: float
     """Between two bytes."""
+    pace: Pace | None = None
+    """How slow the source may be in all; as slow as it likes, without."""
     maximum_redirects: int = 3
 
 
@@ -81,7 +83,7 @@ def fetch(
     check_headers(secrets)
     target = parse_url(source_url, policy, with_secrets=bool(secrets))
     with observed("fetch", target.host) as observation, ExitStack() as stack:
-        deadline = stack.enter_context(Deadline(limits.deadline_seconds))
+        deadline = stack.enter_context(Deadline(limits.deadline_seconds, limits.pace))
         send = partial(exchange, policy=policy, deadline=deadline, idle_seconds=limits.idle_seconds)
         request = Request(method="GET", target=target, headers=secrets)
         reply = _follow_redirects(

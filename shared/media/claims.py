@@ -4,14 +4,17 @@
       ▲                        │   └────failed──▶ Failed
       └────put_back, postpone──┘
 
-`due_at` is when a worker may take an import: the time of its next attempt, or the end of the lease of whoever has it.
-Each claim counts an attempt, and every later step names it: a worker that was given up, however late it comes back,
-changes nothing. Moving to an end erases what was secret or perishable about the source, in the same statement.
+Organizations take turns, and within each its distributions (`shared/fair_claims.py`): no import waits for everything
+that somebody else has pushed. `is_ready` marks what may be claimed now. `due_at` is when an import is marked again:
+the time of its next attempt, or the end of the lease of the worker that has it. Each claim counts an attempt, and
+every later step names it: a worker that was given up, however late it comes back, changes nothing. Moving to an end
+erases what was secret or perishable about the source, in the same statement.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Hashable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,6 +22,7 @@ from uuid import UUID
 from sqlalchemy import Row, delete, func, literal, select, text, update
 
 from shared.database import Database, Session
+from shared.fair_claims import Rotation, next_in_turn
 from shared.media.imports import Import, ImportState, read_import
 from shared.media.tables import media_imports
 from shared.telemetry import SWEPT
@@ -39,27 +43,36 @@ _table = media_imports.c
 
 # One claimer at a time: what two saw at once would let a distribution have more workers than it may.
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
-# A distribution whose sources are slow holds no more workers than it may: its other imports are passed over.
-_CLAIM = text(
+_BUSY = text(
     """
-WITH busy AS (
-    SELECT distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()
-    GROUP BY distribution_id HAVING count(*) >= :per_distribution
-),
-due AS (
-    SELECT id FROM media_imports
-    WHERE state IN ('Queued', 'Fetching') AND due_at <= now()
-        AND distribution_id NOT IN (SELECT distribution_id FROM busy)
-    ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
-)
-UPDATE media_imports SET state = 'Fetching', attempts = attempts + 1, due_at = now() + :lease
-FROM due WHERE media_imports.id = due.id RETURNING media_imports.*
+SELECT organization_id, distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()
+GROUP BY organization_id, distribution_id HAVING count(*) >= :per_distribution
 """
 )
+_HEAD = next_in_turn(
+    table="media_imports",
+    tenant="organization_id",
+    member="distribution_id",
+    ready="state = 'Queued' AND is_ready AND due_at <= now()",
+    order="due_at",
+)
+CLAIM = f"""
+WITH head AS ({_HEAD})
+UPDATE media_imports SET state = 'Fetching', attempts = attempts + 1, is_ready = false, due_at = now() + :lease
+FROM head WHERE media_imports.id = head.id RETURNING media_imports.*, head.tenant, head.member
+"""  # noqa: S608 (names of columns, from the code)
+MARK_READY = """
+UPDATE media_imports SET state = 'Queued', is_ready = true WHERE id = ANY (ARRAY(
+    SELECT id FROM media_imports
+    WHERE (state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)) AND due_at <= now()
+    ORDER BY due_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+))
+"""
+_CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
 # The longer it has waited the longer it waits, from seconds to minutes.
 _POSTPONE = text(
     """
-UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1,
+UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1, is_ready = false,
     due_at = now() + greatest(interval '5 s', least(interval '5 min', (now() - created_at) / 4)) * (0.5 + random())
 WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :patience
 """
@@ -70,10 +83,27 @@ class LeaseLost(Exception):
     """Somebody else has this import by now, or it has ended: whoever is told so leaves it alone."""
 
 
-def claim_due(session: Session, *, per_distribution: int) -> tuple[Import, bytes | None] | None:
-    """Take the import that is due longest, with its encrypted headers; None when nothing is due."""
+def claim_due(
+    session: Session,
+    rotation: Rotation,
+    *,
+    per_distribution: int,
+    full_organizations: Collection[Hashable] = (),
+) -> tuple[Import, bytes | None] | None:
+    """Take the import of the distribution whose turn it is, with its encrypted headers; None when nothing may be taken.
+
+    Organizations in `full_organizations`, and distributions that have as many workers as they may, are passed over.
+    """
     session.execute(_LOCK, {"key": _CLAIMING})
-    row = session.execute(_CLAIM, {"per_distribution": per_distribution, "lease": LEASE}).one_or_none()
+    busy = session.execute(_BUSY, {"per_distribution": per_distribution}).all()
+    row = rotation.claim(
+        session,
+        _CLAIM,
+        {"lease": LEASE},
+        mark_ready=_MARK_READY,
+        full_tenants=full_organizations,
+        full_members=[(at.organization_id, at.distribution_id) for at in busy],
+    )
     if row is None:
         return None
     return read_import(row), None if row.headers_encrypted is None else bytes(row.headers_encrypted)
@@ -94,6 +124,7 @@ def put_back(session: Session, claimed: Import, *, code: str, retry_after_second
         .values(
             state=ImportState.QUEUED.value,
             code=code,
+            is_ready=False,
             due_at=func.now() + literal(delay(claimed.attempts, retry_after_seconds)),
         )
     )

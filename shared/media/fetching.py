@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from shared import faults
+from shared.admission import Pool, PoolKey, Slot
 from shared.database import Database, Session
+from shared.egress.deadlines import Pace
 from shared.egress.fetching import FetchLimits, ask
 from shared.egress.policy import EgressPolicy
 from shared.errors import DomainError, Kind
+from shared.fair_claims import Rotation
 from shared.files.blobs.base import BlobStore
 from shared.identity.encryption import Encryption
 from shared.media import claims
@@ -59,6 +62,10 @@ class Fetcher:
     settings: Settings
     encryption: Encryption
     policy: EgressPolicy
+    pool: Pool
+    """The threads that may fetch at once, shared by organizations; a distribution is a member of its own."""
+    rotation: Rotation = field(default_factory=Rotation)
+    claiming: threading.Lock = field(default_factory=threading.Lock)
     is_stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the process is asked to end: what was begun is finished, and nothing more is begun."""
 
@@ -69,23 +76,46 @@ class Fetcher:
             maximum_bytes=self.settings.max_media_bytes,
             deadline_seconds=self.settings.media_fetch_seconds,
             idle_seconds=IDLE_SECONDS,
+            pace=Pace(
+                grace_seconds=self.settings.media_grace_seconds,
+                minimum_bytes_per_second=self.settings.media_minimum_bytes_per_second,
+            ),
         )
 
 
 def fetch_due(fetcher: Fetcher) -> int:
-    """Carry out every import that is due, one after the other until none is left unclaimed; return how many."""
+    """Carry out every import that is due, one after the other until none may be claimed; return how many."""
     done = 0
-    per_distribution = fetcher.settings.concurrent_imports
     ends_at = time.monotonic() + DRAIN_SECONDS
     while time.monotonic() < ends_at and not fetcher.is_stopping.is_set():
-        with fetcher.database.transaction() as session:
-            claimed = claims.claim_due(session, per_distribution=per_distribution)
+        claimed = _claim(fetcher)
         if claimed is None:
             break
-        faults.reach("import.claimed")
-        _carry_out(fetcher, *claimed)
+        slot, due, headers = claimed
+        with slot:
+            faults.reach("import.claimed")
+            _carry_out(fetcher, due, headers)
         done += 1
     return done
+
+
+def _claim(fetcher: Fetcher) -> tuple[Slot, Import, bytes | None] | None:
+    """Claim the next import whose organization may use another thread; None leaves what there is to others."""
+    # One thread at a time, or the pool would fill between the look at it and the claim.
+    with fetcher.claiming:
+        if fetcher.pool.in_use >= fetcher.pool.slots:
+            return None
+        with fetcher.database.transaction() as session:
+            claimed = claims.claim_due(
+                session,
+                fetcher.rotation,
+                per_distribution=fetcher.settings.concurrent_imports,
+                full_organizations=fetcher.pool.tenants_at_limit(),
+            )
+        if claimed is None:
+            return None
+        due, headers = claimed
+        return fetcher.pool.acquire(PoolKey(due.organization_id, due.distribution_id)), due, headers
 
 
 def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None:

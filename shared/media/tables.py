@@ -1,4 +1,4 @@
-"""The rows of imports, mirrored by migration 0004.
+"""The rows of imports, mirrored by migrations 0004 and 0014.
 
 An import's row outlives its work for a while, so that a push that is repeated finds the first one. What was secret or
 perishable about its source goes when it ends: the headers, and the location.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Index,
@@ -47,6 +48,7 @@ media_imports = Table(
     Column("code", Text),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     instant("due_at", nullable=False, server_default=func.now()),
+    Column("is_ready", Boolean, nullable=False, server_default=text("true")),
     Column("file_id", Uuid),
     Column("version_id", Uuid),
     instant("ended_at"),
@@ -63,6 +65,18 @@ media_imports = Table(
     ),
     Index("ix_media_imports_distribution_id_id", "distribution_id", "id"),
     Index("ix_media_imports_due", "due_at", postgresql_where=_WAITING),
+    Index(
+        "ix_media_imports_ready",
+        "organization_id",
+        "distribution_id",
+        "due_at",
+        postgresql_where=text("state = 'Queued' AND is_ready"),
+    ),
+    Index(
+        "ix_media_imports_later",
+        "due_at",
+        postgresql_where=text("state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)"),
+    ),
     Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
     Index("ix_media_imports_fetching", "distribution_id", postgresql_where=text("state = 'Fetching'")),
     Index("ix_media_imports_failed", "distribution_id", "id", postgresql_where=text("state = 'Failed'")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 
+from shared.egress.deadlines import Pace
 from shared.egress.errors import (
     ConnectionFailed,
     EgressError,
@@ -180,6 +182,38 @@ def test_a_source_that_falls_silent_is_left_before_the_deadline(server: Server) 
     server.on("/", silence(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"))
     with pytest.raises(FetchTimedOut):
         fetched(server.url(), limits=FetchLimits(maximum_bytes=10, deadline_seconds=600, idle_seconds=0.2))
+
+
+def test_a_source_that_drips_is_left_when_its_grace_is_over(server: Server) -> None:
+    server.on("/", drip(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"x"))
+    limits = FetchLimits(
+        maximum_bytes=100_000,
+        deadline_seconds=600,
+        idle_seconds=10,
+        pace=Pace(grace_seconds=0.3, minimum_bytes_per_second=100_000),
+    )
+    with pytest.raises(FetchTimedOut):
+        fetched(server.url(), limits=limits)
+
+
+def test_a_source_that_keeps_the_pace_has_longer_than_the_grace(server: Server) -> None:
+    body = b"x" * 20 * 65536
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+        pause = threading.Event()
+        for start in range(0, len(body), 65536):
+            connection.sendall(body[start : start + 65536])
+            pause.wait(0.03)
+
+    server.on("/", answer)
+    limits = FetchLimits(
+        maximum_bytes=len(body),
+        deadline_seconds=600,
+        idle_seconds=10,
+        pace=Pace(grace_seconds=0.3, minimum_bytes_per_second=1000),
+    )
+    assert fetched(server.url(), limits=limits) == body
 
 
 def test_a_name_server_that_does_not_answer_meets_the_deadline() -> None:

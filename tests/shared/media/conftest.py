@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from shared import faults
+from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.files.blobs import open_blob_store
@@ -61,6 +62,15 @@ class Desk:
     def mailbox(self) -> Mailbox:
         """A distribution of an organization of its own."""
         return make_mailbox(self.database)
+
+    def mailbox_beside(self, other: Mailbox) -> Mailbox:
+        """Another distribution of the same organization and receiver."""
+        created = IdentityFactory(self.database, make_settings()).distribution(
+            other.organization_id,
+            principal_id=other.principal_id,
+            deployment_id=other.deployment.deployment.id,
+        )
+        return replace(other, created=created)
 
     def push(
         self,
@@ -176,6 +186,7 @@ def make_desk(
         settings=settings,
         encryption=Encryption(settings),
         policy=EgressPolicy(allow_private=True, allow_http=True),
+        pool=Pool("fetches", 16),
     )
     return Desk(
         database=database,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.files.stores import open_configured_store
@@ -19,5 +20,6 @@ def work(settings: Settings) -> None:
             settings=settings,
             encryption=Encryption(settings),
             policy=EgressPolicy(allow_private=True, allow_http=True),
+            pool=Pool("fetches", 16),
         )
     )

@@ -13,6 +13,7 @@ import pytest
 
 from shared.database import Database
 from shared.errors import PermissionDenied, ValidationFailed
+from shared.fair_claims import Rotation
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
 from shared.identity.distributions import disable_distribution
@@ -142,7 +143,7 @@ def test_a_slow_distribution_does_not_hold_up_another(desk: Desk, mailbox: Mailb
     first, second = (desk.push(mailbox, attachment("https://media.example/"))[0] for _ in range(2))
     (other,) = desk.push(desk.mailbox(), attachment("https://media.example/"))
     with desk.database.transaction() as session:
-        taken = [claims.claim_due(session, per_distribution=1) for _ in range(3)]
+        taken = [claims.claim_due(session, Rotation(), per_distribution=1) for _ in range(3)]
     assert [claimed and claimed[0].id for claimed in taken] == [first.id, other.id, None]
     assert desk.read(second).state is ImportState.QUEUED
 
@@ -157,7 +158,7 @@ def test_workers_that_look_for_work_at_once_give_a_distribution_no_more_than_it_
         def claim(_: int, here: threading.Barrier = all_are_here) -> bool:
             here.wait()
             with desk.database.transaction() as session:
-                return claims.claim_due(session, per_distribution=2) is not None
+                return claims.claim_due(session, Rotation(), per_distribution=2) is not None
 
         with ThreadPoolExecutor(6) as pool:
             assert sum(pool.map(claim, range(6))) == 2
@@ -193,7 +194,7 @@ def test_a_lease_is_kept_while_a_source_says_nothing(
 def test_whoever_lost_its_lease_changes_nothing(desk: Desk, mailbox: Mailbox) -> None:
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/late", content(PNG.content))))
     with desk.database.transaction() as session:
-        late, _ = claims.claim_due(session, per_distribution=9) or (queued, None)
+        late, _ = claims.claim_due(session, Rotation(), per_distribution=9) or (queued, None)
     assert late.state is ImportState.FETCHING
     desk.let_time_pass()
     desk.work()

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
+from shared.admission import Pool
 from shared.egress.policy import EgressPolicy
 from shared.identity.deployments import CreatedDeployment
 from shared.identity.encryption import Encryption
@@ -159,5 +160,6 @@ def fetch(front: Front) -> None:
             settings=services.settings,
             encryption=Encryption(services.settings),
             policy=EgressPolicy(allow_private=True, allow_http=True),
+            pool=Pool("fetches", 16),
         )
     )
