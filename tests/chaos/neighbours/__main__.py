@@ -1,0 +1,90 @@
+"""Measure an honest tenant alone and beside a hostile neighbour, pool by pool; the status is 1 if it was kept waiting.
+
+`python -m tests.chaos.neighbours --seconds 5 --only uploads turns`; `--unfair` switches the shares of pools off, with
+which the run must fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import requests
+
+from tests.chaos.neighbours.measuring import find_violations, measure
+from tests.chaos.neighbours.stage import open_stage
+from tests.chaos.neighbours.trials import TRIALS, Scene, Trial
+from tests.support.stack import Servers
+
+SETTLING_SECONDS = 2.0
+"""For an attack to take all it can get, and for what it took to be given back."""
+RECOVERY_SECONDS = 60.0
+
+
+def main() -> int:
+    """Read the arguments, run the trials, report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.neighbours", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="how long each is measured beside its neighbour"
+    )
+    parser.add_argument("--only", choices=TRIALS, nargs="+", help="some pools, instead of all")
+    parser.add_argument("--unfair", action="store_true", help="switch the shares of pools off")
+    options = parser.parse_args()
+    began = time.monotonic()
+    violations = 0
+    with tempfile.TemporaryDirectory(prefix="quartermaster-neighbours-") as directory:
+        servers = Servers(Path(directory) / "servers")
+        servers.start()
+        try:
+            with open_stage(Path(directory) / "stack", servers, is_fair=not options.unfair) as scene:
+                for name in options.only or TRIALS:
+                    violations += _run(name, TRIALS[name], scene, options.seconds)
+        finally:
+            servers.stop()
+    print(f"neighbours: {violations} violations in {time.monotonic() - began:.0f} s")
+    return 1 if violations else 0
+
+
+def _run(name: str, trial: Trial, scene: Scene, seconds: float) -> int:
+    ask = partial(trial.ask, scene)
+    if not _recovers(ask):
+        print(f"{name}: not served a minute after the last crowd went", flush=True)
+        return 1
+    quiet = measure(ask, max(1.0, seconds / 2))
+    with trial.attack(scene) as crowd:
+        time.sleep(SETTLING_SECONDS)
+        beside = measure(ask, seconds)
+        answers = dict(crowd.answers.most_common()) if crowd is not None else ""
+    time.sleep(SETTLING_SECONDS)
+    violations = find_violations(quiet, beside)
+    print(
+        f"{name}: alone p50 {quiet.p50 * 1000:.0f}, p99 {quiet.p99 * 1000:.0f} ms ({len(quiet.seconds)});"
+        f" beside a crowd p50 {beside.p50 * 1000:.0f}, p99 {beside.p99 * 1000:.0f} ms ({len(beside.seconds)});"
+        f" the crowd heard {answers}",
+        flush=True,
+    )
+    for violation in violations:
+        print(f"  {violation}", flush=True)
+    return len(violations)
+
+
+def _recovers(ask: Callable[[], None]) -> bool:
+    """Ask until it succeeds: what a crowd has queued elsewhere may take a moment to be dropped."""
+    give_up_at = time.monotonic() + RECOVERY_SECONDS
+    while time.monotonic() < give_up_at:
+        try:
+            ask()
+        except (AssertionError, requests.RequestException):
+            time.sleep(0.1)
+        else:
+            return True
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
