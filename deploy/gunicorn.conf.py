@@ -5,6 +5,7 @@ requests itself, without the query strings in which read grants travel.
 """
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -13,15 +14,26 @@ from pathlib import Path
 
 import gunicorn.util
 
+from deploy.arrivals import Limits
+from deploy.buffering_worker import BufferingWorker, hang_up
 from deploy.launch import bind_to_parent
 from shared.garbage import spare_what_is_loaded
 from shared.metrics import make_directory
 
 bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
-worker_class = "deploy.lingering.LingeringWorker"
+worker_class = BufferingWorker
+BufferingWorker.limits = Limits(
+    head_seconds=float(os.environ.get("WEB_HEAD_SECONDS") or 5),
+    small_body_seconds=float(os.environ.get("WEB_SMALL_BODY_SECONDS") or 10),
+    gathered_bytes=int(os.environ.get("WEB_GATHERED_BYTES") or 64 << 20),
+)
 workers = int(os.environ.get("WEB_PROCESSES") or 2)
 threads = int(os.environ.get("WEB_THREADS") or 544)  # made as they are needed; a stream holds one
-worker_connections = int(os.environ.get("WEB_CONNECTIONS") or 1000)
+worker_connections = int(os.environ.get("WEB_CONNECTIONS") or 8000)
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection is a file
+resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))
+if _hard != resource.RLIM_INFINITY:
+    worker_connections = min(worker_connections, max(_hard - 512, _hard // 2))
 backlog = 1024
 preload_app = False  # pools and threads are made in the process that uses them
 
@@ -82,20 +94,6 @@ def post_worker_init(worker):
     gunicorn.util.close_graceful = hang_up
     worker.log.access = lambda *_: None  # with a logconfig it would write nothing at the cost of writing it
     spare_what_is_loaded()
-
-
-def hang_up(sock, timeout=0.0, max_drain=1 << 16):
-    """Close a connection at once, taking what has already arrived so that our last answer is not reset away."""
-    try:
-        sock.shutdown(socket.SHUT_WR)
-        sock.settimeout(0)
-        drained = 0
-        while drained < max_drain and (data := sock.recv(1 << 16)):
-            drained += len(data)
-    except OSError:
-        pass  # nothing more to take, or the client is gone
-    finally:
-        sock.close()
 
 
 def on_exit(server):

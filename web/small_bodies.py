@@ -5,6 +5,8 @@ from __future__ import annotations
 from wsgiref.types import WSGIEnvironment
 
 from shared.files.body_errors import ContentTooLarge
+from web.edge import BODY_READ
+from web.files.request_bodies import take_gathered
 from web.files.slow_senders import BodyReceptions
 
 PIECE_BYTES = 16 << 10
@@ -17,6 +19,10 @@ def read_small_body(receptions: BodyReceptions, environ: WSGIEnvironment, maximu
     """
     if int(environ.get("CONTENT_LENGTH") or 0) > maximum_bytes:
         raise ContentTooLarge(maximumBytes=maximum_bytes)
+    gathered = take_gathered(environ)
+    if gathered is not None:
+        environ[BODY_READ] = True
+        return gathered
     body = bytearray()
     piece = memoryview(bytearray(PIECE_BYTES))
     with receptions.admit(environ) as reception:

@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from deploy.embedded.ports import find_free_port
-from deploy.roles import GUNICORN_SETTINGS
+from tests.deploy.trivial_front import trivial_front
 from tests.support.stack import wait_until
 
-_APPLICATION = """
-import pathlib
-
-def endless():
-    try:
-        while True:
-            yield bytes(1 << 16)
-    finally:
-        pathlib.Path(__file__).with_name("ended").touch()
-
-def application(environ, start_response):
-    if environ["PATH_INFO"] == "/endless":
-        start_response("200 OK", [("Content-Type", "text/plain")])
-        return endless()
-    start_response("200 OK", [("Content-Length", "2"), ("Content-Type", "text/plain")])
-    return [b"ok"]
-"""
 _REQUEST = b"GET %s HTTP/1.1\r\nHost: here\r\nConnection: %s\r\n\r\n"
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """Run gunicorn with our settings and a trivial application."""
-    (tmp_path / "trivial.py").write_text(_APPLICATION)
-    port = find_free_port()
-    environment = {**os.environ, "PORT": str(port), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
-    environment["WEB_SEND_SECONDS"] = "1"
-    command = [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "trivial:application"]
-    root = str(Path(__file__).parents[2])
-    environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
-    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL) as server:
-        _wait_for(port)
-        yield port
-        server.terminate()
+    with trivial_front(tmp_path, WEB_SEND_SECONDS="1") as front:
+        yield front.port
 
 
 def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:
@@ -105,15 +74,3 @@ def _read_answer(connection: socket.socket) -> None:
         piece = connection.recv(1 << 16)
         assert piece, received
         received += piece
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise TimeoutError("gunicorn did not start")

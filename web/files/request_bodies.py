@@ -47,6 +47,22 @@ def open_body(environ: WSGIEnvironment) -> RequestBody:
     return _StreamBody(get_input_stream(environ, safe_fallback=True))
 
 
+def take_gathered(environ: WSGIEnvironment) -> bytes | None:
+    """Give a body that has arrived whole with its head, so that nobody waits for its sender; None if it has not."""
+    if not has_arrived(environ):
+        return None
+    reader = environ["wsgi.input"].reader
+    return bytes(reader.read(reader.length))
+
+
+def has_arrived(environ: WSGIEnvironment) -> bool:
+    """Tell whether a body has arrived whole with its head (`deploy/buffering_worker.py`) and is still unread."""
+    body, connection = environ["wsgi.input"], environ.get("gunicorn.socket")
+    if connection is None or not _is_unread_with_known_length(body, connection):
+        return False
+    return int(body.reader.unreader.buf.getbuffer().nbytes) >= int(body.reader.length)
+
+
 def spoil_connection(environ: WSGIEnvironment) -> None:
     """Have gunicorn close the connection after this answer, as nobody knows where its next request would begin."""
     body = environ["wsgi.input"]

@@ -3,7 +3,8 @@
 The rule it protects: slow senders never hold all threads. A body is cut off when the time spent waiting for its sender
 exceeds a grace plus what its bytes so far would take at the lowest accepted rate; a declared size buys no time, and
 the time we ourselves spend on writing is not held against the sender. There is room for a bounded number of bodies,
-and whoever comes when it is taken is answered 503 at once.
+and whoever comes when it is taken is answered 503 at once. A body that arrived whole with its head has no sender to
+wait for: it needs no room.
 
 Cutting off works under gunicorn: one thread per process shuts the reading side of the connection, upon which the
 waiting read ends as if the sender had gone. Under other servers only the room is bounded.
@@ -25,6 +26,7 @@ from web.edge import BODY_READ
 from web.files.request_bodies import (
     STREAM_PIECE_BYTES,
     RequestBody,
+    has_arrived,
     open_body,
     spoil_connection,
     stop_reading,
@@ -66,6 +68,13 @@ class BodyReceptions:
         connection lives on; after a longer one the connection is closed.
         """
         reception = Reception(open_body(environ), environ.get("gunicorn.socket"))
+        if has_arrived(environ):  # which needs neither room nor anybody to watch it
+            try:
+                yield reception
+            finally:
+                reception.drop_rest()
+                environ[BODY_READ] = True
+            return
         self._enter(reception)
         try:
             yield reception

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from shared.errors import Unavailable
-from tests.web.files.bodies import multipart
+from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.serving import Reply, ask, begin_upload, gunicorn, read_reply
 from web.edge import BODY_READ
 from web.files.slow_senders import BodyReceptions
@@ -28,6 +28,14 @@ def port() -> Iterator[int]:
 def upload(port: int, body: bytes, *, chunk_bytes: int | None = None, query: str = "") -> Reply:
     with begin_upload(port, len(body) if chunk_bytes is None else None, query) as connection:
         send_body(connection, body, chunk_bytes)
+        return read_reply(connection)
+
+
+def upload_at_once(port: int, body: bytes) -> Reply:
+    """Send head and body as one piece."""
+    head = f"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(head.encode() + body)
         return read_reply(connection)
 
 
@@ -100,8 +108,10 @@ def test_a_steady_sender_may_take_longer_than_the_grace(port: int) -> None:
 def test_without_room_for_another_body_the_answer_comes_at_once(port: int) -> None:
     waiting = [begin_upload(port, 1000) for _ in range(3)]
     time.sleep(0.2)
-    reply = upload(port, multipart(b"x"))
+    with begin_upload(port, 1000) as another:
+        reply = read_reply(another)
     assert (reply.status, code(reply), reply.headers["Retry-After"]) == (503, "unavailable", "1")
+    assert upload_at_once(port, multipart(b"x")).status == 201, "what is all there needs no room"
     for connection in waiting:
         assert read_reply(connection).status == 408
         connection.close()

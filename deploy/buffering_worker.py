@@ -1,0 +1,221 @@
+"""gunicorn's threaded worker, in which a request costs a thread only once its head and a small body have arrived.
+
+The accepting thread gathers what comes without blocking (`arrivals.py`). Bodies that are chunked, announced by
+`Expect` or longer than `SMALL_BODY_BYTES` are left to the thread, which is given their head. Head and small body have
+absolute deadlines; what is gathered is bounded, and shared among addresses. After an answer the connection waits for
+its next request here again, together with what has come of it.
+
+TLS, which cannot be gathered before its handshake, stays with gunicorn's own ways. The private parts of gunicorn that
+are touched here are named in `tests/deploy/test_gunicorn_parts.py`, and its version is pinned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import select
+import selectors
+import socket
+import time
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, ClassVar
+
+from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
+
+from deploy.arrivals import Arrival, Arrivals, Limits, Stage
+
+LINGER_MILLISECONDS = 2
+ACCEPTED_AT_ONCE = 64
+SPARE_CONNECTIONS = 8
+LOOK_SECONDS = 0.25
+STOPPING_SECONDS = 2.0
+PIECE_BYTES = 64 << 10
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def refusal(status: str, code: str, detail: str) -> bytes:
+    """Write an answer that the application never sees."""
+    body = json.dumps({"title": status[4:], "status": int(status[:3]), "code": code, "detail": detail})
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+TOO_SLOW = refusal("408 Request Timeout", "upload_timeout", "The body was sent too slowly; send it again.")
+TOO_LONG = refusal(
+    "431 Request Header Fields Too Large", "malformed_request", "The request's head is too long."
+)
+NO_ROOM = refusal("503 Service Unavailable", "service_unavailable", "Too much is being received; try again.")
+
+
+class BufferingWorker(ThreadWorker):  # type: ignore[misc]
+    """The worker class of the front."""
+
+    limits: ClassVar = Limits()
+
+    def init_process(self) -> None:
+        """Begin to serve, in the process that does."""
+        self.arrivals = Arrivals(self.limits)
+        self.looked_at = time.monotonic()
+        super().init_process()
+
+    # In the accepting thread, which never blocks:
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accept some connections; none is given a thread yet."""
+        if self.cfg.is_ssl:
+            super().accept(listener)
+            return
+        for _ in range(min(ACCEPTED_AT_ONCE, self.worker_connections - self.nr_conns)):
+            if self.nr_conns >= self.worker_connections - SPARE_CONNECTIONS:
+                self._evict(self.arrivals.find_longest())
+            try:
+                sock, address = listener.accept()
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._evict(self.arrivals.find_longest())
+                elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED):
+                    raise
+                return
+            self.nr_conns += 1
+            conn = TConn(self.cfg, sock, address, listener.getsockname())
+            conn.arrival = Arrival(conn, address[0] if address else "")
+            self._gather(conn.arrival, self.limits.head_seconds)
+
+    def _gather(self, arrival: Arrival, seconds: float) -> None:
+        arrival.deadline = time.monotonic() + seconds
+        self.arrivals.add(arrival)
+        if arrival.stage is Stage.IDLE:
+            self._on_readable(arrival, arrival.conn.sock)
+        else:
+            self._pass_on(arrival)
+        if arrival in self.arrivals:
+            arrival.is_watched = True
+            self.poller.register(arrival.conn.sock, selectors.EVENT_READ, partial(self._on_readable, arrival))
+
+    def _on_readable(self, arrival: Arrival, sock: socket.socket) -> None:
+        if arrival not in self.arrivals:
+            return  # it was evicted after the poller had told of it
+        try:
+            piece = sock.recv(PIECE_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self._drop(arrival)
+            return
+        self.arrivals.take(arrival, piece)
+        self._pass_on(arrival)
+        while self.arrivals.is_too_much and (largest := self.arrivals.find_largest()):
+            self._evict(largest)
+
+    def _pass_on(self, arrival: Arrival) -> None:
+        """Give a request that is whole to a thread."""
+        if arrival.stage is Stage.OVERSIZED:
+            self._drop(arrival, TOO_LONG)
+        elif arrival.stage is Stage.WHOLE:
+            self._forget(arrival)
+            arrival.conn.held_bytes = len(arrival.data)
+            self.arrivals.handed_over_bytes += len(arrival.data)
+            self.enqueue_req(arrival.conn)
+
+    def _evict(self, arrival: Arrival | None) -> None:
+        if arrival is not None:
+            self._drop(arrival, NO_ROOM if arrival.stage is Stage.BODY else b"")
+
+    def _drop(self, arrival: Arrival, answer: bytes = b"") -> None:
+        self._forget(arrival)
+        self.nr_conns -= 1
+        if answer:
+            with contextlib.suppress(OSError):
+                arrival.conn.sock.send(answer, socket.MSG_DONTWAIT)
+        hang_up(arrival.conn.sock)
+
+    def _forget(self, arrival: Arrival) -> None:
+        self.arrivals.remove(arrival)
+        if arrival.is_watched:
+            arrival.is_watched = False
+            self.poller.unregister(arrival.conn.sock)
+
+    def murder_pending(self) -> None:
+        """Drop what did not arrive in time; called after every look at the connections."""
+        super().murder_pending()
+        now = time.monotonic()
+        if now < self.looked_at + LOOK_SECONDS:
+            return
+        self.looked_at = now
+        for arrival in [arrival for arrival in self.arrivals if arrival.deadline < now]:
+            self._drop(arrival, TOO_SLOW if arrival.stage is Stage.BODY else b"")
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Give what is on its way a moment when the worker stops."""
+        super()._cap_keepalive(deadline)
+        until = time.monotonic() + STOPPING_SECONDS
+        for arrival in self.arrivals:
+            arrival.deadline = min(arrival.deadline, until)
+
+    def finish_request(self, conn: Any, fs: Future[Any]) -> None:
+        """Wait for the next request of a connection that was answered."""
+        if self.cfg.is_ssl:
+            super().finish_request(conn, fs)
+            return
+        self.arrivals.handed_over_bytes -= conn.held_bytes
+        if not fs.cancelled() and fs.exception() is None and fs.result():
+            self._gather(conn.arrival, self._patience(conn.arrival.stage))
+        else:
+            self.nr_conns -= 1
+            hang_up(conn.sock)
+
+    def _patience(self, stage: Stage) -> float:
+        if not self.alive:
+            return STOPPING_SECONDS
+        if stage is Stage.IDLE:
+            return float(self.cfg.keepalive)
+        return self.limits.small_body_seconds if stage is Stage.BODY else self.limits.head_seconds
+
+    # In a thread:
+
+    def handle(self, conn: Any) -> Any:
+        """Answer the request that has arrived, and those that follow closely while nobody waits for a thread."""
+        if self.cfg.is_ssl:
+            return super().handle(conn)
+        while True:
+            conn.data_ready = True
+            conn.init()
+            conn.parser.unreader.unread(conn.arrival.hand_over())
+            if not super().handle(conn):
+                return False
+            conn.arrival.take(conn.parser.unreader.take_buffered())
+            if not self._follows(conn):
+                return True
+
+    def _follows(self, conn: Any) -> bool:
+        """Wait a moment for the next request: to hand a connection back costs an eighth of what a model call does."""
+        if self.tpool._work_queue.qsize() > 0 or not self.alive:  # noqa: SLF001 (nobody else knows)
+            return False
+        if conn.arrival.stage is not Stage.WHOLE and _is_readable(conn.sock):
+            with contextlib.suppress(OSError):
+                conn.arrival.take(conn.sock.recv(PIECE_BYTES, socket.MSG_DONTWAIT))
+        return bool(conn.arrival.stage is Stage.WHOLE)
+
+
+def hang_up(sock: socket.socket, timeout: float = 0.0, max_drain: int = 1 << 16) -> None:  # noqa: ARG001 (gunicorn's)
+    """Close a connection at once, taking what has already arrived so that our last answer is not reset away."""
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        sock.settimeout(0)
+        drained = 0
+        while drained < max_drain and (data := sock.recv(1 << 16)):
+            drained += len(data)
+    except OSError:
+        pass  # nothing more to take, or the client is gone
+    finally:
+        sock.close()
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    waiting = select.poll()
+    waiting.register(sock, select.POLLIN)
+    return bool(waiting.poll(LINGER_MILLISECONDS))

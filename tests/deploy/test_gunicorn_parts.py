@@ -1,0 +1,60 @@
+"""The private parts of gunicorn that `deploy/buffering_worker.py` touches are as they were when it was written."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import gunicorn  # type: ignore[import-untyped]
+import pytest
+from gunicorn.http.parser import Parser  # type: ignore[import-untyped]
+from gunicorn.http.unreader import Unreader  # type: ignore[import-untyped]
+from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
+
+ROOT = Path(__file__).parents[2]
+OVERRIDDEN = {
+    "accept": ["self", "listener"],
+    "handle": ["self", "conn"],
+    "finish_request": ["self", "conn", "fs"],
+    "murder_pending": ["self"],
+    "_cap_keepalive": ["self", "deadline"],
+    "init_process": ["self"],
+}
+"""Methods of the worker that ours replaces or extends, with their parameters."""
+USED_OF_WORKER = ("nr_conns", "worker_connections", "poller", "tpool", "alive", "cfg")
+USED_OF_CONNECTION = ("sock", "initialized", "data_ready", "parser")
+
+
+def test_the_version_that_was_read_is_pinned() -> None:
+    pinned = re.search(r'"gunicorn==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert pinned is not None
+    assert gunicorn.__version__ == pinned[1]
+    for path in (ROOT / "deploy").glob("requirements*.txt"):
+        assert f"gunicorn=={pinned[1]} " in path.read_text()
+
+
+@pytest.mark.parametrize("name", OVERRIDDEN)
+def test_overridden_methods_have_the_parameters_they_had(name: str) -> None:
+    assert list(inspect.signature(getattr(ThreadWorker, name)).parameters) == OVERRIDDEN[name]
+
+
+def test_what_is_used_is_there() -> None:
+    worker = inspect.getsource(ThreadWorker)
+    for name in USED_OF_WORKER:
+        assert f"self.{name}" in worker, name
+    connection = inspect.getsource(TConn.__init__)
+    for name in USED_OF_CONNECTION:
+        assert f"self.{name} =" in connection, name
+    assert list(inspect.signature(TConn).parameters) == ["cfg", "sock", "client", "server"]
+    assert list(inspect.signature(ThreadWorker.enqueue_req).parameters) == ["self", "conn"]
+    assert "self.unreader" in inspect.getsource(Parser.__init__)
+    assert list(inspect.signature(Unreader.unread).parameters) == ["self", "data"]
+    assert list(inspect.signature(Unreader.take_buffered).parameters) == ["self"]
+
+
+def test_every_look_at_the_connections_is_followed_by_one_for_what_is_late() -> None:
+    """`murder_pending` is where the worker looks at deadlines, also while it stops."""
+    loop = inspect.getsource(ThreadWorker.run)
+    assert loop.count("self.wait_for_and_dispatch_events(") == loop.count("self.murder_pending()") == 2
+    assert "while self.nr_conns > 0" in loop
