@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from uuid import UUID, uuid4
 
 from shared.credits.errors import CreditPolicySuspended, InsufficientCredits, InvocationConflict
@@ -21,9 +22,9 @@ from shared.credits.functions import call
 from shared.database import Session
 from shared.identity.callers import Caller, ExecutorKind, OwnerKind
 
-QUEUE_LEASE_SECONDS = 300
+QUEUE_LEASE_SECONDS = 45
 """How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it."""
-DISPATCH_LEASE_SECONDS = 900
+DISPATCH_LEASE_SECONDS = 20
 """How long a dispatched call may go without a word from its worker, who renews it every few seconds."""
 
 
@@ -155,29 +156,6 @@ def dispatch(
     )
 
 
-def note_streamed(
-    session: Session,
-    invocation_id: UUID,
-    token: UUID,
-    completion_tokens: int,
-    *,
-    lease_seconds: float = DISPATCH_LEASE_SECONDS,
-) -> bool:
-    """Say how much has been streamed so far, for the estimate if this worker dies, and renew the lease.
-
-    False means that the invocation is not this execution's, or has ended.
-    """
-    row = call(
-        session,
-        "credits_note_streamed",
-        id=invocation_id,
-        token=token,
-        streamed_tokens=completion_tokens,
-        lease=timedelta(seconds=lease_seconds),
-    )
-    return row is not None and bool(row[0])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far a dispatched call has come."""
@@ -205,15 +183,33 @@ def renew(
     return int(row[0]) if row is not None else 0
 
 
-def lease_remaining_seconds(session: Session, invocation_id: UUID) -> float | None:
-    """Tell how long a dispatched call's lease still lasts; None for a call that is not dispatched."""
+class Stage(StrEnum):
+    """How far a call has come, as its invocation says."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """How far a call has come, and for how many seconds its lease still lasts, below zero once it is over."""
+
+    stage: Stage
+    remaining_seconds: float
+
+
+def read_lease(session: Session, invocation_id: UUID) -> Lease:
+    """Tell how far a call has come; one that does not exist has ended."""
     row = session.fetch_one(_LEASE, {"id": str(invocation_id)})
-    return float(row[0]) if row is not None else None
+    if row is None:
+        return Lease(stage=Stage.ENDED, remaining_seconds=0.0)
+    return Lease(stage=_STAGES.get(row[0], Stage.ENDED), remaining_seconds=float(row[1]))
 
 
+_STAGES = {"held": Stage.WAITING, "dispatched": Stage.RUNNING, "unresolved": Stage.RUNNING}
 _LEASE = """
-SELECT extract(epoch FROM lease_until - clock_timestamp()) FROM invocations
-WHERE id = %(id)s::uuid AND state = 'dispatched'
+SELECT state, extract(epoch FROM lease_until - clock_timestamp()) FROM invocations WHERE id = %(id)s::uuid
 """
 
 

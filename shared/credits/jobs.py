@@ -17,7 +17,7 @@ class ReleaseOverdueHolds(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleUnresolved(Job):
-    """Calls of dead workers may have reached the end of their grace."""
+    """Calls of dead workers may have reached the end of their grace, and are charged by estimate."""
 
     kind = "credits.settle_unresolved"
     queue = LEDGER

@@ -51,7 +51,7 @@ class Outcome:
     """What became of a dispatched call.
 
     `counts` are the provider's, or the worker's own estimate if `is_estimated`. None means that nothing is known: the
-    prompt's estimate and what `note_streamed` last said are charged. A call that surely consumed nothing says so with
+    prompt's estimate and what `renew` last said are charged. A call that surely consumed nothing says so with
     counts of zero.
     """
 

@@ -15,8 +15,8 @@ from shared.database import Database
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 200
-GRACE = timedelta(hours=24)
-"""How long after its lease an unresolved call waits for its provider's word."""
+GRACE = timedelta(seconds=20)
+"""How long after its lease an unresolved call waits for its worker, which may only have been cut off from Postgres."""
 KEPT = timedelta(days=30)
 """How long an ended invocation can still be corrected; its usage record and entries stay for good."""
 

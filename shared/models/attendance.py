@@ -1,8 +1,9 @@
 """Look after the calls of a worker process while their threads wait for upstreams.
 
-One thread goes round: it tells each waiting front that its call is alive, notices that a client has gone, and keeps
-the dispatch's lease and the count of what was streamed, from which a call is charged whose worker dies. When the
-process is asked to stop, calls have a while to end and are then cancelled.
+Two threads go round. One tells each waiting front that its call is alive, and notices that a client has gone. The
+other renews the leases of all calls in one statement, with the counts of what was streamed, from which a call is
+charged whose worker dies; it is a thread of its own, so that a Postgres that does not answer silences nobody. When
+the process is asked to stop, calls have a while to end and are then cancelled.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ log = get_logger(__name__)
 
 ROUND_SECONDS = 1.0
 ALIVE_SECONDS = 2.0
+RENEW_SECONDS = 5.0
+"""How often a call's lease is renewed: several times within it."""
 FIRST_NOTE_SECONDS = 2.0
-NOTE_SECONDS = 20.0
+RENEWED_AT_ONCE = 500
 
 
 class Listener(Protocol):
@@ -56,7 +59,7 @@ class Attended:
         self.has_sent_data = False
         self.is_noted = False
         self._listener = listener
-        self.sent_at, self.noted_at = float("-inf"), time.monotonic()
+        self.sent_at, self.renewed_at = float("-inf"), time.monotonic()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
         """Send a reply; False, and cancelled, when nobody waits for it or it cannot be sent."""
@@ -71,9 +74,23 @@ class Attended:
             self.cancelled.set()
         return is_heard
 
+    def is_due(self, now: float) -> bool:
+        """Whether to renew the lease: every few seconds, and soon after the first words."""
+        is_first = self.streamed_bytes > 0 and not self.is_noted
+        return now - self.renewed_at > (FIRST_NOTE_SECONDS if is_first else RENEW_SECONDS)
+
+    @property
+    def progress(self) -> holds.Progress:
+        """How far the call has come."""
+        return holds.Progress(
+            invocation_id=self.dispatch.invocation_id,
+            token=self.dispatch.token,
+            streamed_tokens=estimate_completion_tokens(self.streamed_bytes),
+        )
+
 
 class Attendance:
-    """The calls of this process; the thread begins with the first."""
+    """The calls of this process; the threads begin with the first."""
 
     def __init__(self, database: Database, find_cancelled: FindCancelled = _nobody) -> None:
         """Look after nothing yet; `find_cancelled` tells which of some calls nobody waits for any more."""
@@ -81,7 +98,7 @@ class Attendance:
         self._find_cancelled = find_cancelled
         self._calls: set[Attended] = set()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._is_started = False
 
     @contextmanager
     def attend(self, dispatch: holds.Dispatch, listener: Listener) -> Iterator[Attended]:
@@ -89,9 +106,10 @@ class Attendance:
         attended = Attended(dispatch, listener)
         with self._lock:
             self._calls.add(attended)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="call-attendant", daemon=True)
-                self._thread.start()
+            if not self._is_started:
+                self._is_started = True
+                for name, look in (("call-attendant", self._attend_all), ("call-leases", self._renew_due)):
+                    threading.Thread(target=self._go_round, args=(look,), name=name, daemon=True).start()
         try:
             yield attended
         finally:
@@ -110,17 +128,22 @@ class Attendance:
         """How many calls are under way."""
         return len(self._calls)
 
-    def _run(self) -> None:
+    def _go_round(self, look: Callable[[Sequence[Attended]], None]) -> None:
         while True:
             time.sleep(ROUND_SECONDS)
             with self._lock:
                 calls = list(self._calls)
-            self._cancel_unwanted(calls)
-            for attended in calls:
-                try:
-                    self._look_after(attended)
-                except Exception:  # the other calls must be looked after whatever became of this one
-                    log.exception("call.not_looked_after", invocation_id=attended.dispatch.invocation_id)
+            try:
+                look(calls)
+            except Exception:  # whatever became of one round, the calls must be looked after in the next
+                log.exception("calls.not_looked_after")
+
+    def _attend_all(self, calls: Sequence[Attended]) -> None:
+        self._cancel_unwanted(calls)
+        now = time.monotonic()
+        for attended in calls:
+            if now - attended.sent_at > ALIVE_SECONDS:
+                attended.send(ReplyKind.ALIVE)
 
     def _cancel_unwanted(self, calls: Sequence[Attended]) -> None:
         """Ask for all calls at once: with every reply, as streams send them, it would double their cost."""
@@ -136,20 +159,19 @@ class Attendance:
             if attended.dispatch.invocation_id in unwanted:
                 attended.cancelled.set()
 
-    def _look_after(self, attended: Attended) -> None:
+    def _renew_due(self, calls: Sequence[Attended]) -> None:
         now = time.monotonic()
-        if now - attended.sent_at > ALIVE_SECONDS:
-            attended.send(ReplyKind.ALIVE)
-        is_first = attended.streamed_bytes > 0 and not attended.is_noted
-        if now - attended.noted_at > (FIRST_NOTE_SECONDS if is_first else NOTE_SECONDS):
-            attended.noted_at, attended.is_noted = now, attended.streamed_bytes > 0
-            self._note(attended)
+        due = [attended for attended in calls if attended.is_due(now)]
+        for start in range(0, len(due), RENEWED_AT_ONCE):
+            self._renew(due[start : start + RENEWED_AT_ONCE], now)
 
-    def _note(self, attended: Attended) -> None:
-        dispatch = attended.dispatch
-        tokens = estimate_completion_tokens(attended.streamed_bytes)
+    def _renew(self, calls: Sequence[Attended], now: float) -> None:
+        are_streaming = [attended.streamed_bytes > 0 for attended in calls]
         try:
             with self._database.autocommit() as session:
-                holds.note_streamed(session, dispatch.invocation_id, dispatch.token, tokens)
+                holds.renew(session, [attended.progress for attended in calls])
         except DomainError as error:
-            log.warning("invocation.not_noted", invocation_id=dispatch.invocation_id, error=error.code)
+            log.warning("leases.not_renewed", calls=len(calls), error=error.code)
+            return
+        for attended, is_streaming in zip(calls, are_streaming, strict=True):
+            attended.renewed_at, attended.is_noted = now, is_streaming

@@ -1,7 +1,9 @@
 """Wait for the replies of a call, with a limit on every silence.
 
 A call that no worker begins is given back; one whose worker falls silent, or whose replies are lost, ends with an
-error and is settled by what its worker did or, if that died, by estimate. Whoever stops waiting cancels the call.
+error and is settled by what its worker did or, if that died, by estimate. A worker is silent when it neither replies
+nor renews the call's lease, so that one that is merely slow, or whose replies are held up, is not taken for dead.
+Who stops waiting cancels the call.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ import json
 import time
 from collections.abc import Generator, Iterator
 from typing import Any
+from uuid import UUID
 
 import redis
 
-from shared.errors import DomainError, Kind
+from shared.credits.holds import DISPATCH_LEASE_SECONDS, Lease, Stage, read_lease
+from shared.errors import DomainError, Kind, Unavailable
 from shared.models.invocations import Invoker, ModelsOverloaded, give_up
 from shared.models.providers.errors import UpstreamRefused
 from shared.replies import Inbox, Reply, ReplyKind
@@ -22,8 +26,12 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 PING_SECONDS = 2.0
-QUEUE_SECONDS = 60.0
-SILENCE_SECONDS = 30.0
+QUEUE_SECONDS = 30.0
+"""How long a call may wait for a worker; shorter than the lease of its hold."""
+SILENCE_SECONDS = 7.0
+"""How long a worker may say nothing of a call and not renew its lease; both happen every few seconds."""
+LONGEST_SILENCE_SECONDS = 30.0
+"""How long replies may fail to come although the lease is renewed, or Postgres does not say."""
 _REFUSALS = {413: Kind.TOO_LARGE, 422: Kind.INVALID}
 
 
@@ -98,25 +106,80 @@ def replies(invoker: Invoker, inbox: Inbox) -> Generator[Reply | None]:
 
 
 def _watched(invoker: Invoker, inbox: Inbox) -> Iterator[Reply | None]:
-    began = False
-    heard_at = time.monotonic()
+    silence = Silence(invoker, inbox.address.invocation_id)
     while True:
         reply = inbox.receive(PING_SECONDS)
         if reply is None:
-            silence = time.monotonic() - heard_at
-            if not began and silence > QUEUE_SECONDS:
-                if give_up(invoker, inbox.address.invocation_id):
-                    raise ModelsOverloaded
-                began, heard_at = True, time.monotonic()
-            elif began and silence > SILENCE_SECONDS:
-                raise CallLost
+            silence.judge()
             yield None
             continue
-        began, heard_at = True, time.monotonic()
+        silence.end()
         if reply.kind is ReplyKind.LOST:
             raise CallLost
         if reply.kind is not ReplyKind.ALIVE:
             yield reply
+
+
+class Silence:
+    """The time in which nothing is heard of a call, and what to make of it."""
+
+    def __init__(self, invoker: Invoker, invocation_id: UUID) -> None:
+        """Begin when the call is queued."""
+        self._invoker = invoker
+        self._invocation_id = invocation_id
+        self._has_ended = False
+        self.end()
+
+    def end(self) -> None:
+        """Note that something was heard."""
+        self._heard_at = self._since = time.monotonic()
+
+    def judge(self) -> None:
+        """Bear the silence, if its time is not over; call it every few seconds.
+
+        Raises ModelsOverloaded for a call that no worker has begun, and which is given back; CallLost for one whose
+        worker has died, or whose last reply was missed.
+        """
+        now = time.monotonic()
+        if now - self._since <= SILENCE_SECONDS:
+            return
+        lease = self._read_lease()
+        if lease is not None and lease.stage is Stage.WAITING:
+            self._judge_waiting(now)
+        elif lease is not None and lease.stage is Stage.ENDED:
+            self._judge_ended()
+        else:
+            self._judge_running(now, lease)
+
+    def _judge_waiting(self, now: float) -> None:
+        if now - self._heard_at <= QUEUE_SECONDS:
+            return
+        if give_up(self._invoker, self._invocation_id):
+            raise ModelsOverloaded
+        self.end()  # a worker has begun at this moment
+
+    def _judge_ended(self) -> None:
+        """Let the last reply, which is sent after the settlement, have a moment to arrive."""
+        if self._has_ended:
+            raise CallLost
+        self._has_ended = True
+
+    def _judge_running(self, now: float, lease: Lease | None) -> None:
+        if now - self._heard_at > LONGEST_SILENCE_SECONDS:
+            raise CallLost
+        if lease is None:
+            return
+        renewed_at = now - (DISPATCH_LEASE_SECONDS - lease.remaining_seconds)
+        if now - renewed_at > SILENCE_SECONDS:
+            raise CallLost
+        self._since = renewed_at
+
+    def _read_lease(self) -> Lease | None:
+        try:
+            with self._invoker.database.autocommit() as session:
+                return read_lease(session, self._invocation_id)
+        except Unavailable:
+            return None
 
 
 def _cancel(invoker: Invoker, inbox: Inbox) -> None:

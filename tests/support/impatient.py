@@ -13,7 +13,6 @@ from web.models import answers
 if os.environ.get("PATIENCE") != "whole":
     awaiting.PING_SECONDS = 0.5
     awaiting.QUEUE_SECONDS = 3.0
-    awaiting.SILENCE_SECONDS = 6.0
     answers.COMMENT_AFTER_SECONDS = 1.0
 
 # After the constants, so that nothing is served before they hold.

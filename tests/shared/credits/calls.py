@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from shared.credits.balances import Balance, Policy, get_balance
-from shared.credits.holds import Attribution, Dispatch, NewInvocation, dispatch, hold, note_streamed, void
+from shared.credits.holds import Attribution, Dispatch, NewInvocation, Progress, dispatch, hold, renew, void
 from shared.credits.ledger import Entered, top_up
 from shared.credits.policies import set_policy
 from shared.credits.reconciliation import reconcile
@@ -111,7 +111,8 @@ class Calls:
 
     def note_streamed(self, invocation_id: UUID, token: UUID, tokens: int) -> bool:
         with self.database.autocommit() as session:
-            return note_streamed(session, invocation_id, token, tokens)
+            progress = Progress(invocation_id=invocation_id, token=token, streamed_tokens=tokens)
+            return renew(session, [progress]) == 1
 
     def void(self, invocation_id: UUID) -> bool:
         with self.database.autocommit() as session:

@@ -185,7 +185,7 @@ def test_the_word_of_a_worker_believed_dead_still_settles(funded: Calls) -> None
 def test_an_unresolved_call_is_charged_by_estimate_after_the_grace_and_corrected_once(funded: Calls) -> None:
     invocation_id, token = funded.dispatched(100, prompt_tokens=40)
     funded.note_streamed(invocation_id, token, 10)
-    funded.lose(invocation_id, hours=23)
+    funded.lose(invocation_id)
     mark_unresolved(funded.database)
     settle_unresolved(funded.database, grace=GRACE)
     assert funded.state(invocation_id) == "unresolved"

@@ -15,7 +15,7 @@ from tests.support.stack import wait_until
 def _busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attendance, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(attendance, "ALIVE_SECONDS", 0.05)
-    monkeypatch.setattr(attendance, "NOTE_SECONDS", 0.05)
+    monkeypatch.setattr(attendance, "RENEW_SECONDS", 0.05)
 
 
 def hear(inbox: Inbox, kind: ReplyKind) -> Reply:
@@ -58,13 +58,11 @@ def test_what_was_streamed_is_noted_and_the_lease_renewed(calls: ModelCalls) -> 
     assert calls.charge(inbox)[2] == 6
 
 
-def test_a_mistake_with_one_call_does_not_leave_the_others_alone(
-    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_with_leases_silences_nobody(calls: ModelCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(holds, "note_streamed", fail)
+    monkeypatch.setattr(holds, "renew", fail)
     inbox = calls.chat("!tokens 9\n!stall after 2")
     with calls.executing(inbox):
         for _ in range(5):

@@ -11,6 +11,7 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.credits import holds
+from shared.credits.settlement import Outcome, Status, settle
 from shared.ids import new_id
 from shared.models import awaiting
 from shared.models.awaiting import CallFailed, CallLost, replies
@@ -35,6 +36,14 @@ def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
 
 def is_marked_cancelled(calls: ModelCalls, inbox: Inbox) -> bool:
     return is_cancelled(calls.valkey, inbox.address.invocation_id)
+
+
+def begin(calls: ModelCalls, inbox: Inbox) -> holds.Progress:
+    """Take the right to make the call, as a worker does that dies thereafter."""
+    with calls.database.autocommit() as session:
+        dispatch = holds.dispatch(session, inbox.address.invocation_id)
+    assert dispatch is not None
+    return holds.Progress(invocation_id=dispatch.invocation_id, token=dispatch.token, streamed_tokens=0)
 
 
 def test_a_call_is_read_to_its_end_and_not_cancelled(calls: ModelCalls) -> None:
@@ -80,8 +89,7 @@ def test_a_call_that_no_worker_begins_is_given_back(calls: ModelCalls) -> None:
 @pytest.mark.usefixtures("_impatient")
 def test_a_call_that_a_worker_took_and_never_spoke_of_is_lost_and_cancelled(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
-    with calls.database.autocommit() as session:
-        assert holds.dispatch(session, inbox.address.invocation_id)
+    begin(calls, inbox)
     with pytest.raises(CallLost) as raised:
         list(replies(calls.invoker, inbox))
     assert raised.value.is_final
@@ -92,12 +100,37 @@ def test_a_call_that_a_worker_took_and_never_spoke_of_is_lost_and_cancelled(call
 @pytest.mark.usefixtures("_impatient")
 def test_a_call_whose_worker_falls_silent_is_lost_and_cancelled(calls: ModelCalls) -> None:
     inbox = calls.chat("hello")
+    begin(calls, inbox)
     writer_to(calls, inbox).send(ReplyKind.ALIVE)
     heard: list[Reply | None] = []
     with pytest.raises(CallLost):
         heard.extend(replies(calls.invoker, inbox))
     assert set(heard) == {None}
     assert is_marked_cancelled(calls, inbox)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_worker_that_renews_its_lease_is_slow_and_not_dead(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    progress = begin(calls, inbox)
+    coming = replies(calls.invoker, inbox)
+    for _ in range(15):
+        with calls.database.autocommit() as session:
+            assert holds.renew(session, [progress]) == 1
+        assert next(coming) is None
+    with pytest.raises(CallLost):
+        list(coming)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_call_whose_last_reply_was_missed_is_lost(calls: ModelCalls) -> None:
+    inbox = calls.chat("hello")
+    progress = begin(calls, inbox)
+    outcome = Outcome(status=Status.FAILED, counts=None)
+    with calls.database.autocommit() as session:
+        settle(session, progress.invocation_id, progress.token, outcome)
+    with pytest.raises(CallLost):
+        list(replies(calls.invoker, inbox))
 
 
 @pytest.mark.usefixtures("_impatient")

@@ -1,0 +1,60 @@
+"""What a dead process leaves open is settled or given back in time, by what the schedule runs and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from celery import Celery
+
+from shared.credits.jobs import ReleaseOverdueHolds, SettleUnresolved
+from shared.database import Database
+from shared.jobs import create_celery
+from tests.shared.credits.calls import Calls
+from tests.support.identity import IdentityFactory, make_settings
+from workers.credits import bind_credits
+from workers.handling import Depot
+from workers.schedule import SCHEDULE
+
+PROMISED_SECONDS = 120
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Celery]:
+    depot = Depot(make_settings(database_url=database_url))
+    app = create_celery("memory://")
+    bind_credits(app, depot)
+    yield app
+    depot.database.dispose()
+
+
+def test_calls_of_the_dead_are_settled_or_given_back_within_two_minutes(
+    app: Celery, database: Database
+) -> None:
+    calls = Calls(database, IdentityFactory(database, make_settings()).organization().id)
+    calls.top_up(100)
+    waiting = calls.hold(10)
+    said_something, token = calls.dispatched(50, prompt_tokens=3)
+    calls.note_streamed(said_something, token, 4)
+    said_nothing, _ = calls.dispatched(40)
+    jobs = (ReleaseOverdueHolds, SettleUnresolved)
+    # Each sweep may have run just before there was something to find.
+    late = sum((timedelta(seconds=SCHEDULE[job.kind]["schedule"]) for job in jobs), timedelta())
+    passed = timedelta(seconds=PROMISED_SECONDS) - late
+    calls.run(
+        "UPDATE invocations SET lease_until = lease_until - CAST(:passed AS interval) WHERE organization_id = :id",
+        passed=passed,
+        id=calls.organization_id,
+    )
+    for job in jobs:
+        app.tasks[job.kind].run()
+    assert [calls.state(at) for at in (waiting, said_something, said_nothing)] == [
+        "expired",
+        "settled",
+        "settled",
+    ]
+    assert (calls.balance.balance, calls.balance.held) == (93, 0)
+    assert calls.settle(said_something, token, 5).balance == 95, "a later report corrects it"
+    assert calls.settle(said_something, token, 9).balance == 95, "once"
+    assert calls.discrepancies() == []
