@@ -231,10 +231,10 @@ class Settings(BaseSettings):
         description="Let credentials and notifications go out over plain http; for development.",
     )
     concurrent_deliveries: int = Field(
-        default=16,
+        default=64,
         gt=0,
         le=256,
-        description="Messages to other services that one media worker posts at once, besides its threads.",
+        description="Messages to other services that one media worker posts at once; organizations share them.",
     )
 
     first_run_credits: str = Field(

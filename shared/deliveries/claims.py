@@ -1,13 +1,14 @@
-"""Claim messages that are due, and record what became of an attempt.
+"""Claim messages in turn, and record what became of an attempt.
 
-A claim moves `due_at` to the end of its lease, so that a message whose worker died is simply due again. One claimer at
-a time looks for work, which makes the bound on attempts per destination exact. `claims` counts the times a message was
-claimed: only the newest claim records a failure, but an arrival counts whoever saw it.
+Organizations take turns, and within each its destinations (`shared/fair_claims.py`). `is_ready` marks what may be
+claimed now; a claim moves `due_at` to the end of its lease, so that a message whose worker died is marked again. One
+claimer at a time looks for work, which makes the bound on attempts per destination exact. `claims` counts the times a
+message was claimed: only the newest claim records a failure, but an arrival counts whoever saw it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -16,22 +17,42 @@ from sqlalchemy import text
 
 from shared.database import Session
 from shared.deliveries.channels import Message
-from shared.deliveries.due import find_due
 from shared.deliveries.schedule import SPREAD
+from shared.fair_claims import Rotation, next_in_turn
 
 LEASE = timedelta(seconds=60)
 """Longer than any attempt lasts."""
 _CLAIMING = 7_140_331_005
 
 _LOCK = text("SELECT pg_advisory_xact_lock(:key)")
-_CLAIM = text(
+_UNDER_WAY = text(
     """
-UPDATE deliveries SET state = 'Sending', claims = claims + 1, due_at = now() + :lease,
-    lapses = lapses + CAST(state = 'Sending' AS integer)
-WHERE id = ANY (CAST(:ids AS uuid[])) AND state IN ('Waiting', 'Sending') AND due_at <= now()
-RETURNING id, claims
+SELECT organization_id, destination_id, count(*) AS number, min(in_flight_limit) AS most FROM deliveries
+WHERE state = 'Sending' AND due_at > now() GROUP BY organization_id, destination_id
 """
 )
+_HEAD = next_in_turn(
+    table="deliveries",
+    tenant="organization_id",
+    member="destination_id",
+    ready="state = 'Waiting' AND is_ready AND due_at <= now()",
+    order="due_at",
+)
+CLAIM = f"""
+WITH head AS ({_HEAD})
+UPDATE deliveries SET state = 'Sending', claims = claims + 1, is_ready = false, due_at = now() + :lease
+FROM head WHERE deliveries.id = head.id
+RETURNING deliveries.id, deliveries.claims, deliveries.in_flight_limit, head.tenant, head.member
+"""  # noqa: S608 (names of columns, from the code)
+MARK_READY = """
+UPDATE deliveries SET state = 'Waiting', is_ready = true, lapses = lapses + CAST(state = 'Sending' AS integer)
+WHERE id = ANY (ARRAY(
+    SELECT id FROM deliveries
+    WHERE (state = 'Sending' OR (state = 'Waiting' AND NOT is_ready)) AND due_at <= now()
+    ORDER BY due_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+))
+"""
+_CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
 _LOAD = text(
     """
 SELECT id, kind, destination_id, content_type, body, address_encrypted, attempts, attempt_limit, lapses
@@ -49,9 +70,20 @@ WHERE id = :id AND state <> 'Delivered'
 _FAILED = text(
     """
 UPDATE deliveries
-SET state = 'Waiting', attempts = attempts + 1, lapses = 0, last_status = :status, last_code = :code,
+SET state = 'Waiting', attempts = attempts + 1, lapses = 0, is_ready = false, last_status = :status, last_code = :code,
     last_attempt_at = now(), due_at = now() + :wait * (1 + :spread * random())
 WHERE id = :id AND claims = :claim AND state = 'Sending'
+"""
+)
+# All that is ready for the same destination waits with it: the next message would only learn the same.
+_SET_ASIDE = text(
+    """
+UPDATE deliveries SET state = 'Waiting', is_ready = false, due_at = now() + :wait
+WHERE (id = :id AND claims = :claim AND state = 'Sending') OR id = ANY (ARRAY(
+    SELECT id FROM deliveries
+    WHERE organization_id = :organization_id AND destination_id = :destination_id AND state = 'Waiting' AND is_ready
+    LIMIT 1000 FOR UPDATE SKIP LOCKED
+))
 """
 )
 _DEAD = text(
@@ -70,6 +102,8 @@ class Claim:
 
     id: UUID
     claim: int
+    organization_id: UUID
+    destination_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +118,35 @@ class Claimed:
     """Claims since the last recorded attempt that ended without a record: their workers died."""
 
 
-def claim_due(session: Session, *, limit: int) -> Sequence[Claim]:
-    """Claim so many due messages at most, those that wait longest first."""
-    session.execute(_LOCK, {"key": _CLAIMING})
-    ids = find_due(session, limit=limit)
-    if not ids:
-        return ()
-    rows = session.execute(_CLAIM, {"ids": [str(at) for at in ids], "lease": LEASE})
-    return [Claim(id=row.id, claim=row.claims) for row in rows]
+class Claimer:
+    """Claims messages in one transaction, one after the other, while no other process does."""
+
+    def __init__(self, session: Session, rotation: Rotation) -> None:
+        """Wait for other claimers, and look at what is under way."""
+        self._session = session
+        self._rotation = rotation
+        session.execute(_LOCK, {"key": _CLAIMING})
+        rows = session.execute(_UNDER_WAY).all()
+        self._under_way = {(row.organization_id, row.destination_id): (row.number, row.most) for row in rows}
+
+    def claim(self, full_organizations: Collection[Hashable] = ()) -> Claim | None:
+        """Claim the message of the destination whose turn it is; None when nothing may be claimed.
+
+        Passed over are `full_organizations`, and destinations with as many messages under way as they may have.
+        """
+        row = self._rotation.claim(
+            self._session,
+            _CLAIM,
+            {"lease": LEASE},
+            mark_ready=_MARK_READY,
+            full_tenants=full_organizations,
+            full_members=[key for key, (number, most) in self._under_way.items() if number >= most],
+        )
+        if row is None:
+            return None
+        number, most = self._under_way.get((row.tenant, row.member), (0, row.in_flight_limit))
+        self._under_way[row.tenant, row.member] = number + 1, min(most, row.in_flight_limit)
+        return Claim(id=row.id, claim=row.claims, organization_id=row.tenant, destination_id=row.member)
 
 
 def find_claimed(session: Session, claim: Claim) -> Claimed | None:
@@ -133,6 +188,20 @@ def record_failed(
             "code": code,
             "wait": timedelta(seconds=wait_seconds),
             "spread": SPREAD,
+        },
+    )
+
+
+def set_aside(session: Session, claim: Claim, *, wait_seconds: float) -> None:
+    """Let a message wait that was not attempted, with all that is ready for its destination; it counts no attempt."""
+    session.execute(
+        _SET_ASIDE,
+        {
+            "id": claim.id,
+            "claim": claim.claim,
+            "organization_id": claim.organization_id,
+            "destination_id": claim.destination_id,
+            "wait": timedelta(seconds=wait_seconds),
         },
     )
 

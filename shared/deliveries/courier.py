@@ -1,8 +1,10 @@
-"""Send what is due: many messages at once, few of them to the same destination.
+"""Send what is due: many messages at once, few of them to the same destination or of the same organization.
 
 A courier is one per process and has threads of its own, so that destinations which take their time hold up neither
-each other nor the worker's other jobs. One drain at a time claims messages and hands each to a thread; a hint that
-arrives meanwhile makes it look again. No connection to the database is held while a message is on its way.
+each other nor the worker's other jobs. Organizations share these threads (`shared/admission.py`), and a server that
+does not answer in time is set aside (`circuit_breaker`). One drain at a time claims messages and hands each to a
+thread; a hint that arrives meanwhile makes it look again. No connection to the database is held while a message is on
+its way.
 
 A death at any point leaves a message that is due again when its lease ends, or one that has arrived and is sent once
 more: at least once, under the same id.
@@ -11,35 +13,44 @@ more: at least once, under the same id.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from shared import faults
+from shared.admission import Pool, PoolKey, Slot
 from shared.database import Database, Session
 from shared.deliveries.channels import Address, Channel, SealedAddresses
+from shared.deliveries.circuit_breaker import CircuitBreakers, Origin, origin_of
 from shared.deliveries.claims import (
     Claim,
     Claimed,
-    claim_due,
+    Claimer,
     find_claimed,
     record_dead,
     record_delivered,
     record_failed,
+    set_aside,
 )
 from shared.deliveries.outbox import give_up
 from shared.deliveries.schedule import wait_seconds
 from shared.egress.errors import EgressError
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import post
+from shared.fair_claims import Rotation
 from shared.identity.encryption import Encryption
 from shared.settings import Settings
 from shared.telemetry import DELIVERIES, get_logger
 
 log = get_logger(__name__)
 
-ATTEMPT_SECONDS = 15.0
+ATTEMPT_SECONDS = 10.0
 """The time a destination has to answer."""
+CONNECT_SECONDS = 3.0
+"""The time each of its addresses has to accept."""
+SLOW_SECONDS = 2.5
+"""A failure that took as long sets the server aside."""
 MAX_LAPSES = 10
 """Times in a row that workers may die over one message before it is given up."""
 GONE = 410
@@ -68,7 +79,10 @@ class Courier:
         self._channels = channels
         self._sealed = SealedAddresses(Encryption(settings))
         self._concurrency = settings.concurrent_deliveries
-        self._pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="courier")
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="courier")
+        self._pool = Pool("deliveries", self._concurrency)
+        self._rotation = Rotation()
+        self._breakers = CircuitBreakers()
         self._changed = threading.Condition()
         self._is_draining = False
         self._is_asked = False
@@ -106,44 +120,62 @@ class Courier:
     def close(self) -> None:
         """Stop, and wait for what is under way."""
         self.stop()
-        self._pool.shutdown()
+        self._threads.shutdown()
 
     def _drain(self) -> int:
         attempts = 0
-        while idle_threads := self._wait_for_work():
-            with self._database.transaction() as session:
-                claims = claim_due(session, limit=idle_threads)
+        while self._wait_for_work():
+            claims = self._claim()
             faults.reach("deliveries.claimed")
             with self._changed:
                 self._under_way += len(claims)
                 self._is_asked |= bool(claims)
-            for claim in claims:
-                self._pool.submit(self._deliver, claim)
+            for claim, slot in claims:
+                self._threads.submit(self._deliver, claim, slot)
             attempts += len(claims)
         return attempts
 
-    def _wait_for_work(self) -> int:
-        """Wait until there may be something to claim, and give how many threads are idle; 0 ends the drain."""
+    def _claim(self) -> list[tuple[Claim, Slot]]:
+        """Claim what idle threads can send, each message with a slot of its organization's share."""
+        claims: list[tuple[Claim, Slot]] = []
+        try:
+            with self._database.transaction() as session:
+                claimer = Claimer(session, self._rotation)
+                while self._pool.in_use < self._pool.slots:
+                    claim = claimer.claim(self._pool.tenants_at_limit())
+                    if claim is None:
+                        break
+                    key = PoolKey(claim.organization_id, claim.destination_id)
+                    claims.append((claim, self._pool.acquire(key)))
+        except BaseException:
+            for _, slot in claims:
+                slot.release()
+            raise
+        return claims
+
+    def _wait_for_work(self) -> bool:
+        """Wait until there may be something to claim; False ends the drain."""
         with self._changed:
             self._changed.wait_for(lambda: self._may_claim() or self._under_way == 0)
             if not self._may_claim():
                 # Under the lock that a hint takes: one that comes now begins a drain of its own.
                 self._is_draining = False
-                return 0
+                return False
             self._is_asked = False
-            return self._concurrency - self._under_way
+            return True
 
     def _may_claim(self) -> bool:
         return self._is_asked and not self._is_stopping and self._under_way < self._concurrency
 
-    def _deliver(self, claim: Claim) -> None:
+    def _deliver(self, claim: Claim, slot: Slot) -> None:
         try:
-            self._attempt(claim)
+            with slot:
+                self._attempt(claim)
         except BaseException as failure:  # noqa: BLE001 (handed to the thread that drains, which raises it)
             self._failure = failure
         with self._changed:
             self._under_way -= 1
-            # Its destination may have another message that waited for this one to end.
+            # Its destination or organization may have another message that waited for this one to end.
             self._is_asked = True
             self._changed.notify_all()
 
@@ -153,7 +185,11 @@ class Courier:
             if claimed is None:
                 return
             address = self._find_address(session, claimed)
-        attempt = self._post(claimed, address)
+        origin = None if address is None else origin_of(claim.organization_id, address.url)
+        if origin is not None and (wait_seconds := self._breakers.admit(origin)):
+            self._set_aside(claim, claimed, wait_seconds)
+            return
+        attempt = self._post(claimed, address, origin)
         faults.reach("deliveries.posted")
         with self._database.transaction() as session:
             outcome = self._record(session, claim, claimed, address, attempt)
@@ -170,6 +206,11 @@ class Courier:
             code=attempt.code,
         )
 
+    def _set_aside(self, claim: Claim, claimed: Claimed, wait_seconds: float) -> None:
+        with self._database.transaction() as session:
+            set_aside(session, claim, wait_seconds=wait_seconds)
+        DELIVERIES.labels(claimed.kind, "set_aside").inc()
+
     def _find_address(self, session: Session, claimed: Claimed) -> Address | None:
         if claimed.lapses >= MAX_LAPSES:
             # Asking may be what it died of.
@@ -179,13 +220,14 @@ class Courier:
     def _channel(self, claimed: Claimed) -> Channel:
         return self._channels.get(claimed.kind, self._sealed)
 
-    def _post(self, claimed: Claimed, address: Address | None) -> Attempt:
+    def _post(self, claimed: Claimed, address: Address | None, origin: Origin | None) -> Attempt:
         if claimed.lapses >= MAX_LAPSES:
             return Attempt(code=INTERRUPTED, is_final=True)
-        if address is None:
+        if address is None or origin is None:
             return Attempt(code=DESTINATION_GONE, is_final=True)
         message = claimed.message
         headers = {"Content-Type": message.content_type, **address.headers}
+        started_at = time.monotonic()
         try:
             posted = post(
                 address.url,
@@ -193,9 +235,15 @@ class Courier:
                 headers=headers,
                 policy=self._policy,
                 deadline_seconds=ATTEMPT_SECONDS,
+                connect_seconds=CONNECT_SECONDS,
             )
-        except EgressError as error:
+        except BaseException as error:
+            # Also where nobody accepts: what counts is that a slot was held for nothing.
+            self._breakers.failed(origin, is_slow=time.monotonic() - started_at >= SLOW_SECONDS)
+            if not isinstance(error, EgressError):
+                raise
             return Attempt(code=error.code, is_final=not error.is_transient)
+        self._breakers.answered(origin)
         return Attempt(status=posted.status, retry_after_seconds=posted.retry_after_seconds)
 
     def _record(

@@ -164,7 +164,7 @@ def _revive(session: Session, *conditions: Any) -> int:
     result = session.execute(
         update(deliveries)
         .where(*conditions, _table.state == "Dead")
-        .values(state="Waiting", attempts=0, lapses=0, due_at=func.now(), ended_at=None)
+        .values(state="Waiting", attempts=0, lapses=0, is_ready=True, due_at=func.now(), ended_at=None)
     )
     if result.rowcount:
         session.enqueue(SendDeliveries())

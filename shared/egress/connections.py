@@ -38,10 +38,11 @@ _INTERIM = range(102, 200)
 class Guard:
     """Opens the sockets of one request."""
 
-    def __init__(self, policy: EgressPolicy, deadline: Deadline) -> None:
-        """Take what may be connected to, and how long everything may last."""
+    def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
+        """Take what may be connected to, and how long each address and everything may last."""
         self._policy = policy
         self._deadline = deadline
+        self._connect_seconds = connect_seconds
 
     def connect(self, host: str, port: int) -> socket.socket:
         """Connect to a host. Raises AddressRefused, ConnectionFailed and FetchTimedOut."""
@@ -84,7 +85,7 @@ class Guard:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         connection = socket.socket(family, socket.SOCK_STREAM)
         try:
-            connection.settimeout(min(CONNECT_SECONDS, self._deadline.remaining_seconds))
+            connection.settimeout(min(self._connect_seconds, self._deadline.remaining_seconds))
             connection.connect((address, port))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
@@ -151,11 +152,12 @@ class _SecurePool(HTTPSConnectionPool):
 class GuardedAdapter(HTTPAdapter):
     """The transport of one request."""
 
-    def __init__(self, policy: EgressPolicy, deadline: Deadline) -> None:
+    def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
         """Guard what this request connects to; repeat nothing."""
         super().__init__(max_retries=0)
         self._policy = policy
-        self._options: dict[str, Any] = {"guard": Guard(policy, deadline), "maxsize": 1, "block": False}
+        guard = Guard(policy, deadline, connect_seconds)
+        self._options: dict[str, Any] = {"guard": guard, "maxsize": 1, "block": False}
         self._pool: HTTPConnectionPool | None = None
 
     def get_connection_with_tls_context(

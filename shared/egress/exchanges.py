@@ -114,14 +114,19 @@ class Reply:
 
 @contextmanager
 def exchange(
-    request: Request, *, policy: EgressPolicy, deadline: Deadline, idle_seconds: float
+    request: Request,
+    *,
+    policy: EgressPolicy,
+    deadline: Deadline,
+    idle_seconds: float,
+    connect_seconds: float = CONNECT_SECONDS,
 ) -> Iterator[Reply]:
     """Send a request and give its answer. Raises the errors of `errors.py`."""
-    adapter = GuardedAdapter(policy, deadline)
+    adapter = GuardedAdapter(policy, deadline, connect_seconds)
     try:
         with translated(deadline):
             response = adapter.send(
-                _prepare(request), stream=True, timeout=(CONNECT_SECONDS, idle_seconds), verify=True
+                _prepare(request), stream=True, timeout=(connect_seconds, idle_seconds), verify=True
             )
         try:
             yield Reply(response, deadline)

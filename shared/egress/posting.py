@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shared.egress.connections import CONNECT_SECONDS
 from shared.egress.deadlines import Deadline
 from shared.egress.exchanges import Request, exchange
 from shared.egress.observation import observed
@@ -31,6 +32,7 @@ def post(
     headers: Mapping[str, str],
     policy: EgressPolicy,
     deadline_seconds: float,
+    connect_seconds: float = CONNECT_SECONDS,
 ) -> Posted:
     """Post over https and give the answer's status, whatever it is. Raises the errors of `errors.py`."""
     check_headers(headers)
@@ -39,6 +41,12 @@ def post(
     with (
         observed("post", target.host),
         Deadline(deadline_seconds) as deadline,
-        exchange(request, policy=policy, deadline=deadline, idle_seconds=deadline_seconds) as reply,
+        exchange(
+            request,
+            policy=policy,
+            deadline=deadline,
+            idle_seconds=deadline_seconds,
+            connect_seconds=connect_seconds,
+        ) as reply,
     ):
         return Posted(status=reply.status, retry_after_seconds=reply.retry_after_seconds)

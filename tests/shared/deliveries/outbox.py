@@ -12,10 +12,12 @@ from uuid import UUID, uuid4
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from shared.database import Database
+from shared.database import Database, Session
 from shared.deliveries.channels import Channel
+from shared.deliveries.claims import Claim, Claimer
 from shared.deliveries.courier import Courier
 from shared.deliveries.outbox import Delivery, enqueue_delivery, get_delivery, seal_address
+from shared.fair_claims import Rotation
 from shared.identity.encryption import Encryption
 from tests.support.identity import make_settings
 
@@ -27,7 +29,7 @@ _KEY = base64.urlsafe_b64encode(bytes(32)).decode()
 SETTINGS = make_settings(
     egress_allow_private=True,
     egress_allow_http=True,
-    concurrent_deliveries=8,
+    concurrent_deliveries=16,
     encryption_keys=(SecretStr(_KEY),),
 )
 
@@ -35,12 +37,13 @@ SETTINGS = make_settings(
 def enqueue(database: Database, url: str, destination: UUID, **options: Any) -> UUID:
     """Write down a message to a sealed address."""
     headers: Mapping[str, str] = options.pop("headers", {})
+    organization_id = options.pop("organization_id", ORGANIZATION)
     values = {"kind": KIND, "event": "test.happened", "body": BODY, **options}
     with database.transaction() as session:
         return enqueue_delivery(
             session,
             destination_id=destination,
-            organization_id=ORGANIZATION,
+            organization_id=organization_id,
             sealed_address=_sealed(url, tuple(headers.items())),
             **values,
         )
@@ -67,6 +70,13 @@ def let_time_pass(database: Database) -> None:
     """Let every wait and every lease end."""
     with database.transaction() as session:
         session.execute(text("UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending')"))
+
+
+def claim_due(session: Session, *, limit: int, rotation: Rotation | None = None) -> Sequence[Claim]:
+    """Claim so many messages at most."""
+    claimer = Claimer(session, rotation or Rotation())
+    claims = (claimer.claim() for _ in range(limit))
+    return tuple(claim for claim in claims if claim is not None)
 
 
 @contextmanager

@@ -1,0 +1,97 @@
+"""Set aside the servers that do not answer in time: a circuit breaker for each origin an organization posts to.
+
+A breaker is closed until an attempt fails by taking too long; then it is open for a growing pause in which nothing is
+sent there, and after it half-open: one attempt at a time, until the server answers, whatever its status, which closes
+the breaker. So a silent server holds one slot now and then, however many messages and destinations (each task's push
+configuration is one) wait for it. What waits counts no attempt.
+
+Each process learns for itself and forgets when it ends: at worst a silent server is asked once more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from uuid import UUID
+
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 300.0
+PROBE_SECONDS = 10.0
+"""How long to wait for another's attempt to end."""
+REMEMBERED = 10_000
+"""Origins that may be set aside at once; those that were set aside first are forgotten."""
+
+Origin = tuple[UUID, str]
+"""An organization, and the scheme, host and port it posts to: one tenant's trouble with a server is not another's."""
+
+
+def origin_of(organization_id: UUID, url: str) -> Origin:
+    """Name the server of a URL; one that cannot be read is its own."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return organization_id, url
+    return organization_id, f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}"
+
+
+@dataclass(slots=True)
+class _Breaker:
+    """An open or half-open breaker."""
+
+    retry_at: float
+    pause_seconds: float
+    is_probing: bool = False
+
+
+class CircuitBreakers:
+    """The breakers of a process that are not closed."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Have all of them closed."""
+        self._clock = clock
+        self._breakers: OrderedDict[Origin, _Breaker] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def admit(self, origin: Origin) -> float:
+        """Give 0 if the server may be asked now, else how many seconds to wait.
+
+        Once 0 is given, `answered` or `failed` must follow.
+        """
+        with self._lock:
+            breaker = self._breakers.get(origin)
+            if breaker is None:
+                return 0.0
+            now = self._clock()
+            if now < breaker.retry_at:
+                return breaker.retry_at - now
+            if breaker.is_probing:
+                return PROBE_SECONDS
+            breaker.is_probing = True
+            return 0.0
+
+    def answered(self, origin: Origin) -> None:
+        """Close the breaker."""
+        with self._lock:
+            self._breakers.pop(origin, None)
+
+    def failed(self, origin: Origin, *, is_slow: bool) -> None:
+        """Open the breaker after a slow failure, and after any failure of a half-open one's attempt."""
+        with self._lock:
+            breaker, now = self._breakers.get(origin), self._clock()
+            if breaker is None:
+                if is_slow:
+                    self._open(origin, now)
+            elif now >= breaker.retry_at:
+                # Not for those that were under way when it opened.
+                breaker.pause_seconds = min(2 * breaker.pause_seconds, LONGEST_PAUSE_SECONDS)
+                breaker.retry_at = now + breaker.pause_seconds
+                breaker.is_probing = False
+
+    def _open(self, origin: Origin, now: float) -> None:
+        if len(self._breakers) >= REMEMBERED:
+            self._breakers.popitem(last=False)
+        self._breakers[origin] = _Breaker(now + FIRST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS)
