@@ -106,7 +106,7 @@ def _executor(depot: Depot, limit: int) -> Executor:
         database=depot.database,
         valkey=valkey,
         queue=CallQueue(valkey),
-        catalog=CatalogFile(settings.models_config),
+        catalog=CatalogFile(settings.models_config).watch(),
         router=Router(),
         slots=ModelSlots(connect_valkey(settings.redis_url)),
         attendance=Attendance(depot.database, partial(find_cancelled, valkey)),

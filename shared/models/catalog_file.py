@@ -1,7 +1,9 @@
 """The catalog in force: read at the start, and again whenever the operators' file has changed.
 
-Protects two rules: a change needs no restart, and a broken change takes nothing away: the catalog of before stays in
-force and the log says what is wrong. Without a file there are the scripted models only.
+Protects two rules: a change needs no restart and is in force in every process within two seconds, busy or idle; and a
+broken change takes nothing away: the catalog of before stays in force and the log says what is wrong. A process that
+serves calls watches the file with a thread; without it, who asks after a while looks first. Without a file there are
+the scripted models only.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ import threading
 import time
 from pathlib import Path
 
-from shared.models.catalog import Catalog
+from shared.models.catalog import Catalog, ProviderEntry
 from shared.models.catalog_format import CatalogInvalid, parse_catalog, read_catalog
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-LOOK_EVERY_SECONDS = 1.0
+LOOK_EVERY_SECONDS = 0.5
+STILL_SECONDS = 0.5
+"""A file that was changed longer ago is not being written any more."""
 SCRIPTED_CATALOG = '''
 [providers.scripted]
 kind = "scripted"
@@ -44,6 +48,7 @@ upstreams = [{ provider = "scripted", model = "echo", dialect = "responses" }]
 '''
 
 _Signature = tuple[int, int, int]
+_Secrets = tuple[str, str | None, tuple[tuple[str, str], ...]]
 
 
 class CatalogFile:
@@ -56,29 +61,66 @@ class CatalogFile:
         self._looking = threading.Lock()
         self._loaded = self._seen = self._signature()
         self._catalog = read_catalog(path) if path else parse_catalog(SCRIPTED_CATALOG, source="built in")
+        self._trusted = self._catalog.providers
         self._look_at = time.monotonic() + look_every_seconds
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
 
     def current(self) -> Catalog:
-        """Give the catalog in force, after a look at the file at most once a second.
+        """Give the catalog in force, after a look at the file if the last was a while ago.
 
         The thread whose turn it is to look reads a changed file; the others go on with the catalog of before.
         """
-        if (
-            self._path is not None
-            and time.monotonic() >= self._look_at
-            and self._looking.acquire(blocking=False)
-        ):
-            try:
-                self._look(self._path)
-            finally:
-                self._look_at = time.monotonic() + self._look_every_seconds
-                self._looking.release()
+        if time.monotonic() >= self._look_at:
+            self.look()
         return self._catalog
+
+    def look(self) -> None:
+        """Read the file if it has changed, unless another thread is doing so."""
+        if self._path is None or not self._looking.acquire(blocking=False):
+            return
+        try:
+            self._look(self._path)
+        finally:
+            self._look_at = time.monotonic() + self._look_every_seconds
+            self._looking.release()
+
+    def watch(self) -> CatalogFile:
+        """Look at the file from now on, whether anybody asks for the catalog or not."""
+        with self._looking:
+            if self._path is not None and self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
+                self._watcher.start()
+        return self
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._closing.set()
+
+    def trusts(self, provider: ProviderEntry) -> bool:
+        """Whether a provider needs no secret, or one that a catalog of this process has sent to that address."""
+        needed = _secrets(provider)
+        if not any(needed[1:]):
+            return True
+        if not self._has_trusted(needed):
+            self.look()
+        return self._has_trusted(needed)
+
+    def _has_trusted(self, needed: _Secrets) -> bool:
+        return any(_secrets(provider) == needed for provider in self._trusted)
+
+    def _watch(self) -> None:
+        while not self._closing.wait(self._look_every_seconds):
+            try:
+                self.look()
+            except Exception:  # a watcher that ends would leave an old catalog in force
+                log.exception("catalog.not_looked_at")
 
     def _look(self, path: Path) -> None:
         signature = self._signature()
-        # A file that differs from what the last look saw may still be being written: half of it can be valid TOML.
-        is_still, self._seen = signature == self._seen, signature
+        # A file that has just changed may still be being written: half of it can be valid TOML.
+        is_still = signature == self._seen or self._is_old(path)
+        self._seen = signature
         if signature == self._loaded or not is_still:
             return
         self._loaded = signature
@@ -90,8 +132,15 @@ class CatalogFile:
         if self._signature() != signature:  # it changed while it was read
             self._loaded = None
             return
+        self._trusted = self._trusted | catalog.providers
         self._catalog = catalog
         log.info("catalog.loaded", path=str(path), models=len(catalog))
+
+    def _is_old(self, path: Path) -> bool:
+        try:
+            return time.time() - path.stat().st_ctime > STILL_SECONDS
+        except OSError:
+            return False
 
     def _signature(self) -> _Signature | None:
         try:
@@ -99,3 +148,8 @@ class CatalogFile:
         except OSError:
             return None
         return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
+
+
+def _secrets(provider: ProviderEntry) -> _Secrets:
+    """Name the secrets that a provider's calls carry, and the address they are sent to."""
+    return (provider.base_url, provider.api_key_env, provider.header_envs)

@@ -25,11 +25,12 @@ from shared.models.awaiting import describe_failure
 from shared.models.catalog import ModelEntry, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Failure, Translator, upstream_body
-from shared.models.errors import ContextLengthExceeded, ModelNotFound
+from shared.models.errors import ContextLengthExceeded
 from shared.models.providers.base import Event, UpstreamStream
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
+from shared.models.travelling import trusted
 from shared.models.upstreams import speaking_for
 from shared.models.waiting_calls import AcceptedRequest, CallQueue
 from shared.replies import ReplyAddress, ReplyKind, ReplyWriter, is_cancelled
@@ -96,12 +97,12 @@ def _carry_out(
     executor: Executor, dispatch: holds.Dispatch, request: AcceptedRequest, attended: Attended
 ) -> None:
     """Call, settle, and only then say that it is over: what the client reads has been charged."""
-    entry = executor.catalog.current().find(dispatch.model)
+    entry = trusted(request.entry, executor.catalog)
     translator: Translator | None = None
     provider: str | None = None
     try:
-        if entry is None:
-            raise ModelNotFound
+        if not entry.upstreams:
+            raise ProviderError("The provider of this model is not configured.", may_have_cost=False)
         with executor.slots.slot(entry), _open(executor, entry, request, dispatch, attended) as stream:
             provider = stream.upstream.provider.name
             translator = _translator(request, entry, stream.upstream, dispatch.invocation_id)

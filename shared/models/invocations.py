@@ -102,7 +102,7 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
         with invoker.database.autocommit() as session:
             holds.hold(session, invocation=invocation)
         faults.reach("invocation.held")
-        _queue(invoker, inbox.address, request)
+        _queue(invoker, inbox.address, entry, request)
     except BaseException:
         inbox.close()
         raise
@@ -138,9 +138,13 @@ def _listen(invoker: Invoker, invocation_id: UUID) -> Inbox:
         raise ModelsOverloaded from None
 
 
-def _queue(invoker: Invoker, address: ReplyAddress, request: ParsedRequest) -> None:
+def _queue(invoker: Invoker, address: ReplyAddress, entry: ModelEntry, request: ParsedRequest) -> None:
     accepted = AcceptedRequest(
-        dialect=request.dialect, is_stream=request.is_stream, created=int(time.time()), body=request.body
+        entry=entry,
+        dialect=request.dialect,
+        is_stream=request.is_stream,
+        created=int(time.time()),
+        body=request.body,
     )
     try:
         invoker.queue.put(address, accepted)

@@ -18,19 +18,26 @@ from uuid import UUID
 
 import redis
 
+from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
+from shared.models.travelling import read_entry, write_entry
 from shared.replies import ReplyAddress, cancel
 from shared.valkey import ask_together
 
 KEY = "quartermaster:model-calls"
-KEPT_SECONDS = 300
+KEPT_SECONDS = 60
+"""Longer than the lease of a hold, after which nobody may make the call."""
 _ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRequest:
-    """A request whose credits are held; `created` in Unix seconds is what the reply will say of itself."""
+    """A request whose credits are held; `created` in Unix seconds is what the reply will say of itself.
 
+    `entry` is the model as the catalog had it when the credits were held.
+    """
+
+    entry: ModelEntry
     dialect: Dialect
     is_stream: bool
     created: int
@@ -67,6 +74,7 @@ class CallQueue:
     def put(self, address: ReplyAddress, request: AcceptedRequest) -> None:
         """Let a call wait for a worker."""
         values = {
+            "entry": write_entry(request.entry),
             "dialect": request.dialect.value,
             "is_stream": request.is_stream,
             "created": request.created,
@@ -97,7 +105,9 @@ class CallQueue:
         if stored is None:
             return None
         values = json.loads(stored)
-        return AcceptedRequest(**{**values, "dialect": Dialect(values["dialect"])})
+        return AcceptedRequest(
+            **{**values, "entry": read_entry(values["entry"]), "dialect": Dialect(values["dialect"])}
+        )
 
     def drop_request(self, invocation_id: UUID) -> None:
         """Forget the request of a call that no worker will make."""

@@ -14,6 +14,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
 from shared.jobs import create_celery
 from shared.models.attendance import Attendance
+from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.waiting_calls import KEY, AcceptedRequest, CallQueue
 from shared.replies import ReplyAddress
@@ -24,7 +25,10 @@ from workers.handling import Depot
 from workers.models import bind_models
 
 NOBODY = "quartermaster:replies:nobody"
-REQUEST = AcceptedRequest(dialect=Dialect.CHAT, is_stream=False, created=0, body={"model": "none"})
+ENTRY = CatalogFile(None).current().entries[0]
+REQUEST = AcceptedRequest(
+    entry=ENTRY, dialect=Dialect.CHAT, is_stream=False, created=0, body={"model": "none"}
+)
 
 
 @pytest.fixture(autouse=True)

@@ -65,5 +65,5 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
     )
     invoker = Invoker(database=database, queue=CallQueue(valkey), replies=ReplyChannel(valkey), limits=limits)
     return ModelServices(
-        catalog=CatalogFile(settings.models_config), usage=RecentModelUsage(database), invoker=invoker
+        catalog=CatalogFile(settings.models_config).watch(), usage=RecentModelUsage(database), invoker=invoker
     )

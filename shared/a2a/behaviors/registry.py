@@ -37,7 +37,7 @@ def build_behaviors(
     files = StoredFiles(database, store, settings)
     calls = ModelCalls(
         database=database,
-        catalog=CatalogFile(settings.models_config),
+        catalog=CatalogFile(settings.models_config).watch(),
         router=Router(),
         slots=ModelSlots(valkey),
         attendance=Attendance(database),

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 import redis
 
+from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.waiting_calls import AcceptedRequest, CallQueue
 from shared.replies import ReplyAddress
@@ -27,7 +28,8 @@ from tests.support.stack import wait_until
 
 LONG = scripted(chunks=2000, delay_seconds=0.02)
 SHORT = scripted(chunks=5)
-REQUEST = AcceptedRequest(dialect=Dialect.CHAT, is_stream=False, created=0, body=body_of(SHORT))
+ENTRY = CatalogFile(None).current().entries[0]
+REQUEST = AcceptedRequest(entry=ENTRY, dialect=Dialect.CHAT, is_stream=False, created=0, body=body_of(SHORT))
 
 
 def test_a_killed_worker_fails_its_calls_finally_and_they_are_settled_by_estimate(

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from shared.models import catalog_file
 from shared.models.catalog import ProviderKind
 from shared.models.catalog_file import CatalogFile
 from shared.models.catalog_format import CatalogInvalid
+from tests.support.stack import wait_until
 
 HEAD = '[providers.p]\nbase_url = "https://example.com/v1"\n'
 MODEL = """
@@ -112,6 +114,24 @@ def test_the_file_is_looked_at_only_now_and_then(path: Path) -> None:
     file = CatalogFile(path, look_every_seconds=3600)
     path.write_text(catalog_of("two"))
     assert names_of(file) == ["one"]
+
+
+def test_a_process_that_was_idle_begins_with_the_new_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_file, "STILL_SECONDS", -3600.0)  # as if the change were an hour old
+    file = CatalogFile(path, look_every_seconds=0)
+    path.write_text(catalog_of("two"))
+    assert [model.id for model in file.current().entries] == ["two"]
+
+
+def test_a_watched_file_is_read_though_nobody_asks(path: Path) -> None:
+    file = CatalogFile(path, look_every_seconds=0.02).watch()
+    path.write_text(catalog_of("two"))
+    try:
+        wait_until(lambda: file._catalog.find("two") is not None, "the change is noticed")
+    finally:
+        file.close()
 
 
 def test_readers_see_one_whole_catalog_or_the_other(path: Path, file: CatalogFile) -> None:

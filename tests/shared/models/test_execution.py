@@ -11,12 +11,17 @@ from sqlalchemy import text
 
 from shared.database import Database
 from shared.ids import new_id
+from shared.models.catalog import Catalog, ProviderEntry, ProviderKind, Upstream
+from shared.models.catalog_file import CatalogFile
+from shared.models.dialects import Dialect, parse_chat
 from shared.models.execution import Executor, execute
+from shared.models.invocations import invoke
 from shared.models.waiting_calls import CallQueue
 from shared.replies import Inbox, ReplyKind, cancel
 from shared.valkey import connect_valkey
-from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of, received
+from tests.shared.models.model_calls import CATALOG, CREDITS, ModelCalls, data_of, received
 from tests.support.stack import free_port, wait_until
+from tests.support.upstreams import FakeUpstream
 
 WORDS = ("!tokens 9", 2, 9)
 ENDPOINTS = pytest.mark.parametrize("endpoint", ["chat", "respond"])
@@ -161,15 +166,53 @@ def test_an_answer_that_breaks_is_a_failure_for_who_waits_for_the_whole(
     assert calls.charge(inbox)[:3:2] == ("failed", 6)
 
 
-def test_a_model_that_has_left_the_catalog_is_not_called(calls: ModelCalls, tmp_path: Path) -> None:
-    inbox = calls.chat("hello", model="scripted/narrow")
+def test_a_call_keeps_the_price_and_the_upstream_that_its_credits_were_held_for(
+    calls: ModelCalls, tmp_path: Path
+) -> None:
+    inbox = calls.chat("!tokens 3", model="scripted/narrow")
     catalog = tmp_path / "models.toml"
-    catalog.write_text(catalog.read_text().replace("scripted/narrow", "scripted/other"))
-    wait_until(
-        lambda: calls.executor.catalog.current().find("scripted/narrow") is None, "the catalog is read"
-    )
+    catalog.write_text(catalog.read_text().replace('prompt_price = "1"', 'prompt_price = "9"'))
+    wait_until(lambda: price_of(calls, "scripted/narrow") == 9_000_000, "the catalog is read")
     calls.execute(inbox)
-    assert json.loads(received(inbox)[-1].data)["code"] == "model_not_found"
+    record = calls.record(inbox)
+    assert record is not None
+    assert record["cost"] == record["prompt_tokens"] + 2 * record["completion_tokens"]
+    assert calls.discrepancies() == []
+
+
+def price_of(calls: ModelCalls, model: str) -> int | None:
+    entry = calls.executor.catalog.current().find(model)
+    return entry.prompt_price if entry else None
+
+
+def test_a_worker_makes_a_call_to_a_model_of_which_it_has_not_heard(
+    calls: ModelCalls, tmp_path: Path
+) -> None:
+    inbox = calls.chat("!tokens 3")
+    unaware = tmp_path / "old.toml"
+    unaware.write_text(CATALOG.replace("scripted/", "other/"))
+    calls.execute(inbox, replace(calls.executor, catalog=CatalogFile(unaware)))
+    assert calls.charge(inbox) == ("completed", 2, 3, False)
+
+
+def test_a_secret_is_sent_nowhere_but_where_the_workers_own_catalog_says(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSTREAM_KEY", "a secret")
+    with FakeUpstream() as upstream:
+        provider = ProviderEntry(
+            name="elsewhere",
+            kind=ProviderKind.OPENAI_COMPATIBLE,
+            base_url=upstream.base_url,
+            api_key_env="UPSTREAM_KEY",
+        )
+        entry = calls.executor.catalog.current().entries[0]
+        diverted = replace(entry, upstreams=(Upstream(provider=provider, model="m", dialect=Dialect.CHAT),))
+        request = parse_chat({"model": entry.id, "messages": [{"role": "user", "content": "hello"}]})
+        inbox = invoke(calls.invoker, Catalog([diverted]), calls.caller, request)
+        calls.execute(inbox)
+        assert json.loads(received(inbox)[-1].data)["code"] == "provider_error"
+        assert not upstream.received
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 
 
