@@ -35,12 +35,17 @@ class Depot:
         self.settings = settings
 
     @cached_property
+    def _publisher(self) -> Publisher:
+        return Publisher(create_celery(self.settings.redis_url))
+
+    @cached_property
     def database(self) -> Database:
         """The database, publishing the jobs that handlers enqueue."""
-        publisher = Publisher(create_celery(self.settings.redis_url))
-        return Database(
-            self.settings.database_url, pool_size=self.settings.database_pool_size, publish=publisher.publish
-        )
+        return self.open_database(pool_size=self.settings.database_pool_size)
+
+    def open_database(self, *, pool_size: int) -> Database:
+        """Open the database over connections that handlers cannot use up."""
+        return Database(self.settings.database_url, pool_size=pool_size, publish=self._publisher.publish)
 
     @cached_property
     def store(self) -> BlobStore:

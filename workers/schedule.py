@@ -53,7 +53,7 @@ _INTERVALS: dict[type[Job], float] = {
     FetchDueMedia: 5,
     PurgeImports: 3600,
     ForgetReplacedSecrets: 3600,
-    SweepTurns: 5,
+    SweepTurns: 30,
     PurgeTasks: 3600,
     RunDueSchedules: 5,
     PurgeDeliveries: 3600,

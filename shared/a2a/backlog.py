@@ -21,8 +21,7 @@ class TurnBacklog:
 _BACKLOG = text(
     """
 SELECT count(*) AS waiting, coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_seconds
-FROM task_turns t WHERE state = 'queued' AND NOT EXISTS (
-    SELECT FROM task_turns e WHERE e.task_id = t.task_id AND e.message < t.message AND e.state <> 'done')
+FROM task_turns WHERE state = 'queued' AND is_next
 """
 )
 

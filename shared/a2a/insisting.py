@@ -1,4 +1,4 @@
-"""Try again what a server that is away for a moment prevented, for as long as a turn's lease lasts."""
+"""Try again what a server that is away for a moment prevented, for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared.errors import Unavailable
 
 Result = TypeVar("Result")
 INSISTING_SECONDS = 20.0
-"""How long a turn waits for the database or the store of content; then its lease is as good as lost."""
+"""How long a turn waits for the database or the store of content; nobody takes its lease while the database is away."""
 LONGEST_PAUSE_SECONDS = 2.0
 
 

@@ -9,7 +9,7 @@ from shared.jobs import AGENTS, RETENTION, Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerTurn(Job):
-    """A message waits for its agent: run the behavior of this turn."""
+    """A message waits for its agent: look for turns now. The worker looks anyway, twice a second."""
 
     kind = "agents.answer_turn"
     queue = AGENTS
@@ -19,7 +19,7 @@ class AnswerTurn(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTurns(Job):
-    """Find turns whose message was lost, and those whose worker died."""
+    """Find turns that may be claimed and are not marked so."""
 
     kind = "agents.sweep_turns"
     queue = RETENTION

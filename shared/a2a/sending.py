@@ -186,6 +186,7 @@ def _queue_turn(
         active_extensions=sorted(sending.active_extensions),
         owner_id=on_behalf.owner_id,
         payer_id=on_behalf.payer_id,
+        deployment_id=task.deployment_id,
         distribution_id=on_behalf.distribution_id,
         transaction_id=on_behalf.transaction_id,
         reported_caller=on_behalf.reported_caller,

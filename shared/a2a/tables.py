@@ -2,11 +2,13 @@
 
 A task's row is its head: everything that changes a task locks that row first, so the events of one task have one
 order. `task_events` is that order: what streams send and push notifications carry. `task_messages` is what was said,
-`task_turns` the work: one row per message that the agent has to answer. JSON that clients see is text
-(`exact_json.py`).
+`task_turns` the work: one row per message that the agent has to answer; `is_next` is true of the first one of its task
+that is not done, and the index of what may be claimed has those alone. JSON that clients see is text (`exact_json.py`).
 """
 
 from __future__ import annotations
+
+from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -117,10 +119,12 @@ task_turns = Table(
     Column("active_extensions", ARRAY(Text), nullable=False),
     Column("owner_id", Uuid),
     Column("payer_id", Uuid, nullable=False),
+    Column("deployment_id", Uuid, nullable=False, server_default=text(f"'{UUID(int=0)}'")),
     Column("distribution_id", Uuid),
     Column("transaction_id", Text, nullable=False),
     Column("reported_caller", ExactJson),
     Column("state", Text, nullable=False),
+    Column("is_next", Boolean, nullable=False, server_default=text("true")),
     Column("outcome", Text),
     Column("reply", Integer),
     Column("lease_id", Uuid),
@@ -133,7 +137,14 @@ task_turns = Table(
     CheckConstraint("(state = 'done') = (outcome IS NOT NULL)", name="outcome"),
     CheckConstraint("(state = 'running') = (lease_id IS NOT NULL)", name="lease"),
     UniqueConstraint("task_id", "message"),
-    Index("ix_task_turns_queued", "created_at", postgresql_where=text("state = 'queued'")),
+    Index(
+        "ix_task_turns_ready",
+        "payer_id",
+        "deployment_id",
+        "created_at",
+        postgresql_where=text("state = 'queued' AND is_next"),
+    ),
+    Index("ix_task_turns_behind", "created_at", postgresql_where=text("state = 'queued' AND NOT is_next")),
     Index("ix_task_turns_running", "lease_until", postgresql_where=text("state = 'running'")),
 )
 

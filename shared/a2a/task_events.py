@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Select, func, insert, select, update
 
 from shared.a2a.artifacts import fold_artifacts
 from shared.a2a.push_deliveries import deliver
@@ -48,24 +48,33 @@ class HeldTask:
 
 
 _NOW = func.date_trunc("milliseconds", func.clock_timestamp())
+_TASK = select(
+    tasks.c.id,
+    tasks.c.context_id,
+    tasks.c.organization_id,
+    tasks.c.deployment_id,
+    tasks.c.caller_id,
+    tasks.c.principal_id,
+    tasks.c.state,
+    tasks.c.is_visible,
+    tasks.c.last_sequence,
+    tasks.c.created_at,
+    _NOW.label("now"),
+)
 
 
 def find_and_hold_task(session: Session, task_id: UUID) -> HeldTask | None:
     """Lock a task's row until the end of the transaction."""
-    statement = select(
-        tasks.c.id,
-        tasks.c.context_id,
-        tasks.c.organization_id,
-        tasks.c.deployment_id,
-        tasks.c.caller_id,
-        tasks.c.principal_id,
-        tasks.c.state,
-        tasks.c.is_visible,
-        tasks.c.last_sequence,
-        tasks.c.created_at,
-        _NOW.label("now"),
-    )
-    row = session.execute(statement.where(tasks.c.id == task_id).with_for_update()).one_or_none()
+    return _read_held(session, _TASK.where(tasks.c.id == task_id).with_for_update())
+
+
+def find_and_hold_free_task(session: Session, task_id: UUID) -> HeldTask | None:
+    """Lock a task's row unless somebody else holds it."""
+    return _read_held(session, _TASK.where(tasks.c.id == task_id).with_for_update(skip_locked=True))
+
+
+def _read_held(session: Session, statement: Select[Any]) -> HeldTask | None:
+    row = session.execute(statement).one_or_none()
     return HeldTask(**row._asdict() | {"state": TaskState(row.state)}) if row is not None else None
 
 

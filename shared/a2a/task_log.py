@@ -1,25 +1,24 @@
-"""The worker's side of a task: take a turn that waits, write down what its agent does, and end it.
+"""The worker's side of a task: begin a turn that it has leased, write down what its agent does, and end it.
 
-A turn is taken under a lease, which every update renews and which fences: whoever lost it, because the lease ran out,
-the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update is one transaction. A state
-that settles the task ends the turn with it, so that no crash can leave the one without the other. When a worker dies
-its lease ends, and `lost_turns.py` decides.
+A turn is run under a lease (`turn_leases.py`), which every update renews and which fences: whoever lost it, because the
+lease ran out, the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update is one
+transaction. A state that settles the task ends the turn with it, so that no crash can leave the one without the other.
+When a worker dies its lease ends, and `lost_turns.py` decides.
 
-Crash points, which `faults` names: after a claim, before and after each update.
+Crash points, which `faults` names: after a turn was begun, before and after each update.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy import Row, and_, select, update
 
 from shared import faults
-from shared.a2a.lost_turns import sweep_turns, take_back
+from shared.a2a.lost_turns import hand_back
 from shared.a2a.tables import task_turns, tasks
 from shared.a2a.task_events import (
     HeldTask,
@@ -28,15 +27,14 @@ from shared.a2a.task_events import (
     record_reply,
     record_status,
 )
+from shared.a2a.turn_leases import Lease
 from shared.a2a.turn_reading import read_turn
 from shared.a2a.turn_rows import (
     TurnOutcome,
     count_update,
     end_turn,
     explain,
-    find_and_lease_turn,
     find_turn,
-    lease_end,
     settle_turn,
 )
 from shared.a2a.turns import ArtifactProduced, Replied, StatusChanged, Turn, Update
@@ -44,8 +42,6 @@ from shared.a2a.types import TaskState
 from shared.a2a.watching import TaskHints
 from shared.database import Database, Session
 from shared.errors import DomainError
-
-CANCELLATION_SECONDS = 0.5
 
 
 class TurnLost(Exception):
@@ -61,7 +57,7 @@ class ClaimedTurn:
     """
 
     turn: Turn
-    lease_id: UUID
+    lease: Lease
     written: int = 0
     to_skip: int = 0
     unheard: Update | None = None
@@ -76,17 +72,16 @@ class TaskLog:
         self._database = database
         self._hints = hints
 
-    def claim(self, turn_id: UUID) -> ClaimedTurn | None:
-        """Take a turn that waits; None when it does not, or when an earlier turn of its task is not done.
+    def begin(self, lease: Lease) -> ClaimedTurn | None:
+        """Read a turn that was leased; None when it cannot be answered any more, and then its task has failed.
 
-        A turn that cannot be answered any more (its agent was disabled, its behavior removed) fails here.
+        That is so when its agent was disabled, or its behavior removed. Raises TurnLost, Unavailable.
         """
         with self._database.transaction() as session:
-            task = _find_and_hold_task_of(session, turn_id)
-            leased = find_and_lease_turn(session, turn_id, uuid4()) if task is not None else None
-            claimed = self._claim(session, task, leased) if task and leased else None
+            task, row = _hold(session, lease)
+            claimed = self._begin(session, task, lease, row)
         faults.reach("turn.claimed")
-        if task is not None and leased is not None and (claimed is None or task.state.is_interrupted):
+        if claimed is None or task.state.is_interrupted:
             self._hints.tell(task.id)
         return claimed
 
@@ -104,14 +99,6 @@ class TaskLog:
         faults.reach("turn.appended")
         self._hints.tell(claimed.turn.task_id)
 
-    def renew(self, claimed: ClaimedTurn) -> None:
-        """Keep the lease for another while. Raises TurnLost."""
-        leased = update(task_turns).where(_is_leased(claimed)).values(lease_until=lease_end())
-        with self._database.autocommit() as session:
-            renewed = session.execute(leased).rowcount
-        if renewed == 0:
-            raise TurnLost
-
     def finish(self, claimed: ClaimedTurn) -> None:
         """End a turn whose behavior has no more to say: a task that is not settled by now is complete.
 
@@ -122,7 +109,7 @@ class TaskLog:
             turn = find_turn(session, claimed.turn.id)
             if turn is None or turn.state == "done":
                 return
-            task, turn = _hold(session, claimed)
+            task, turn = _hold(session, claimed.lease)
             if turn.updates:
                 completed = StatusChanged(state=TaskState.COMPLETED)
                 settle_turn(session, task, turn.id, completed, TurnOutcome.ANSWERED)
@@ -133,85 +120,44 @@ class TaskLog:
     def fail(self, claimed: ClaimedTurn, reason: str) -> None:
         """Fail the task with a sentence for its client. Raises TurnLost."""
         with self._database.transaction() as session:
-            task, turn = _hold(session, claimed)
+            task, turn = _hold(session, claimed.lease)
             failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
             settle_turn(session, task, turn.id, failed, TurnOutcome.FAILED)
         self._hints.tell(claimed.turn.task_id)
 
     def hand_back(self, claimed: ClaimedTurn) -> None:
         """Let go of a turn that this worker will not finish; what becomes of it is decided as if it had died."""
-        take_back(self._database, self._hints, claimed.turn.id, lease_id=claimed.lease_id)
-
-    def sweep(self) -> int:
-        """Find turns whose worker died and turns whose message was lost; give how many."""
-        return sweep_turns(self._database, self._hints)
+        hand_back(self._database, self._hints, claimed.lease)
 
     def _write_once(self, claimed: ClaimedTurn, said: Update) -> None:
         """Write an update unless an attempt of before has, whose commit nobody heard of."""
         may_be_written = claimed.unheard is said
         claimed.unheard = said
         with self._database.transaction() as session:
-            task, turn = _hold(session, claimed)
+            task, turn = _hold(session, claimed.lease)
             written = turn.updates
             if not (may_be_written and written > claimed.written):
                 _write(session, task, claimed.turn.id, said)
                 written += 1
         claimed.written, claimed.unheard = written, None
 
-    def _claim(self, session: Session, task: HeldTask, leased: Row[Any]) -> ClaimedTurn | None:
+    def _begin(self, session: Session, task: HeldTask, lease: Lease, row: Row[Any]) -> ClaimedTurn | None:
         if task.state.is_interrupted:
             record_status(session, task, StatusChanged(state=TaskState.SUBMITTED))
-        cancellation = Cancellation(self._database, leased.id, leased.lease_id)
         try:
-            turn = read_turn(session, leased, task, cancellation.is_requested)
+            turn = read_turn(session, row, task)
         except DomainError as error:
             failed = StatusChanged(state=TaskState.FAILED, message=explain(error.detail))
-            settle_turn(session, task, leased.id, failed, TurnOutcome.FAILED)
+            settle_turn(session, task, row.id, failed, TurnOutcome.FAILED)
             return None
-        return ClaimedTurn(
-            turn=turn, lease_id=leased.lease_id, written=leased.updates, to_skip=leased.updates
-        )
+        return ClaimedTurn(turn=turn, lease=lease, written=row.updates, to_skip=row.updates)
 
 
-class Cancellation:
-    """Asks, now and then, whether a turn is still this worker's to run."""
-
-    def __init__(self, database: Database, turn_id: UUID, lease_id: UUID) -> None:
-        """Ask nothing yet."""
-        self._database = database
-        self._condition = and_(task_turns.c.id == turn_id, task_turns.c.lease_id == lease_id)
-        self._lock = threading.Lock()
-        self._asked_at = float("-inf")
-        self._is_requested = False
-
-    def is_requested(self) -> bool:
-        """Tell whether to stop; while the database does not answer, what it said last stands."""
-        with self._lock:
-            if not self._is_requested and time.monotonic() - self._asked_at >= CANCELLATION_SECONDS:
-                self._asked_at = time.monotonic()
-                self._is_requested = self._is_lost()
-            return self._is_requested
-
-    def _is_lost(self) -> bool:
-        try:
-            with self._database.autocommit() as session:
-                return session.execute(select(task_turns.c.id).where(self._condition)).one_or_none() is None
-        except DomainError:
-            return False
-
-
-def _find_and_hold_task_of(session: Session, turn_id: UUID) -> HeldTask | None:
-    """Lock the task of a turn, whose own state is looked at only once nobody else changes it."""
-    found: UUID | None = session.execute(
-        select(task_turns.c.task_id).where(task_turns.c.id == turn_id, task_turns.c.state == "queued")
-    ).scalar()
-    return find_and_hold_task(session, found) if found is not None else None
-
-
-def _hold(session: Session, claimed: ClaimedTurn) -> tuple[HeldTask, Row[Any]]:
+def _hold(session: Session, lease: Lease) -> tuple[HeldTask, Row[Any]]:
     """Lock the task of a turn that this worker has, and give both rows. Raises TurnLost."""
-    task = find_and_hold_task(session, claimed.turn.task_id)
-    turn = session.execute(select(task_turns).where(_is_leased(claimed))).one_or_none()
+    task = find_and_hold_task(session, lease.task_id)
+    is_mine = and_(task_turns.c.id == lease.turn_id, task_turns.c.lease_id == lease.id)
+    turn = session.execute(select(task_turns).where(is_mine)).one_or_none()
     if task is None or turn is None:
         raise TurnLost
     return task, turn
@@ -248,7 +194,3 @@ def _end_unanswered(session: Session, task: HeldTask, turn_id: UUID) -> None:
     values = {"state": TaskState.FAILED, "status_at": task.now}
     session.execute(update(tasks).where(tasks.c.id == task.id).values(values))
     end_turn(session, turn_id, TurnOutcome.INVALID)
-
-
-def _is_leased(claimed: ClaimedTurn) -> Any:
-    return and_(task_turns.c.id == claimed.turn.id, task_turns.c.lease_id == claimed.lease_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +25,7 @@ HISTORY_BYTES = 16 << 20
 REFERENCES_LIMIT = 20
 
 
-def read_turn(session: Session, row: Row[Any], task: HeldTask, is_cancelled: Callable[[], bool]) -> Turn:
+def read_turn(session: Session, row: Row[Any], task: HeldTask) -> Turn:
     """Read what a behavior is given. Raises AgentUnavailable, and UnsupportedOperation without its behavior."""
     scope = Scope(caller_id=task.caller_id, principal_id=task.principal_id, deployment_id=task.deployment_id)
     behavior = find_behavior(session, row.behavior_id)
@@ -58,7 +58,6 @@ def read_turn(session: Session, row: Row[Any], task: HeldTask, is_cancelled: Cal
         caller=caller,
         attribution=attribution,
         attempt=row.attempts,
-        is_cancelled=is_cancelled,
     )
 
 

@@ -1,7 +1,8 @@
-"""The rows of turns: their lease, what ends them, and what that means for their task.
+"""The rows of turns: what ends them, and what that means for their task.
 
-Everything here runs with the task's row locked (`task_events.py`). A turn is `queued`, `running` under a lease, or
-`done` with an outcome; a task has at most one that runs, and they run in the order of their messages.
+Everything here runs with the task's row locked (`task_events.py`). A turn is `queued`, `running` under a lease
+(`turn_leases.py`), or `done` with an outcome; a task has at most one that runs, and they run in the order of their
+messages: only the first one that is not done `is_next`, and may be claimed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from sqlalchemy import Row, exists, func, insert, select, update
 from shared.a2a.jobs import AnswerTurn
 from shared.a2a.tables import task_turns
 from shared.a2a.task_events import HeldTask, record_status
+from shared.a2a.turn_leases import lease_end
 from shared.a2a.turns import StatusChanged
 from shared.a2a.types import Message, Part, Role
-from shared.database import Session
+from shared.database import Database, Session
 from shared.ids import new_id
 
-LEASE_SECONDS = 30
 _earlier = task_turns.alias("earlier")
 _DONE = {"state": "done", "lease_id": None, "lease_until": None}
 
@@ -36,8 +37,9 @@ class TurnOutcome(StrEnum):
 
 
 def insert_turn(session: Session, **values: Any) -> None:
-    """Queue a turn, and send the hint that it waits."""
-    session.execute(insert(task_turns).values(state="queued", **values))
+    """Queue a turn, next of its task if no other is before it, and send the hint that it waits."""
+    unfinished = exists().where(_earlier.c.task_id == values["task_id"], _earlier.c.state != "done")
+    session.execute(insert(task_turns).values(state="queued", is_next=~unfinished, **values))
     session.enqueue(AnswerTurn(turn_id=str(values["id"])))
 
 
@@ -59,18 +61,16 @@ def count_turns_before(session: Session, turn_id: UUID) -> int:
     return int(session.execute(statement).scalar_one())
 
 
-def find_and_lease_turn(session: Session, turn_id: UUID, lease_id: UUID) -> Row[Any] | None:
-    """Take a queued turn and give its row; None when it is not queued, or an earlier one of its task is not done."""
-    is_next = ~exists().where(
-        _earlier.c.task_id == task_turns.c.task_id,
-        _earlier.c.message < task_turns.c.message,
-        _earlier.c.state != "done",
-    )
-    statement = update(task_turns).where(task_turns.c.id == turn_id, task_turns.c.state == "queued", is_next)
-    leased = statement.values(
-        state="running", lease_id=lease_id, lease_until=lease_end(), attempts=task_turns.c.attempts + 1
-    )
-    return session.execute(leased.returning(*task_turns.c)).one_or_none()
+def mark_next_turns(database: Database) -> int:
+    """Let turns be claimed that are next of their task and not marked so; give how many.
+
+    A worker of the release before, which has ended the turns before them, does not know of the mark.
+    """
+    is_before = (_earlier.c.task_id == task_turns.c.task_id, _earlier.c.message < task_turns.c.message)
+    behind = (task_turns.c.state == "queued", ~task_turns.c.is_next)
+    statement = update(task_turns).where(*behind, ~exists().where(*is_before, _earlier.c.state != "done"))
+    with database.autocommit() as session:
+        return session.execute(statement.values(is_next=True)).rowcount
 
 
 def count_update(session: Session, turn_id: UUID, *, has_spoken: bool) -> None:
@@ -96,6 +96,7 @@ def settle_turn(
     queued = select(task_turns.c.id).where(task_turns.c.task_id == task.id, task_turns.c.state == "queued")
     next_id = session.execute(queued.order_by(task_turns.c.message).limit(1)).scalar()
     if next_id is not None:
+        session.execute(update(task_turns).where(task_turns.c.id == next_id).values(is_next=True))
         session.enqueue(AnswerTurn(turn_id=str(next_id)))
 
 
@@ -118,8 +119,3 @@ def end_turns(session: Session, task_id: UUID, outcome: TurnOutcome) -> None:
 def explain(reason: str) -> Message:
     """Make an agent's message of a sentence of ours."""
     return Message(message_id=str(new_id()), role=Role.AGENT, parts=(Part(text=reason),))
-
-
-def lease_end() -> Any:
-    """Give, in SQL, when a lease taken now ends."""
-    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, LEASE_SECONDS)

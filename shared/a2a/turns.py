@@ -71,6 +71,10 @@ class BehaviorSettings:
     updated_at: datetime
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One message to answer.
@@ -80,9 +84,9 @@ class Turn:
     the same as a statement to sign, for an agent that runs elsewhere. `history` holds what was said in this context
     before `message`, oldest first: user messages, status messages and the texts of artifacts; `message` itself is not
     in it. `references` are the caller's tasks that the message refers to. `active_extensions` are the URIs activated
-    by this request. `is_cancelled` asks the turn's row at most twice a second. `attempt` is more than 1 when an earlier
-    worker died: before the behavior had said anything, or, with one that can resume, at any moment; then the log drops
-    as many updates as it has already, and the behavior just runs again from its beginning.
+    by this request. `is_cancelled` says that the turn is to end at once (`turn_watch.py`). `attempt` is more than 1
+    when an earlier worker died: before the behavior had said anything, or, with one that can resume, at any moment;
+    then the log drops as many updates as it has already, and the behavior just runs again from its beginning.
     """
 
     id: UUID
@@ -100,7 +104,7 @@ class Turn:
     caller: Caller
     attribution: Attribution
     attempt: int
-    is_cancelled: Callable[[], bool] = field(repr=False)
+    is_cancelled: Callable[[], bool] = field(default=_never, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
-from uuid import UUID
 
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.execution import TurnExecution
 from shared.a2a.jobs import AnswerTurn
 from shared.a2a.task_log import TaskLog
+from shared.a2a.turn_leases import TurnLeases
+from shared.a2a.turn_queue import TakenTurn, TurnQueue
 from shared.a2a.turn_watch import TurnWatch
 from shared.a2a.watching import TaskHints
 from shared.files.stores import open_configured_store
 from shared.valkey import connect_valkey
 from web.services import Services
+from workers.takers import Takers
 
 TURN_SECONDS = 30.0
+THREADS = 16
 
 
 @contextmanager
@@ -26,20 +28,28 @@ def answering_turns(services: Services) -> Iterator[TaskLog]:
     """Answer every turn that this front queues, within the block."""
     settings, database = services.settings, services.database
     valkey = connect_valkey(settings.redis_url)
-    log = TaskLog(database, TaskHints(valkey))
+    log, leases = TaskLog(database, TaskHints(valkey)), TurnLeases(database)
+    watch = TurnWatch(leases, turn_seconds=TURN_SECONDS)
     behaviors = build_behaviors(database, open_configured_store(settings), valkey, settings)
-    execution = TurnExecution(log, TurnWatch(log, turn_seconds=TURN_SECONDS), behaviors.by_kind)
-    published = database._publish
-    with ThreadPoolExecutor(16) as threads:
+    execution, queue = TurnExecution(log, watch, behaviors.by_kind), TurnQueue(leases, slots=THREADS)
 
-        def publish(jobs: Sequence[Any]) -> None:
-            for job in jobs:
-                if isinstance(job, AnswerTurn):
-                    threads.submit(execution.answer, UUID(job.turn_id))
-
-        database._publish = publish
+    def answer(taken: TakenTurn) -> None:
         try:
-            yield log
+            execution.answer(taken.lease)
         finally:
-            database._publish = published
-            valkey.close()
+            queue.release(taken)
+
+    def publish(jobs: Sequence[Any]) -> None:
+        if any(isinstance(job, AnswerTurn) for job in jobs):
+            queue.wake()
+
+    takers = Takers(queue.take, answer, limit=THREADS, name="turn")
+    published, database._publish = database._publish, publish
+    takers.start()
+    try:
+        yield log
+    finally:
+        watch.shut_down()
+        takers.stop()
+        database._publish = published
+        valkey.close()

@@ -1,11 +1,9 @@
-"""The jobs of agents as a worker does them, and how it ends."""
+"""The worker of agents looks for turns by itself, takes over those of the dead, and hands back its own at its end."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from celery import Celery
@@ -19,55 +17,77 @@ from shared.jobs import create_celery
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.stack import wait_until
 from workers import agents as agent_jobs
-from workers.agents import bind_agents
+from workers.agents import Turns, bind_agents
 from workers.handling import Depot
 
 
 @pytest.fixture
-def agents(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Agents]:
-    with make_agents(database, valkey_server.url, tmp_path) as agents:
+def agents(
+    database: Database, database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path
+) -> Iterator[Agents]:
+    with make_agents(database, valkey_server.url, tmp_path, database_url=database_url) as agents:
         yield agents
 
 
 @pytest.fixture
-def app(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
-    monkeypatch.setattr(agent_jobs, "DRAIN_SECONDS", 0.0)
-    app = create_celery(agents.settings.redis_url)
+def depot(agents: Agents) -> Iterator[Depot]:
     depot = Depot(agents.settings)
-    depot.__dict__["database"] = agents.database
-    receivers: Any = list(worker_shutting_down.receivers)
+    yield depot
+    depot.database.dispose()
+
+
+@pytest.fixture
+def worker(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
+    monkeypatch.setattr(agent_jobs, "DRAIN_SECONDS", 0.0)
+    worker = Turns(depot, limit=4)
+    worker.start()
+    yield worker
+    worker.drain()
+    worker.stop()
+
+
+def test_a_turn_that_nobody_heard_of_is_found(worker: Turns, agents: Agents) -> None:
+    agents.use_script("rules:\n- steps: [complete: done]")
+    sent = agents.say("hello")
+    wait_until(lambda: agents.task(sent.task_id).status.state is TaskState.COMPLETED, "the answer")
+
+
+def test_a_turn_of_a_dead_worker_is_taken_over(agents: Agents, worker: Turns) -> None:
+    agents.use_script("rules:\n- steps: [{status: a}, {delay: 60}]")
+    sent = agents.say("hello")
+    wait_until(lambda: agents.turn(sent.turn_id)["updates"] == 1, "the first update")
+    agents.set("UPDATE task_turns SET lease_id = gen_random_uuid() WHERE id = :id", id=sent.turn_id)
+    wait_until(lambda: agents.turn(sent.turn_id)["attempts"] == 2, "another attempt", seconds=15)
+
+
+def test_a_worker_that_stops_hands_its_turns_back(worker: Turns, agents: Agents) -> None:
+    agents.use_script("rules:\n- steps: [{status: a}, {delay: 60}]")
+    sent = agents.say("hello")
+    wait_until(lambda: agents.turn(sent.turn_id)["updates"] == 1, "the first update")
+    worker.drain()
+    worker.stop()
+    assert agents.turn(sent.turn_id)["state"] == "queued"
+
+
+@pytest.fixture
+def app(depot: Depot) -> Iterator[Celery]:
+    app = create_celery(depot.settings.redis_url)
     bind_agents(app, depot)
     yield app
-    worker_shutting_down.receivers = receivers
     app.close()
 
 
-def test_a_message_brings_a_turn_to_its_agent(app: Celery, agents: Agents) -> None:
+def test_a_hint_for_a_worker_that_answers_no_turns_does_nothing(app: Celery, agents: Agents) -> None:
     agents.use_script("rules:\n- steps: [complete: done]")
     sent = agents.say("hello")
     app.tasks[AnswerTurn.kind](turn_id=str(sent.turn_id))
-    assert agents.task(sent.task_id).status.state is TaskState.COMPLETED
+    worker_shutting_down.send(sender=None)
+    assert agents.turn(sent.turn_id)["state"] == "queued"
 
 
-def test_the_sweep_takes_back_what_a_dead_worker_held(app: Celery, agents: Agents) -> None:
+def test_a_turn_that_a_worker_of_before_forgot_to_mark_is_marked(app: Celery, agents: Agents) -> None:
     agents.use_script("rules:\n- steps: [complete: done]")
     sent = agents.say("hello")
-    assert agents.log.claim(sent.turn_id) is not None
-    agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second'")
+    agents.set("UPDATE task_turns SET is_next = false WHERE id = :id", id=sent.turn_id)
     app.tasks[SweepTurns.kind]()
-    assert agents.turn(sent.turn_id)["state"] == "queued"
-
-
-def test_a_worker_that_stops_hands_its_turns_back(app: Celery, agents: Agents) -> None:
-    agents.use_script("rules:\n- steps: [{status: a}, {delay: 60}]")
-    sent = agents.say("hello")
-    thread = threading.Thread(target=app.tasks[AnswerTurn.kind], kwargs={"turn_id": str(sent.turn_id)})
-    thread.start()
-    wait_until(lambda: agents.turn(sent.turn_id)["updates"] == 1, "the first update")
-    worker_shutting_down.send(sender=None)
-    thread.join(20)
-    assert agents.turn(sent.turn_id)["state"] == "queued"
-
-
-def test_a_worker_that_has_answered_nothing_has_nothing_to_hand_back(app: Celery) -> None:
-    worker_shutting_down.send(sender=None)
+    assert agents.turn(sent.turn_id)["is_next"]

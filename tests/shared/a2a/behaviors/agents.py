@@ -16,12 +16,12 @@ from shared.a2a import exact_json
 from shared.a2a.agents import Agent, Scope, authorize, get_agent
 from shared.a2a.behaviors.registry import Behaviors, build_behaviors
 from shared.a2a.cancellation import cancel_task
-from shared.a2a.execution import TurnExecution
+from shared.a2a.lost_turns import sweep_turns
 from shared.a2a.push_configurations import PushConfigurations
 from shared.a2a.sending import Sending, Sent, send
 from shared.a2a.snapshots import read_snapshot
 from shared.a2a.tables import behaviors as behavior_rows
-from shared.a2a.task_log import TaskLog
+from shared.a2a.turn_leases import TurnLeases
 from shared.a2a.turn_watch import TurnWatch
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from shared.a2a.watching import TaskHints
@@ -40,6 +40,7 @@ from shared.settings import Settings
 from shared.valkey import connect_valkey
 from tests.shared.a2a.behaviors.turns import message
 from tests.support.identity import IdentityFactory, make_settings
+from tests.support.turns import ClaimingLog, TellableExecution, make_execution
 
 CREDITS = 1_000_000
 
@@ -53,9 +54,11 @@ class Agents:
     identity: IdentityFactory
     deployment: CreatedDeployment
     caller: Caller
-    log: TaskLog
+    hints: TaskHints
+    leases: TurnLeases
+    log: ClaimingLog
     watch: TurnWatch
-    execution: TurnExecution
+    execution: TellableExecution
     behaviors: Behaviors
 
     @property
@@ -109,17 +112,21 @@ class Agents:
     def answer(self, said: Message | str, **how: Any) -> Task:
         """Send a message and answer it; give the task."""
         sent = self.say(said, **how)
-        self.execution.answer(sent.turn_id)
+        self.execution.answer_turn(sent.turn_id)
         return self.task(sent.task_id)
 
     @contextmanager
     def answering(self, sent: Sent) -> Iterator[None]:
         """Answer within the block, in a thread; the block must let it end."""
-        thread = threading.Thread(target=self.execution.answer, args=(sent.turn_id,))
+        thread = threading.Thread(target=self.execution.answer_turn, args=(sent.turn_id,))
         thread.start()
         yield
         thread.join(20)
         assert not thread.is_alive()
+
+    def sweep(self) -> int:
+        """Take back what dead workers held."""
+        return sweep_turns(self.database, self.hints)
 
     def task(self, task_id: UUID | str) -> Task:
         with self.database.autocommit() as session:
@@ -198,9 +205,9 @@ def make_agents(
                 session, organization_id=organization_id, amount=amount, reference=str(uuid4()), by=OPERATOR
             )
     valkey = connect_valkey(valkey_url)
-    log = TaskLog(database, TaskHints(valkey))
-    watch = TurnWatch(log, turn_seconds=loaded.a2a_turn_seconds)
+    hints = TaskHints(valkey)
     behaviors = build_behaviors(database, open_configured_store(loaded), valkey, loaded)
+    log, leases, watch, execution = make_execution(database, hints, behaviors, loaded)
     try:
         yield Agents(
             database=database,
@@ -210,7 +217,9 @@ def make_agents(
             caller=factory.actor(factory.person(organization_id, bound=True)).caller,
             log=log,
             watch=watch,
-            execution=TurnExecution(log, watch, behaviors.by_kind),
+            execution=execution,
+            hints=hints,
+            leases=leases,
             behaviors=behaviors,
         )
     finally:

@@ -17,14 +17,12 @@ from uuid import UUID
 from shared import faults
 from shared.a2a.behaviors import model_backed
 from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.execution import TurnExecution
-from shared.a2a.task_log import TaskLog
-from shared.a2a.turn_watch import TurnWatch
 from shared.a2a.watching import TaskHints
 from shared.database import Database
 from shared.files.stores import open_configured_store
 from shared.settings import Settings
 from shared.valkey import connect_valkey
+from tests.support.turns import make_execution
 
 ROOT = Path(__file__).parents[4]
 
@@ -73,10 +71,9 @@ def main() -> None:
 def _answer(settings: Settings, turn_id: UUID) -> None:
     model_backed.COALESCING_SECONDS = 0.0
     database, valkey = Database(settings.database_url), connect_valkey(settings.redis_url)
-    log = TaskLog(database, TaskHints(valkey))
     behaviors = build_behaviors(database, open_configured_store(settings), valkey, settings)
-    watch = TurnWatch(log, turn_seconds=settings.a2a_turn_seconds)
-    TurnExecution(log, watch, behaviors.by_kind).answer(turn_id)
+    *_, execution = make_execution(database, TaskHints(valkey), behaviors, settings)
+    execution.answer_turn(turn_id)
 
 
 if __name__ == "__main__":

@@ -48,9 +48,9 @@ def agents(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) ->
 def recover(agents: Agents, sent: list[Sent]) -> list[Task]:
     """Let the leases of the dead end, and another worker go on."""
     agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
-    agents.log.sweep()
+    agents.sweep()
     for one in sent:
-        agents.execution.answer(one.turn_id)
+        agents.execution.answer_turn(one.turn_id)
     return [agents.task(one.task_id) for one in sent]
 
 

@@ -53,7 +53,7 @@ def test_a_question_waits_for_the_next_message(agents: Agents) -> None:
 def test_a_message_answers_without_a_task(agents: Agents) -> None:
     agents.use_script(script("message: pong"))
     sent = agents.say("ping")
-    agents.execution.answer(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
     assert agents.rows("SELECT is_visible FROM tasks WHERE id = :id", id=sent.task_id) == [
         {"is_visible": False}
     ]
@@ -63,8 +63,8 @@ def test_a_message_answers_without_a_task(agents: Agents) -> None:
 def test_a_message_that_comes_twice_is_answered_once(agents: Agents) -> None:
     agents.use_script(script("status: a", "complete: b"))
     sent = agents.say("hello")
-    agents.execution.answer(sent.turn_id)
-    agents.execution.answer(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
     assert states(agents, agents.task(sent.task_id)) == ["WORKING", "COMPLETED"]
 
 
@@ -78,7 +78,7 @@ def test_what_breaks_inside_is_not_said(agents: Agents, caplog: pytest.LogCaptur
 def test_an_agent_that_says_nothing_has_not_answered(agents: Agents) -> None:
     agents.use_script(script("silence: true"))
     sent = agents.say("hello")
-    agents.execution.answer(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
     assert agents.turn(sent.turn_id)["outcome"] == "invalid"
 
 
@@ -129,7 +129,7 @@ def test_a_script_goes_on_where_another_worker_died(agents: Agents) -> None:
     agents.log.append(claimed, next(iter(updates)))
     agents.log.append(claimed, next(iter(updates)))
     agents.log.hand_back(claimed)
-    agents.execution.answer(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
     task = agents.task(sent.task_id)
     assert states(agents, task) == ["WORKING", "WORKING", "COMPLETED"]
     assert len(task.artifacts) == 1
@@ -159,7 +159,7 @@ def test_a_commit_that_nobody_heard_of_is_not_written_twice(
 
     seen: list[Update] = []
     monkeypatch.setattr(agents.log, "append", append_breaking_once)
-    agents.execution.answer(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
     task = agents.task(sent.task_id)
     assert len(seen) == 3
     assert states(agents, task) == ["WORKING", "COMPLETED"]
@@ -178,9 +178,9 @@ def test_a_turn_whose_agent_cannot_reach_what_it_needs_is_tried_again(
     with monkeypatch.context() as patch:
         for held in agents.behaviors.by_kind.values():
             patch.setattr(type(held), "run", fail)
-        agents.execution.answer(sent.turn_id)
+        agents.execution.answer_turn(sent.turn_id)
     assert agents.turn(sent.turn_id)["state"] == "queued"
-    agents.execution.answer(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
     assert agents.task(sent.task_id).status.state is TaskState.COMPLETED
 
 

@@ -365,7 +365,7 @@ def test_a_call_that_was_made_is_not_made_again(agents: Agents) -> None:
     assert claimed is not None
     list(agents.behaviors.by_kind[claimed.turn.behavior.kind].run(claimed.turn))
     agents.log.hand_back(claimed)
-    agents.execution.answer(sent.turn_id)
+    agents.execution.answer_turn(sent.turn_id)
     task = agents.task(sent.task_id)
     assert (task.status.state, "final" in (said(task) or "")) == (TaskState.FAILED, True)
     assert len(agents.usage()) == 1

@@ -108,7 +108,7 @@ def test_a_tick_becomes_a_task_that_the_agent_answers(agents: Agents, scheduler:
     assert run_due_schedules(scheduler) == 1
     (run,) = runs(agents, made)
     (turn,) = agents.rows("SELECT * FROM task_turns WHERE task_id = :id", id=run.task_id)
-    agents.execution.answer(turn["id"])
+    agents.execution.answer_turn(turn["id"])
     task = agents.task(run.task_id)
     tick = run.tick_at.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert task.status.message is not None
@@ -128,7 +128,7 @@ def test_work_is_the_daemons_own_without_a_principal(agents: Agents, scheduler: 
     owe(agents, schedule(agents), 0)
     run_due_schedules(scheduler)
     (turn,) = agents.rows(
-        "SELECT turns.* FROM task_turns AS turns JOIN tasks ON tasks.id = task_id WHERE deployment_id = :id",
+        "SELECT turns.* FROM task_turns AS turns JOIN tasks ON tasks.id = task_id WHERE tasks.deployment_id = :id",
         id=agents.deployment.deployment.id,
     )
     claimed = agents.log.claim(turn["id"])

@@ -1,0 +1,74 @@
+"""A worker of agents that answers the turns it is told to, where real ones take whichever is next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+
+from shared.a2a.behaviors.registry import Behaviors
+from shared.a2a.execution import TurnExecution
+from shared.a2a.task_log import ClaimedTurn, TaskLog
+from shared.a2a.turn_leases import LEASE_SECONDS, Lease, TurnLeases
+from shared.a2a.turn_watch import TurnWatch
+from shared.a2a.turns import Behavior, BehaviorKind
+from shared.a2a.watching import TaskHints
+from shared.database import Database
+from shared.settings import Settings
+
+_LEASE = text(
+    """
+UPDATE task_turns SET state = 'running', lease_id = :lease_id, attempts = attempts + 1,
+    lease_until = clock_timestamp() + make_interval(secs => :seconds)
+WHERE id = :turn_id AND state = 'queued' AND is_next
+RETURNING task_id, payer_id, deployment_id
+"""
+)
+
+
+class ClaimingLog(TaskLog):
+    """A log that also leases the turn it is to begin."""
+
+    def __init__(self, database: Database, hints: TaskHints) -> None:
+        super().__init__(database, hints)
+        self.database = database
+
+    def lease(self, turn_id: UUID) -> Lease | None:
+        """Lease this turn, if a worker could."""
+        lease_id = uuid4()
+        values = {"lease_id": lease_id, "turn_id": turn_id, "seconds": LEASE_SECONDS}
+        with self.database.autocommit() as session:
+            row = session.execute(_LEASE, values).one_or_none()
+        return Lease(id=lease_id, turn_id=turn_id, **row._asdict()) if row is not None else None
+
+    def claim(self, turn_id: UUID) -> ClaimedTurn | None:
+        """Begin this turn, if a worker could."""
+        lease = self.lease(turn_id)
+        return self.begin(lease) if lease is not None else None
+
+
+class TellableExecution(TurnExecution):
+    """Answers one turn and then another."""
+
+    def __init__(
+        self, task_log: ClaimingLog, watch: TurnWatch, behaviors: Mapping[BehaviorKind, Behavior]
+    ) -> None:
+        super().__init__(task_log, watch, behaviors)
+        self._claiming = task_log
+
+    def answer_turn(self, turn_id: UUID) -> None:
+        """Answer this turn if it waits."""
+        lease = self._claiming.lease(turn_id)
+        if lease is not None:
+            self.answer(lease)
+
+
+def make_execution(
+    database: Database, hints: TaskHints, behaviors: Behaviors, settings: Settings
+) -> tuple[ClaimingLog, TurnLeases, TurnWatch, TellableExecution]:
+    """Put such a worker together."""
+    log = ClaimingLog(database, hints)
+    leases = TurnLeases(database)
+    watch = TurnWatch(leases, turn_seconds=settings.a2a_turn_seconds)
+    return log, leases, watch, TellableExecution(log, watch, behaviors.by_kind)
