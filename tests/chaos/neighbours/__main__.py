@@ -34,6 +34,9 @@ def main() -> int:
     )
     parser.add_argument("--only", choices=TRIALS, nargs="+", help="some pools, instead of all")
     parser.add_argument("--unfair", action="store_true", help="switch the shares of pools off")
+    parser.add_argument(
+        "--patience", type=float, default=60.0, help="how long an honest request waits, in seconds"
+    )
     options = parser.parse_args()
     began = time.monotonic()
     violations = 0
@@ -41,7 +44,13 @@ def main() -> int:
         servers = Servers(Path(directory) / "servers")
         servers.start()
         try:
-            with open_stage(Path(directory) / "stack", servers, is_fair=not options.unfair) as scene:
+            stage = open_stage(
+                Path(directory) / "stack",
+                servers,
+                is_fair=not options.unfair,
+                patience_seconds=options.patience,
+            )
+            with stage as scene:
                 for name in options.only or TRIALS:
                     violations += _run(name, TRIALS[name], scene, options.seconds)
         finally:

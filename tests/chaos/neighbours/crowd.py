@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ CONNECTIONS_A_TICK = 50
 TICK_SECONDS = 0.02
 TRICKLE_SECONDS = 0.5
 SMALL_WINDOW_BYTES = 4096
+ADDRESSES = tuple(f"127.0.66.{number}" for number in range(1, 17))
+"""Where the crowd comes from: honest callers have another address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +64,6 @@ class Crowd:
         self._thread.join(10)
         self._loop.close()
 
-    def wait_until_settled(self, seconds: float) -> None:
-        """Give what was sent time to take whatever it can get."""
-        time.sleep(seconds)
-
     async def _begin(self) -> None:
         for number in range(self._size):
             self._tasks.append(self._loop.create_task(self._live(number)))
@@ -91,6 +88,7 @@ class Crowd:
         if not self._behaviour.reads:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_WINDOW_BYTES)
         try:
+            sock.bind((ADDRESSES[number % len(ADDRESSES)], 0))
             await self._loop.sock_connect(sock, ("127.0.0.1", port))
             self.answers["open"] += 1
             await self._loop.sock_sendall(sock, self._behaviour.request(number))

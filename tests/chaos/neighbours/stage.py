@@ -38,6 +38,7 @@ SIZES: Mapping[str, int] = {
     "uploads": FRONTS * 8,
     "downloads": FRONTS * 16,
     "calls": 32,
+    "held streams": 200,
     "task streams": FRONTS * 32,
     "turns": 16,
     "fetches": 8,
@@ -68,7 +69,9 @@ WORKERS = ("files", "models", "media", "agents", "background")
 
 
 @contextmanager
-def open_stage(directory: Path, servers: Servers, *, is_fair: bool) -> Iterator[Scene]:
+def open_stage(
+    directory: Path, servers: Servers, *, is_fair: bool, patience_seconds: float
+) -> Iterator[Scene]:
     """Run a whole installation with two tenants within a block."""
     with ExitStack() as closing:
         upstream = closing.enter_context(FakeUpstream())
@@ -82,14 +85,16 @@ def open_stage(directory: Path, servers: Servers, *, is_fair: bool) -> Iterator[
         installation = set_up(stack, ports, Oracle(), seed=0)
         closing.callback(installation.database.dispose)
         _start(stack, fronts)
+        make = partial(make_tenant, installation, fronts[0].url, patience_seconds=patience_seconds)
         scene = Scene(
-            hostile=make_tenant(installation, fronts[0].url, "Hostile"),
-            victim=make_tenant(installation, fronts[0].url, "Victim"),
+            hostile=make("Hostile"),
+            victim=make("Victim"),
             ports=ports,
             source=closing.enter_context(MediaSource()),
             silent=closing.enter_context(SilentEndpoint()),
             posted=closing.enter_context(PostedUpdates()),
             sizes=SIZES,
+            patience_seconds=patience_seconds,
         )
         give_agent(scene.hostile)
         give_agent(scene.victim)

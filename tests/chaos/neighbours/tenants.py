@@ -29,7 +29,6 @@ rules:
   - match: {regex: "^hang"}
     steps: [{status: Waiting}, {hang: true}]
 """
-TIMEOUT_SECONDS = 60.0
 DISTRIBUTIONS = 3
 
 
@@ -93,10 +92,12 @@ class Tenant:
         made = self.distributions[distribution % len(self.distributions)]
         url = f"{self.front}/distributions/{made.distribution.id}/media{path}"
         headers = {"Authorization": f"Bearer {made.token.value}", "Connection": "close"}
-        return succeeded(requests.request(method, url, headers=headers, timeout=TIMEOUT_SECONDS, **more))
+        return succeeded(
+            requests.request(method, url, headers=headers, timeout=self.owner.timeout_seconds, **more)
+        )
 
 
-def make_tenant(installation: Installation, front: str, name: str) -> Tenant:
+def make_tenant(installation: Installation, front: str, name: str, *, patience_seconds: float) -> Tenant:
     """Make an organization with credits, and what belongs to it."""
     identity = installation.identity
     organization = identity.organization(name)
@@ -114,11 +115,17 @@ def make_tenant(installation: Installation, front: str, name: str) -> Tenant:
     return Tenant(
         organization_id=organization.id,
         front=front,
-        owner=Client(front, person.api_key),
-        agent=Client(front, identity.access_token(deployment)),
+        owner=_client(front, person.api_key, patience_seconds),
+        agent=_client(front, identity.access_token(deployment), patience_seconds),
         deployment=deployment,
         distributions=distributions,
     )
+
+
+def _client(front: str, token: str, patience_seconds: float) -> Client:
+    client = Client(front, token)
+    client.timeout_seconds = patience_seconds
+    return client
 
 
 def give_agent(tenant: Tenant) -> None:

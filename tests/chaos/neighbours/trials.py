@@ -14,17 +14,18 @@ import requests
 
 from tests.chaos.neighbours.crowd import Behaviour, Crowd
 from tests.chaos.neighbours.endpoints import PostedUpdates, SilentEndpoint
-from tests.chaos.neighbours.tenants import TIMEOUT_SECONDS, Tenant, succeeded
+from tests.chaos.neighbours.tenants import Tenant, succeeded
 from tests.support.agents import Client
 from tests.support.media_sources import Handler, MediaSource, Respond, begin, content
 
 TIMES = 10
 """The crowd is so many times the size of the pool."""
 POLL_SECONDS = 0.02
-SLOW_STREAM = {"chunks": 100_000, "delay_seconds": 2.0}
+SLOW_STREAM = {"chunks": 500, "delay_seconds": 2.0}
 LARGE_FILE_BYTES = 24 << 20
 LONG_BODY_BYTES = 1 << 20
 DRIP_SECONDS = 0.5
+READY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Scene:
     silent: SilentEndpoint
     posted: PostedUpdates
     sizes: Mapping[str, int]
+    patience_seconds: float
 
     def crowd(self, pool: str, behaviour: Behaviour) -> Crowd:
         """Make ten times as many connections as a pool has slots."""
@@ -93,11 +95,11 @@ def _downloads(scene: Scene) -> Crowd:
     return scene.crowd("downloads", Behaviour(request=lambda _: request, reads=False))
 
 
-def _model_calls(model: str, *, stream: bool) -> Callable[[Scene], Crowd]:
+def _model_calls(model: str, *, stream: bool, pool: str = "calls") -> Callable[[Scene], Crowd]:
     def attack(scene: Scene) -> Crowd:
         tenant = scene.hostile
         request = tenant.json("/v1/chat/completions", tenant.chat(model, stream=stream, **SLOW_STREAM))
-        return scene.crowd("calls", Behaviour(request=lambda _: request))
+        return scene.crowd(pool, Behaviour(request=lambda _: request))
 
     return attack
 
@@ -174,10 +176,10 @@ def _ask_json_and_form(scene: Scene) -> None:
         f"{victim.front}/oauth/token",
         data={"grant_type": "client_credentials"},
         auth=(str(victim.deployment.deployment.client_id), victim.deployment.credential.secret.value),
-        timeout=TIMEOUT_SECONDS,
+        timeout=scene.patience_seconds,
     )
     succeeded(answer)
-    succeeded(requests.get(f"{victim.front}/healthz", timeout=TIMEOUT_SECONDS))
+    succeeded(requests.get(f"{victim.front}/healthz", timeout=scene.patience_seconds))
 
 
 def _ask_call(*models: str) -> Callable[[Scene], None]:
@@ -190,6 +192,15 @@ def _ask_call(*models: str) -> Callable[[Scene], None]:
             raise AssertionError(f"a broken stream: {streamed.content[:200]!r}")
 
     return ask
+
+
+def _ask_readiness_and_calls(scene: Scene) -> None:
+    for port in scene.ports:
+        began = time.monotonic()
+        succeeded(requests.get(f"http://127.0.0.1:{port}/readyz", timeout=scene.patience_seconds))
+        if time.monotonic() - began > READY_SECONDS:
+            raise AssertionError(f"ready after {time.monotonic() - began:.1f} s")
+    _ask_call("fake/chat")(scene)
 
 
 def _ask_upload(scene: Scene) -> None:
@@ -226,7 +237,7 @@ def _ask_agent_stream(scene: Scene) -> None:
 def _ask_import(scene: Scene) -> None:
     url = scene.source.serve("/cat", content(b"meow", "text/plain"))
     pushed = scene.victim.push(url)
-    give_up_at = time.monotonic() + TIMEOUT_SECONDS
+    give_up_at = time.monotonic() + scene.patience_seconds
     while (state := scene.victim.read_import(pushed["importId"])["state"]) != "Stored":
         if state == "Failed" or time.monotonic() > give_up_at:
             raise AssertionError(f"the import is {state}")
@@ -238,7 +249,7 @@ def _ask_push(scene: Scene) -> None:
     configuration = {"taskPushNotificationConfig": {"url": f"{scene.posted.url}/{name}"}}
     body = scene.victim.message("work", returnImmediately=True, **configuration)
     scene.victim.post(f"{scene.victim.agent_path}/message:send", body, **{"A2A-Version": "1.0"})
-    scene.posted.wait_for(name, TIMEOUT_SECONDS)
+    scene.posted.wait_for(name, scene.patience_seconds)
 
 
 def _upload(agent: Client, body: bytes) -> dict[str, Any]:
@@ -257,6 +268,11 @@ TRIALS = {
         ask=_ask_call("fake/chat", "slow/chat"),
     ),
     "calls": Trial(pool="calls", attack=_model_calls("slow/chat", stream=False), ask=_ask_call("fake/chat")),
+    "held-streams": Trial(
+        pool="held streams",
+        attack=_model_calls("slow/chat", stream=True, pool="held streams"),
+        ask=_ask_readiness_and_calls,
+    ),
     "task-streams": Trial(pool="task streams", attack=_task_streams, ask=_ask_agent_stream),
     "turns": Trial(pool="turns", attack=_turns, ask=_ask_agent),
     "fetches": Trial(pool="fetches", attack=_fetches, ask=_ask_import),
