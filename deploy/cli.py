@@ -18,6 +18,7 @@ from deploy.secret_files import read_secret_files
 _ADMINISTRATION = {
     "organizations": "deploy.cli_people",
     "members": "deploy.cli_people",
+    "invitations": "deploy.cli_people",
     "users": "deploy.cli_people",
     "api-keys": "deploy.cli_people",
     "audit-events": "deploy.cli_people",

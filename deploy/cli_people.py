@@ -1,4 +1,4 @@
-"""Commands for organizations, members, users, API keys and the audit."""
+"""Commands for organizations, members, invitations, users, API keys and the audit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from deploy.administration import INSTANT, acts_on, administration, choice, in_utc, paged, show, show_page
 from shared.identity import api_keys as keys
 from shared.identity import audit, memberships
+from shared.identity import invitations as asked
 from shared.identity import organizations as domain
 from shared.identity import users as people
 from shared.identity.authorization import OPERATOR
@@ -75,7 +76,7 @@ def members() -> None:
 @click.option("--email", required=True)
 @_role
 def add_member(organization_id: UUID, email: str, role: str) -> None:
-    """Add a member by their address."""
+    """Add a member by their address, without an invitation."""
     with administration() as session:
         made = memberships.add_member(
             session, by=OPERATOR, organization_id=organization_id, email=email, role=Role(role)
@@ -115,6 +116,49 @@ def remove_member(organization_id: UUID, user_id: UUID) -> None:
     """End a membership."""
     with administration() as session:
         memberships.remove_member(session, by=OPERATOR, organization_id=organization_id, user_id=user_id)
+
+
+@click.group()
+def invitations() -> None:
+    """Invite people to an organization."""
+
+
+@invitations.command("create")
+@_organization
+@click.option("--email", help="The address to invite, or give --user.")
+@click.option("--user", "user_id", type=click.UUID, help="The user to invite, or give --email.")
+@_role
+@click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z; in a week by default.")
+def create_invitation(
+    organization_id: UUID, email: str | None, user_id: UUID | None, role: str, expires_at: datetime | None
+) -> None:
+    """Create an invitation; the token is shown only now."""
+    with administration() as session:
+        issued = asked.invite_member(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            email=email,
+            user_id=user_id,
+            role=Role(role),
+            expires_at=in_utc(expires_at),
+        )
+    show(issued.invitation, token=issued.token.value)
+
+
+@invitations.command("list")
+@_organization
+@paged
+def list_invitations(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    """List an organization's invitations, newest first."""
+    with administration() as session:
+        page = asked.list_invitations(
+            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+        )
+    show_page("invitations", page)
+
+
+acts_on(invitations, "invitation", {"show": asked.get_invitation, "revoke": asked.revoke_invitation})
 
 
 @click.group()

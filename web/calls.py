@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from shared.identity.authentication import Credential
 from shared.identity.authorization import Actor, administrator
 from shared.identity.callers import Caller
+from shared.identity.errors import OrganizationSuspended
 from web.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.services import Services
 from web.small_bodies import read_small_body
@@ -46,15 +47,22 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        """Who asks; an operation that is public has no caller to ask for."""
-        if self._caller is None:
-            raise RuntimeError("a public operation has no caller")
-        return self._caller
+        """Who asks; raises OrganizationSuspended where they act in an organization that is suspended."""
+        caller = self._known_caller
+        if caller.is_suspended:
+            raise OrganizationSuspended
+        return caller
 
     @property
     def actor(self) -> Actor:
         """Who administers; raises PermissionDenied for a deployment."""
-        return administrator(self.caller, request_id())
+        return administrator(self._known_caller, request_id())
+
+    @property
+    def _known_caller(self) -> Caller:
+        if self._caller is None:
+            raise RuntimeError("a public operation has no caller")
+        return self._caller
 
     @property
     def query(self) -> Any:

@@ -1,8 +1,8 @@
 """Personal API keys: each acts as its user, in one organization or in the one the user has selected.
 
-Protects: a key never gives more than its issuer holds. A user makes keys for themselves; an administrator makes one
-for a member only bound to their organization and only for a role not above their own; a bound key makes only keys bound
-alike.
+Protects: a key never gives more than its issuer holds. Users make keys for themselves, and only operators make one for
+somebody else; administrators of an organization see and revoke the keys that are bound to it. A bound key makes only
+keys bound alike. Limits count a user's keys in each organization by themselves, so that none uses up another's.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from sqlalchemy import Row, func, insert, select
 from shared.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.audit import record
-from shared.identity.authorization import Actor, authorize_administration, authorize_grant
+from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.errors import ResourceNotFound, TooManyLive
 from shared.identity.existence import require_member
 from shared.identity.live_rows import is_live
 from shared.identity.names import require_future, require_name
 from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
-from shared.identity.roles import Role
 from shared.identity.secrets import Prefix, Secret, issue
 from shared.identity.switches import turn_off
 from shared.identity.tables import api_keys, users
@@ -65,10 +64,10 @@ def issue_api_key(
     name: str,
     expires_at: datetime | None = None,
 ) -> IssuedApiKey:
-    """Issue a key, bound to an organization if one is given; raise TooManyLive when the user has a hundred."""
+    """Issue a key, bound to an organization if one is given; raise TooManyLive when the user has a hundred there."""
     _authorize_issue(session, by, user_id, organization_id)
     require_future(session, expires_at)
-    _require_room(session, user_id)
+    _require_room(session, user_id, organization_id)
     secret = issue(Prefix.API_KEY)
     key_id = new_id()
     session.execute(
@@ -133,18 +132,10 @@ def _authorize_issue(session: Session, by: Actor, user_id: UUID, organization_id
     bound_to = by.caller.bound_organization_id
     if bound_to is not None and organization_id != bound_to:
         raise PermissionDenied("A key that is bound to an organization can only make keys bound to it.")
+    if by.user_id != user_id and not by.caller.is_operator:
+        raise PermissionDenied("A key is made by its user; invite people, and they make keys of their own.")
     if organization_id is not None:
-        _authorize_bound(session, by, user_id, organization_id)
-    elif by.user_id != user_id and not by.caller.is_operator:
-        raise PermissionDenied("Only the user can make a key that is bound to no organization.")
-
-
-def _authorize_bound(session: Session, by: Actor, user_id: UUID, organization_id: UUID) -> None:
-    if by.user_id != user_id:
-        authorize_administration(by, Permission.CREDENTIAL_MANAGE, organization_id)
-    member = require_member(session, organization_id, user_id)
-    if by.user_id != user_id:
-        authorize_grant(by, Role(member.role), organization_id)
+        require_member(session, organization_id, user_id)
 
 
 def _authorize_access(by: Actor, key: ApiKey) -> None:
@@ -157,12 +148,16 @@ def _authorize_access(by: Actor, key: ApiKey) -> None:
         raise ResourceNotFound
 
 
-def _require_room(session: Session, user_id: UUID) -> None:
+def _require_room(session: Session, user_id: UUID, organization_id: UUID | None) -> None:
     """Check that the user exists and may have another key, under the user's lock."""
     locked = select(users.c.id).where(users.c.id == user_id).with_for_update()
     if session.execute(locked).one_or_none() is None:
         raise ResourceNotFound
-    live = select(func.count()).where(api_keys.c.user_id == user_id, is_live(api_keys.c))
+    live = select(func.count()).where(
+        api_keys.c.user_id == user_id,
+        api_keys.c.organization_id.is_not_distinct_from(organization_id),
+        is_live(api_keys.c),
+    )
     if session.execute(live).scalar_one() >= LIVE_LIMIT:
         raise TooManyLive
 

@@ -265,6 +265,7 @@ def _user_credential(key: LiveApiKey) -> Credential:
         payer_id=organization_id,
         bound_organization_id=key.bound_organization_id,
         is_operator=key.is_operator,
+        is_suspended=outside,
         permissions_by_scope={} if outside else key.permissions_by_scope,
     )
     return Credential(

@@ -68,7 +68,8 @@ class Caller:
     `payer_id` is the organization charged. `permissions_by_scope` has the executor's permissions by the id of an
     organization or an owner identity, already narrowed to the token's scope; ask through `permissions_on`.
     `credential_id` names the credential presented, for rate limits. `bound_organization_id` is set for a key that may
-    act in one organization only.
+    act in one organization only. `is_suspended` is set for an operator whose organization is suspended: they administer
+    from outside it, and do nothing in it.
     """
 
     executor: Executor
@@ -83,6 +84,7 @@ class Caller:
     reported_caller: ReportedCaller | None = None
     bound_organization_id: UUID | None = None
     is_operator: bool = False
+    is_suspended: bool = False
     permissions_by_scope: Mapping[UUID, frozenset[Permission]] = field(
         default_factory=dict, hash=False, repr=False
     )

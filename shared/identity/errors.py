@@ -4,7 +4,8 @@
     ├── AuthenticationRequired, InvalidToken, AttributionInvalid            who are you
     ├── AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed  the header rules
     ├── AttributionMismatch, PayerMismatch, OrganizationSuspended, OwnerRequired, GrantExceedsGranter
-    ├── ResourceNotFound, AlreadyExists, LastOwner, TooManyLive, KeyNotPublished, VersionRevoked, TargetDisabled
+    ├── ResourceNotFound, AlreadyExists, LastOwner, TooManyLive, KeyNotPublished, InvitationEnded
+    ├── VersionRevoked, TargetDisabled
     └── OAuthError: InvalidRequest, InvalidClient, …                        the token endpoint (RFC 6749 5.2)
 
 No message repeats a token or says which part of a secret was right.
@@ -125,6 +126,13 @@ class KeyNotPublished(DomainError):
 
     code = "signing_key_not_published"
     kind = Kind.CONFLICT
+
+
+class InvitationEnded(DomainError):
+    """This invitation has expired, was revoked, was accepted before, or its author may not invite any more."""
+
+    code = "invitation_ended"
+    kind = Kind.GONE
 
 
 class VersionRevoked(DomainError):

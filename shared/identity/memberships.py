@@ -1,7 +1,8 @@
 """Who belongs to an organization, in which role.
 
-Protects: nobody hands out a role with more than they hold themselves, only an owner touches owners, and an organization
-keeps an owner who can act. Whoever leaves takes nothing along: bindings, bound keys and the selection go.
+Nobody but operators makes others members; people join by invitation (`invitations.py`). Protects: nobody hands out a
+role with more than they hold themselves, only an owner touches owners, and an organization keeps an owner who can act.
+Whoever leaves takes nothing along: bindings, bound keys and the selection go.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, delete, func, select, update
+from sqlalchemy import Row, delete, exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
@@ -39,20 +40,23 @@ class Membership:
 
 
 def add_member(session: Session, *, by: Actor, organization_id: UUID, email: str, role: Role) -> Membership:
-    """Make the user of an address a member, making the user if the address is new; raise AlreadyExists for a member."""
-    authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
-    _authorize_role(by, role, organization_id)
+    """Make the user of an address a member without asking them, making the user if the address is new; for operators.
+
+    Everybody else invites (`invitations.py`). Raises AlreadyExists for a member.
+    """
+    authorize_administration(by, Permission.INSTALLATION_OPERATE, organization_id)
+    authorize_role(by, role, organization_id)
     require_organization(session, organization_id)
     user_id = find_or_insert_user(session, email)
     insert_membership(session, organization_id=organization_id, user_id=user_id, role=role)
     _record(session, by, "member.added", organization_id, user_id, role=role)
-    return _get(session, organization_id, user_id)
+    return get_membership(session, organization_id, user_id)
 
 
 def get_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
     """Read one membership of an organization the actor acts in."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
-    return _get(session, organization_id, user_id)
+    return get_membership(session, organization_id, user_id)
 
 
 def list_members(
@@ -74,7 +78,7 @@ def change_member_role(
 ) -> Membership:
     """Give a member another role; raise LastOwner when no owner would be left."""
     authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
-    _authorize_role(by, role, organization_id)
+    authorize_role(by, role, organization_id)
     current = _get_for_change(session, by, organization_id, user_id)
     if current.role is role:
         return current
@@ -82,7 +86,7 @@ def change_member_role(
         _require_another_owner(session, organization_id, user_id)
     session.execute(update(memberships).where(*_is(organization_id, user_id)).values(role=role))
     _record(session, by, "member.role_changed", organization_id, user_id, role=role, previous=current.role)
-    return _get(session, organization_id, user_id)
+    return get_membership(session, organization_id, user_id)
 
 
 def remove_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> None:
@@ -97,7 +101,10 @@ def remove_member(session: Session, *, by: Actor, organization_id: UUID, user_id
 
 
 def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID, role: Role) -> None:
-    """Write a membership; the first one of a user becomes where they act. Authorization is the caller's."""
+    """Write a membership; a user's only one becomes where they act. Authorization, and consent, are the caller's.
+
+    With others beside it nothing is selected: a key must not begin to act elsewhere than where its user sent it.
+    """
     written = session.execute(
         insert(memberships)
         .values(organization_id=organization_id, user_id=user_id, role=role)
@@ -105,14 +112,18 @@ def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID,
     )
     if written.rowcount == 0:
         raise AlreadyExists("This user is a member already.")
+    others = exists().where(
+        memberships.c.user_id == user_id, memberships.c.organization_id != organization_id
+    )
     session.execute(
         update(users)
-        .where(users.c.id == user_id, users.c.active_organization_id.is_(None))
+        .where(users.c.id == user_id, users.c.active_organization_id.is_(None), ~others)
         .values(active_organization_id=organization_id)
     )
 
 
-def _authorize_role(by: Actor, role: Role, organization_id: UUID) -> None:
+def authorize_role(by: Actor, role: Role, organization_id: UUID) -> None:
+    """Raise unless this is a role of members, and one that the actor may hand out."""
     if role not in MEMBERSHIP_ROLES:
         message = "must be Member, WorkspaceAdmin or WorkspaceOwner"
         raise ValidationFailed(errors=[FieldError(location="body", name="role", message=message)])
@@ -122,7 +133,7 @@ def _authorize_role(by: Actor, role: Role, organization_id: UUID) -> None:
 def _get_for_change(session: Session, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
     """Read a membership under the organization's lock, so that two owners cannot remove each other at once."""
     session.execute(select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
-    current = _get(session, organization_id, user_id)
+    current = get_membership(session, organization_id, user_id)
     if current.role is Role.WORKSPACE_OWNER:
         authorize_administration(by, Permission.OWNER_MANAGE, organization_id)
     return current
@@ -163,7 +174,8 @@ def _drop_rights(session: Session, organization_id: UUID, user_id: UUID) -> None
     )
 
 
-def _get(session: Session, organization_id: UUID, user_id: UUID) -> Membership:
+def get_membership(session: Session, organization_id: UUID, user_id: UUID) -> Membership:
+    """Read a membership; authorization is the caller's. Raise ResourceNotFound."""
     row = session.execute(_MEMBERS.where(*_is(organization_id, user_id))).one_or_none()
     if row is None:
         raise ResourceNotFound

@@ -1,9 +1,9 @@
 """The form of our secrets: a prefix that says what it opens, 256 random bits in base62, and a checksum.
 
-`svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token; `whsec_` webhook secret, which is
-base64 as Standard Webhooks wants it and has no checksum. The checksum (CRC32 of all before it) drops typing errors and
-fakes before any query; it is no protection, the 256 bits are. Because they are, a plain SHA-256 is stored and looked
-up: a slow hash would only let strangers burn our processor.
+`svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token, `svi_` invitation; `whsec_` webhook
+secret, which is base64 as Standard Webhooks wants it and has no checksum. The checksum (CRC32 of all before it) drops
+typing errors and fakes before any query; it is no protection, the 256 bits are. Because they are, a plain SHA-256 is
+stored and looked up: a slow hash would only let strangers burn our processor.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Prefix(StrEnum):
     CLIENT_SECRET = "svs_"  # noqa: S105 (a prefix, not a secret)
     GRANT = "svg_"
     DISTRIBUTION_TOKEN = "svd_"  # noqa: S105 (a prefix, not a secret)
+    INVITATION = "svi_"
 
 
 _LENGTH = len(Prefix.API_KEY) + _BODY_CHARACTERS + _CHECKSUM_CHARACTERS

@@ -58,6 +58,28 @@ memberships = Table(
     CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
 )
 
+invitations = Table(
+    "invitations",
+    metadata,
+    id_column(),
+    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
+    Column("email", Text),
+    Column("user_id", ForeignKey("users.id")),
+    Column("role", Text, nullable=False),
+    Column("invited_by", ForeignKey("users.id")),
+    Column("token_hash", LargeBinary, nullable=False),
+    Column("last4", Text, nullable=False),
+    instant("expires_at", nullable=False),
+    instant("accepted_at"),
+    Column("accepted_by", ForeignKey("users.id")),
+    instant("revoked_at"),
+    created_at(),
+    CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
+    CheckConstraint("num_nonnulls(email, user_id) = 1", name="one_invitee"),
+    UniqueConstraint("token_hash"),
+    Index("ix_invitations_organization_id_id", "organization_id", "id"),
+)
+
 identities = Table(
     "identities",
     metadata,

@@ -1,6 +1,6 @@
 """Users: people, who act in one organization at a time and have their rights from their membership there.
 
-An operator makes and disables users; members are added by `memberships.py`, which makes a user for a new address.
+An operator makes and disables users; who is invited by an address without a user makes their own (`invitations.py`).
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class User:
 def create_user(session: Session, *, by: Actor, email: str) -> User:
     """Make a user who belongs to no organization yet; raise AlreadyExists for a known address."""
     authorize_operation(by)
-    row = _insert(session, email, is_operator=False)
-    _record(session, by, "user.created", row.id)
-    return _user(row)
+    user = insert_user(session, email, is_operator=False)
+    _record(session, by, "user.created", user.id)
+    return user
 
 
 def create_operator(session: Session, *, by: Actor, email: str) -> User:
     """Make a user who operates the installation: who may administer every organization."""
     authorize_operation(by)
-    row = _insert(session, email, is_operator=True)
-    _record(session, by, "user.operator_created", row.id)
-    return _user(row)
+    user = insert_user(session, email, is_operator=True)
+    _record(session, by, "user.operator_created", user.id)
+    return user
 
 
 def get_user(session: Session, *, by: Actor, user_id: UUID) -> User:
@@ -107,20 +107,30 @@ def enable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
     return get_user(session, by=by, user_id=user_id)
 
 
+def find_user(session: Session, email: str) -> UUID | None:
+    """Find the user of an address, whatever its case."""
+    known = select(users.c.id).where(func.lower(users.c.email) == func.lower(require_email(email)))
+    found: UUID | None = session.execute(known).scalar()
+    return found
+
+
 def find_or_insert_user(session: Session, email: str) -> UUID:
     """Give the user of an address, made if need be; two who add the same new address get the same user."""
-    known = select(users.c.id).where(func.lower(users.c.email) == func.lower(require_email(email)))
-    if session.execute(known).scalar() is None:
+    found = find_user(session, email)
+    if found is None:
         session.execute(_insertion(email, is_operator=False))
-    user_id: UUID = session.execute(known).scalar_one()
-    return user_id
+        found = find_user(session, email)
+    if found is None:
+        raise ResourceNotFound
+    return found
 
 
-def _insert(session: Session, email: str, *, is_operator: bool) -> Row[Any]:
+def insert_user(session: Session, email: str, *, is_operator: bool) -> User:
+    """Write a user; authorization is the caller's. Raise AlreadyExists for a known address."""
     row = session.execute(_insertion(require_email(email), is_operator=is_operator)).one_or_none()
     if row is None:
         raise AlreadyExists("There is a user with this address already.")
-    return row
+    return _user(row)
 
 
 def _insertion(email: str, *, is_operator: bool) -> Any:

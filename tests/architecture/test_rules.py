@@ -176,6 +176,7 @@ def test_what_is_public_is_known() -> None:
         "/.well-known/oauth-authorization-server",
         "/.well-known/oauth-protected-resource",
         "/.well-known/jwks.json",
+        "/invitations/register",
     }
 
 

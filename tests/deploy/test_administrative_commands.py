@@ -98,6 +98,14 @@ def administer_credits(do: Callable[..., Any], inside: dict[str, str]) -> None:
     assert (resumed["policy"], resumed["suspendedBy"]) == ("limit", [])
 
 
+def invite_somebody(do: Callable[..., Any], inside: dict[str, str]) -> None:
+    invitation = do("invitations", "create", **inside, email=f"{uuid4().hex}@example.org", role="Member")
+    assert invitation.pop("token").startswith("svi_")
+    assert do("invitations", "show", invitation["id"]) == invitation
+    assert do("invitations", "list", **inside)["invitations"] == [invitation]
+    assert do("invitations", "revoke", invitation["id"])["revokedAt"]
+
+
 def test_every_administrative_command_does_its_work(operator: Operator, database: Database) -> None:
     do = operator.do
     user = do("users", "create", email=f"{uuid4().hex}@example.org")
@@ -127,6 +135,7 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     changed = do("members", "change-role", **inside, user=member["userId"], role="WorkspaceAdmin")
     assert changed in do("members", "list", **inside)["members"]
 
+    invite_somebody(do, inside)
     key = do("api-keys", "issue", **inside, user=user["id"], name="Key", expires_at="2999-01-01T00:00:00Z")
     assert key["expiresAt"] == "2999-01-01T00:00:00Z"
     shown = do("api-keys", "show", key["id"])

@@ -166,12 +166,13 @@ def _guarded(handler: AgentHandler) -> Callable[..., Response]:
     @wraps(handler)
     def view(call: Call, deployment_id: UUID | None = None, **path: Any) -> Response:
         check_version(call.http, is_required=call.services.settings.a2a_require_version)
+        caller = call.caller
         known = call.services.agents.directory.get(deployment_id)
         agent_call = AgentCall(
             call=call,
             agent=known.agent,
             declared=known.declared,
-            scope=authorize(call.caller, known.agent),
+            scope=authorize(caller, known.agent),
             active=active_extensions(deployment_id),
         )
         return handler(agent_call, **path)

@@ -85,7 +85,7 @@ def resume_organization(call: Call, organization_id: UUID) -> Answer:
     GrantExceedsGranter,
 )
 def add_member(call: Call, organization_id: UUID) -> Answer:
-    """Add a member by their address, with a role no higher than one's own."""
+    """Add a member by their address, without an invitation; for operators."""
     by = call.actor
     body: schemas.NewMember = call.read_body()
     with call.services.database.transaction() as session:

@@ -6,6 +6,7 @@ from web.identity import (
     deployments,
     distributions,
     identities,
+    invitations,
     oauth,
     organizations,
     signing_keys,
@@ -15,6 +16,8 @@ from web.identity import (
 ROUTES = (
     oauth.routes,
     organizations.routes,
+    invitations.routes,
+    invitations.public_routes,
     users.routes,
     identities.routes,
     deployments.routes,

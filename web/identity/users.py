@@ -7,7 +7,7 @@ from uuid import UUID
 from shared.errors import PermissionDenied
 from shared.identity import api_keys, users
 from shared.identity.authorization import Actor
-from shared.identity.errors import AlreadyExists, GrantExceedsGranter, TooManyLive
+from shared.identity.errors import AlreadyExists, TooManyLive
 from web.calls import Answer, Call
 from web.identity import schemas
 from web.identity.administration import AdministrationRoutes, created
@@ -80,9 +80,9 @@ def enable_user(call: Call, user_id: UUID) -> Answer:
     return Answer(body=schemas.UserBody.of(changed))
 
 
-@routes.creates("/api-keys", schemas.NewApiKey, schemas.IssuedApiKey, TooManyLive, GrantExceedsGranter)
+@routes.creates("/api-keys", schemas.NewApiKey, schemas.IssuedApiKey, TooManyLive)
 def issue_api_key(call: Call) -> Answer:
-    """Issue an API key, for oneself or for a member whose credentials one manages."""
+    """Create an API key for oneself; operators also for others."""
     by = call.actor
     body: schemas.NewApiKey = call.read_body()
     with call.services.database.transaction() as session:

@@ -44,7 +44,8 @@ from shared.identity.identities import (
     get_identity,
     list_identities,
 )
-from shared.identity.memberships import add_member, list_members
+from shared.identity.invitations import invite_member
+from shared.identity.memberships import list_members
 from shared.identity.organizations import (
     create_organization,
     get_organization,
@@ -109,7 +110,7 @@ CHANGES: dict[str, Operation] = {
     "rename organization": lambda t: rename_organization(
         t.session, by=t.by, organization_id=t.world.organization_id, name="New"
     ),
-    "add member": lambda t: add_member(
+    "invite member": lambda t: invite_member(
         t.session, by=t.by, organization_id=t.world.organization_id, email="new@example.org", role=Role.MEMBER
     ),
     "create principal": lambda t: create_principal_identity(
@@ -294,7 +295,13 @@ def test_an_operator_naming_an_organization_that_is_not_there_is_told_so(
         principal_id=world.principal_id,
         daemon_id=world.daemon_id,
     )
-    for name in ("add member", "create principal", "create deployment", "create distribution", "bind role"):
+    for name in (
+        "invite member",
+        "create principal",
+        "create deployment",
+        "create distribution",
+        "bind role",
+    ):
         with pytest.raises(ResourceNotFound):
             attempt(factory, CHANGES[name], OPERATOR, nowhere)
 

@@ -9,7 +9,12 @@ from sqlalchemy import text
 
 from shared.database import Database
 from shared.errors import PermissionDenied, ValidationFailed
-from shared.identity.api_keys import issue_api_key, list_api_keys, revoke_api_key
+from shared.identity.api_keys import (
+    issue_api_key,
+    list_api_keys,
+    list_organization_api_keys,
+    revoke_api_key,
+)
 from shared.identity.authorization import OPERATOR
 from shared.identity.errors import (
     InvalidToken,
@@ -85,23 +90,31 @@ def test_people_manage_their_own_keys_and_not_each_others(
         factory.authenticator().authenticate(f"Bearer {issued.secret.value}")
 
 
-def test_an_admin_issues_and_revokes_bound_keys_of_members(
+def test_nobody_but_operators_makes_keys_for_others(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    member = factory.person(world.organization_id)
+    for role in (Role.WORKSPACE_ADMIN, Role.WORKSPACE_OWNER):
+        by = factory.actor(factory.person(world.organization_id, role))
+        for organization_id in (world.organization_id, None):
+            with pytest.raises(PermissionDenied), database.transaction() as session:
+                issue_api_key(
+                    session, by=by, user_id=member.user_id, organization_id=organization_id, name="for them"
+                )
+
+
+def test_an_admin_sees_and_revokes_bound_keys_of_members(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     admin = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_ADMIN))
-    member = factory.person(world.organization_id)
+    member = factory.actor(factory.person(world.organization_id))
+    assert member.user_id is not None
     with database.transaction() as session:
         issued = issue_api_key(
-            session,
-            by=admin,
-            user_id=member.user_id,
-            organization_id=world.organization_id,
-            name="for them",
+            session, by=member, user_id=member.user_id, organization_id=world.organization_id, name="mine"
         )
-    caller = factory.authenticator().authenticate(f"Bearer {issued.secret.value}").caller
-    assert caller is not None
-    assert caller.executor.id == member.user_id
-    with database.transaction() as session:
+        listed = list_organization_api_keys(session, by=admin, organization_id=world.organization_id)
+        assert issued.key in listed.items
         assert revoke_api_key(session, by=admin, key_id=issued.key.id).revoked_at is not None
 
 
@@ -136,3 +149,20 @@ def test_a_user_has_at_most_a_hundred_live_keys(
         issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="second")
         with pytest.raises(TooManyLive):
             issue_api_key(session, by=actor, user_id=me.user_id, organization_id=None, name="third")
+
+
+def test_keys_bound_to_one_organization_use_up_nothing_elsewhere(
+    factory: IdentityFactory, database: Database, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.identity.api_keys.LIVE_LIMIT", 1)
+    me, other = factory.person(world.organization_id, bound=True), factory.organization()
+    with database.transaction() as session:
+        add_member(session, by=OPERATOR, organization_id=other.id, email=me.email, role=Role.MEMBER)
+        for organization_id in (other.id, None):
+            issue_api_key(
+                session, by=OPERATOR, user_id=me.user_id, organization_id=organization_id, name="elsewhere"
+            )
+        with pytest.raises(TooManyLive):
+            issue_api_key(
+                session, by=OPERATOR, user_id=me.user_id, organization_id=world.organization_id, name="second"
+            )

@@ -1,0 +1,67 @@
+"""The JSON of invitations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.identity.invitations import DEFAULT_DAYS, MAX_DAYS
+from shared.identity.roles import Role
+from web.identity.schemas import Email, MemberBody, MemberRole, Shown, ShownPage
+from web.values import Id, Sent, Text, UtcTime, Wire
+
+
+class InvitationBody(Shown):
+    """An invitation, without its token."""
+
+    id: Id
+    organization_id: Id
+    email: str | None = Field(description="The invited address, or null where a user was named.")
+    user_id: Id | None = Field(description="The invited user, or null where an address was named.")
+    role: Role
+    last4: str = Field(description="The token's last characters.")
+    expires_at: UtcTime
+    accepted_at: UtcTime | None
+    accepted_by: Id | None
+    revoked_at: UtcTime | None
+    created_at: UtcTime
+
+
+class IssuedInvitation(InvitationBody):
+    """A new invitation, with the token that is shown only now."""
+
+    token: str
+
+
+class InvitationPage(ShownPage):
+    """Invitations, newest first."""
+
+    invitations: Sequence[InvitationBody]
+
+
+class NewInvitation(Sent):
+    """Whom to invite: an address or a user."""
+
+    email: Email | None = None
+    user_id: Id | None = None
+    role: MemberRole
+    expires_at: UtcTime | None = Field(
+        default=None,
+        description=f"When it ends; after {DEFAULT_DAYS} days unless given, and after {MAX_DAYS} at the latest.",
+    )
+
+
+class AcceptedInvitation(Sent):
+    """The token of an invitation."""
+
+    token: Annotated[str, Text(minimum=1, maximum=200)]
+
+
+class RegistrationBody(Wire):
+    """A new account: its membership, and its first API key, shown only now."""
+
+    member: MemberBody
+    api_key: str
+    api_key_id: Id

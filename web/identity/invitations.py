@@ -1,0 +1,134 @@
+"""Invite people to an organization, and accept: nobody becomes a member, or gets a key, without doing so themselves."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.errors import DomainError, PermissionDenied, Unavailable
+from shared.identity import invitations, joining
+from shared.identity.errors import (
+    AlreadyExists,
+    GrantExceedsGranter,
+    InvitationEnded,
+    OrganizationSuspended,
+    ResourceNotFound,
+    TooManyLive,
+)
+from shared.identity.roles import Role
+from web.authentication import Authentication, slow_down_guessing
+from web.calls import Answer, Call, request_id
+from web.identity import invitation_schemas as schemas
+from web.identity.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
+from web.identity.schemas import MemberBody
+from web.rate_limits import RateLimited
+from web.routing import Routes
+
+routes = AdministrationRoutes("invitations")
+public_routes = Routes("invitations")
+
+_REFUSED: tuple[type[DomainError], ...] = (ResourceNotFound, InvitationEnded, AlreadyExists, Unavailable)
+
+
+@routes.creates(
+    "/organizations/<id:organization_id>/invitations",
+    schemas.NewInvitation,
+    schemas.IssuedInvitation,
+    AlreadyExists,
+    GrantExceedsGranter,
+    TooManyLive,
+)
+def create_invitation(call: Call, organization_id: UUID) -> Answer:
+    """Create an invitation to an organization, with a role no higher than one's own.
+
+    The answer holds the token, shown only now: hand it to the person. No mail is sent.
+    """
+    by = call.actor
+    body: schemas.NewInvitation = call.read_body()
+    with call.services.database.transaction() as session:
+        issued = invitations.invite_member(
+            session,
+            by=by,
+            organization_id=organization_id,
+            role=Role(body.role),
+            email=body.email,
+            user_id=body.user_id,
+            expires_at=body.expires_at,
+        )
+    shown = schemas.IssuedInvitation.with_secret(issued.invitation, token=issued.token.value)
+    return created(call, shown, f"/invitations/{issued.invitation.id}")
+
+
+@routes.lists("/organizations/<id:organization_id>/invitations", schemas.InvitationPage)
+def list_invitations(call: Call, organization_id: UUID) -> Answer:
+    """List the invitations of an organization, newest first."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        page = invitations.list_invitations(
+            session, by=by, organization_id=organization_id, **call.query.position
+        )
+    return Answer(body=schemas.InvitationPage.of(page))
+
+
+@routes.reads("/invitations/<id:invitation_id>", schemas.InvitationBody)
+def read_invitation(call: Call, invitation_id: UUID) -> Answer:
+    """Get an invitation, without its token."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        found = invitations.get_invitation(session, by=by, invitation_id=invitation_id)
+    return Answer(body=schemas.InvitationBody.of(found))
+
+
+@routes.acts("/invitations/<id:invitation_id>/revoke", schemas.InvitationBody)
+def revoke_invitation(call: Call, invitation_id: UUID) -> Answer:
+    """Revoke an invitation that was not accepted yet."""
+    by = call.actor
+    with call.services.database.transaction() as session:
+        revoked = invitations.revoke_invitation(session, by=by, invitation_id=invitation_id)
+    return Answer(body=schemas.InvitationBody.of(revoked))
+
+
+@routes.operation(
+    "POST",
+    "/admin/invitations/accept",
+    authentication=Authentication.CALLER,
+    body=schemas.AcceptedInvitation,
+    answers={200: MemberBody},
+    errors=(PermissionDenied, OrganizationSuspended, *_REFUSED, *JSON_BODY),
+)
+def accept_invitation(call: Call) -> Answer:
+    """Accept an invitation as the user whose API key asks.
+
+    The key must be bound to no organization, and the invitation must name its user. A first organization becomes the
+    active one; further ones are selected with `PUT /admin/me/active-organization`.
+    """
+    by = call.actor
+    body: schemas.AcceptedInvitation = call.read_body()
+    with call.services.database.transaction() as session:
+        member = joining.accept_invitation(session, by=by, token=body.token)
+    return Answer(body=MemberBody.of(member))
+
+
+@public_routes.operation(
+    "POST",
+    "/invitations/register",
+    authentication=Authentication.PUBLIC,
+    body=schemas.AcceptedInvitation,
+    answers={201: schemas.RegistrationBody},
+    errors=(OrganizationSuspended, RateLimited, *_REFUSED, *JSON_BODY),
+)
+def register_invited(call: Call) -> Answer:
+    """Create an account by accepting an invitation to an address that has none.
+
+    The answer holds the account's first API key, shown only now. Who has an account accepts with its key instead.
+    """
+    body: schemas.AcceptedInvitation = call.read_body()
+    try:
+        with call.services.database.transaction() as session:
+            made = joining.register_invited(session, token=body.token, request_id=request_id())
+    except ResourceNotFound:
+        slow_down_guessing(call.http, call.services)
+        raise
+    shown = schemas.RegistrationBody(
+        member=MemberBody.of(made.membership), api_key=made.key.secret.value, api_key_id=made.key.key.id
+    )
+    return Answer(body=shown, status=201, headers=NO_STORE)
