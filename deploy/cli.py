@@ -28,6 +28,7 @@ _ADMINISTRATION = {
     "networks": "deploy.cli_networks",
     "notifications": "deploy.cli_notifications",
     "read-grants": "deploy.cli_files",
+    "blob-store": "deploy.cli_files",
     "deployments": "deploy.cli_agents",
     "behaviors": "deploy.cli_behaviors",
     "schedules": "deploy.cli_schedules",

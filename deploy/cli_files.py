@@ -1,4 +1,4 @@
-"""Commands for files: the links that share them."""
+"""Commands for files: the links that share them, and the store that holds their content."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, paged, show, show_page
+from deploy.administration import administration, installation, paged, print_json, show, show_page
 from shared.files import grant_revocation as domain
+from shared.files.store_identity import adopt_store, find_store
+from shared.files.stores import open_configured_marker
 from shared.identity.authorization import OPERATOR
 
 _file = click.option("--file", "file_id", type=click.UUID, required=True)
@@ -36,3 +38,30 @@ def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
     with administration() as session:
         revoked = domain.revoke_grant(session, by=OPERATOR, file_id=file_id, grant_id=grant_id)
     show(revoked)
+
+
+@click.group("blob-store")
+def blob_store() -> None:
+    """Look after the store of file content."""
+
+
+@blob_store.command("show")
+def show_blob_store() -> None:
+    """Show which store the database knows; nothing before the first use of one."""
+    with administration() as session:
+        found = find_store(session)
+    if found is None:
+        print_json({})
+    else:
+        show(found)
+
+
+@blob_store.command("adopt")
+@click.confirmation_option(prompt="Is BLOB_STORE mounted here, and does it hold this database's content?")
+def adopt_blob_store() -> None:
+    """Take the store at BLOB_STORE for the database's own, after content was moved or restored without its marker."""
+    with installation() as (database, settings):
+        marked = open_configured_marker(settings)
+        with database.transaction() as session:
+            adopted = adopt_store(session, by=OPERATOR, marked=marked)
+    show(adopted)

@@ -36,6 +36,11 @@ class Settings(BaseSettings):
     blob_store: str = Field(
         description="Where file content lives: file:///path (shared by web and workers) or s3://bucket/prefix."
     )
+    blob_store_reserve_bytes: int = Field(
+        default=256 << 20,
+        ge=0,
+        description="Free space on the disk of a local store below which writes are refused, in bytes.",
+    )
     base_url: str = Field(
         default="http://127.0.0.1:8080",
         description="The address clients use; links, token issuer and audience begin with it.",

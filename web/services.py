@@ -50,7 +50,7 @@ def build_services(settings: Settings) -> Services:
     return Services(
         settings=settings,
         database=database,
-        blobs=open_configured_store(settings),
+        blobs=open_configured_store(settings, database),
         signing_keys=signing_keys,
         authenticator=Authenticator(database, settings, signing_keys),
         valkey=valkey,

@@ -50,7 +50,7 @@ class Depot:
     @cached_property
     def store(self) -> BlobStore:
         """The blob store."""
-        return open_configured_store(self.settings)
+        return open_configured_store(self.settings, self.database)
 
 
 def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:

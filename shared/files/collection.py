@@ -27,6 +27,7 @@ LEASE = timedelta(minutes=5)
 def collect_doomed(database: Database, store: BlobStore) -> int:
     """Remove everything that is doomed, batch by batch until none is left unclaimed; return how many were removed."""
     _give_up_dead_receptions(database)
+    store.require()
     removed = 0
     while claimed := _claim(database):
         removed += remove_claimed(database, store, claimed)

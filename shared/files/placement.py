@@ -58,6 +58,7 @@ _LIVE = (
 
 def place_staged(database: Database, store: BlobStore) -> int:
     """Place everything that is staged, batch by batch until none is left unclaimed; return how many were placed."""
+    store.require()
     placed = 0
     while True:
         claimed = _claim(database)

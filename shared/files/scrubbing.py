@@ -50,6 +50,7 @@ RETURNING blobs.version_id, blobs.byte_size, blobs.damaged_at, version.content_s
 
 def scrub(database: Database, store: BlobStore, interval: timedelta, *, budget_bytes: int) -> int:
     """Compare the longest unread content with its digests until the budget is used; return how many blobs were read."""
+    store.require()
     read = spent_bytes = 0
     while spent_bytes < budget_bytes:
         claimed = _claim(database, interval)

@@ -23,7 +23,7 @@ from sqlalchemy import Row, TextClause, func, insert, literal, text
 from shared import faults
 from shared.database import Database, Session
 from shared.errors import Unavailable
-from shared.files.blobs.base import Blob, BlobStore, Receiver, Size, largest
+from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
 from shared.files.jobs import CollectDoomed, PlaceStaged
 from shared.files.operations import (
     Operation,
@@ -194,6 +194,7 @@ class _Reception:
         self._byte_size = byte_size
         self._time_limit_seconds = time_limit_seconds
         self._receiver: Receiver | None = None
+        self._is_recorded = False
 
     @property
     def receiver(self) -> Receiver:
@@ -203,11 +204,13 @@ class _Reception:
         return self._receiver
 
     def open(self) -> Receiver:
-        """Begin the upload in the store; where the store keeps state for it, record that first."""
+        """Begin the upload in the store; where the store keeps state for it, record first that it will."""
+        if self._store.records_before_receiving:
+            self._record()
         upload_id = self._store.begin(self._version_id)
         faults.reach("upload.begun")
         if self._store.records_before_receiving:
-            self._record(upload_id)
+            self._record_upload(upload_id)
         self._receiver = self._store.receive(
             self._version_id, size_bytes=self._byte_size, upload_id=upload_id
         )
@@ -216,24 +219,30 @@ class _Reception:
 
     def discard(self) -> None:
         """Take everything back; a recorded upload that is not reached here is found when its lease ends."""
-        if self._receiver is None:
-            return
-        self._receiver.discard()
-        if self._store.records_before_receiving:
+        if self._receiver is not None:
+            self._receiver.discard()
+        if self._is_recorded:
             self._doom()
 
-    def _record(self, upload_id: str | None) -> None:
+    def _record(self) -> None:
+        """Write the row before there is anything in the store, so that whatever comes to be there has one."""
         # Only here, where the size has been found acceptable: any size may be announced, and not every one has a lease.
         lease = timedelta(seconds=self._time_limit_seconds) + RECEIVING_LEASE_MARGIN
         row = insert(blob_rows).values(
             version_id=self._version_id,
             state="receiving",
             byte_size=largest(self._byte_size),
-            upload_id=upload_id,
+            upload_id=UNKNOWN_UPLOAD,
             lease_until=func.now() + literal(lease),
         )
+        self._is_recorded = True
         with self._database.autocommit() as session:
             session.execute(row)
+
+    def _record_upload(self, upload_id: str | None) -> None:
+        named = blob_rows.update().where(blob_rows.c.version_id == self._version_id)
+        with self._database.autocommit() as session:
+            session.execute(named.values(upload_id=upload_id))
 
     def _doom(self) -> None:
         mine = (blob_rows.c.version_id == self._version_id, blob_rows.c.state == "receiving")

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from shared.files.blobs import S3Access, open_blob_store
+from shared.database import Database
+from shared.files.blobs import S3Access, open_blob_store, open_marked
 from shared.files.blobs.base import BlobStore
+from shared.files.blobs.marker import Marked
+from shared.files.store_identity import RecordedIdentity
 from shared.settings import Settings
 
 
-def open_configured_store(settings: Settings) -> BlobStore:
-    """Open the store at BLOB_STORE. Raises ValueError for an address that names none."""
+def open_configured_store(settings: Settings, database: Database) -> BlobStore:
+    """Open the store at BLOB_STORE, to be used while it is the one that the database knows.
+
+    Raises ValueError for an address that names none.
+    """
+    return open_blob_store(
+        settings.blob_store,
+        s3=_s3_access(settings),
+        identity=RecordedIdentity(database),
+        reserve_bytes=settings.blob_store_reserve_bytes,
+    )
+
+
+def open_configured_marker(settings: Settings) -> Marked:
+    """Open the store at BLOB_STORE to look at its marker alone. Raises ValueError."""
+    return open_marked(settings.blob_store, s3=_s3_access(settings))
+
+
+def _s3_access(settings: Settings) -> S3Access:
     key_id, key = settings.s3_access_key_id, settings.s3_secret_access_key
-    access = S3Access(
+    return S3Access(
         endpoint_url=settings.s3_endpoint_url,
         region=settings.s3_region,
         access_key_id=None if key_id is None else key_id.get_secret_value(),
         secret_access_key=None if key is None else key.get_secret_value(),
         checksums=settings.s3_checksums,
     )
-    return open_blob_store(settings.blob_store, s3=access)

@@ -15,8 +15,10 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
+    SmallInteger,
     String,
     Table,
+    Text,
     UniqueConstraint,
     Uuid,
     func,
@@ -93,6 +95,16 @@ blobs = Table(
     Index("ix_blobs_staged", "created_at", postgresql_where=text("state = 'staged'")),
     Index("ix_blobs_doomed", "created_at", postgresql_where=text("state = 'doomed'")),
     Index("ix_blobs_receiving", "created_at", postgresql_where=text("state = 'receiving'")),
+)
+
+blob_stores = Table(
+    "blob_stores",
+    metadata,
+    Column("number", SmallInteger, primary_key=True, autoincrement=False),
+    Column("store_id", Uuid, nullable=False),
+    Column("address", Text, nullable=False),
+    created_at(),
+    CheckConstraint("number = 1", name="one_row"),
 )
 
 operations = Table(

@@ -38,7 +38,7 @@ class RemovesObjectsFirst(LocalBlobStore):
     """Wrong: a placement may slip between the two unlinks."""
 
     def _unlink(self, blob: Blob) -> None:
-        for path in (self._object_path(blob.version_id), self._staging_path(blob.version_id)):
+        for path in (self._at.object_path(blob.version_id), self._at.staging_path(blob.version_id)):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)  # noqa: PTH108
             time.sleep(random.random() * 0.002)

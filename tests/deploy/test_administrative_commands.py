@@ -65,7 +65,7 @@ def operator(
         {
             "DATABASE_URL": database_url,
             "REDIS_URL": valkey_server.url,
-            "BLOB_STORE": "file:///unused",
+            "BLOB_STORE": (tmp_path / "blobs").as_uri(),
             "ENCRYPTION_KEYS": key,
         },
         database,
@@ -301,6 +301,9 @@ def take_back_a_link(operator: Operator, organization_id: str) -> None:
         str(owner_id),
         None,
     )
+    assert operator.do("blob-store", "show") == {}
+    adopted = operator.do("blob-store", "adopt", "--yes")
+    assert operator.do("blob-store", "show") == adopted
     revoked = operator.do("read-grants", "revoke", str(grant_id), file=file_id)
     assert revoked == listed | {"revokedAt": revoked["revokedAt"]}
     assert revoked["revokedAt"]

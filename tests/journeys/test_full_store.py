@@ -43,7 +43,12 @@ def test_an_upload_into_a_full_store_is_answered_507_and_leaves_nothing(
     servers: Servers, small_disk: Path, tmp_path: Path
 ) -> None:
     stack = Stack(
-        tmp_path / "stack", servers, name="full", redis_database=2, blob_store=(small_disk / "blobs").as_uri()
+        tmp_path / "stack",
+        servers,
+        name="full",
+        redis_database=2,
+        blob_store=(small_disk / "blobs").as_uri(),
+        settings={"BLOB_STORE_RESERVE_BYTES": "0"},
     )
     stack.blobs = small_disk / "blobs"
     credentials = stack.set_up()

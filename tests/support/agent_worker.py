@@ -14,7 +14,6 @@ from shared.a2a.turn_leases import TurnLeases
 from shared.a2a.turn_queue import TakenTurn, TurnQueue
 from shared.a2a.turn_watch import TurnWatch
 from shared.a2a.watching import TaskHints
-from shared.files.stores import open_configured_store
 from shared.valkey import connect_valkey
 from web.services import Services
 from workers.takers import Takers
@@ -30,7 +29,7 @@ def answering_turns(services: Services) -> Iterator[TaskLog]:
     valkey = connect_valkey(settings.redis_url)
     log, leases = TaskLog(database, TaskHints(valkey)), TurnLeases(database)
     watch = TurnWatch(leases, turn_seconds=TURN_SECONDS)
-    behaviors = build_behaviors(database, open_configured_store(settings), valkey, settings)
+    behaviors = build_behaviors(database, services.blobs, valkey, settings)
     execution, queue = TurnExecution(log, watch, behaviors.by_kind), TurnQueue(leases, slots=THREADS)
 
     def answer(taken: TakenTurn) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from werkzeug.test import Client, TestResponse
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.settings import Settings
 from tests.support.identity import IdentityFactory, make_settings
+from tests.support.stores import open_any_store
 from web.app import create_app
 from web.services import Services, build_services
 
@@ -60,7 +61,11 @@ class Front:
 
 @contextmanager
 def open_front(database_url: str, valkey_url: str, directory: Path, **settings: object) -> Iterator[Front]:
-    """Assemble a front; nothing is cached and no guessing is slowed down unless `settings` say so."""
+    """Assemble a front; nothing is cached and no guessing is slowed down unless `settings` say so.
+
+    With `any_store` its store may be another than the one that this database knows from another front.
+    """
+    any_store = bool(settings.pop("any_store", False))
     loaded = make_settings(
         **{
             "database_url": database_url,
@@ -72,6 +77,8 @@ def open_front(database_url: str, valkey_url: str, directory: Path, **settings: 
         }
     )
     services = build_services(loaded)
+    if any_store:
+        services = replace(services, blobs=open_any_store(loaded))
     app = create_app(loaded, services)
     try:
         yield Front(

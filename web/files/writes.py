@@ -13,7 +13,7 @@ from shared.files import (
     replaces,
     uploads,
 )
-from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
+from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.operations import ReceivedPart
 from shared.files.placement import wait_while_staged
 from shared.files.resources import Availability, Receipt
@@ -44,6 +44,7 @@ _BODY: tuple[type[DomainError], ...] = (
     UnsupportedMediaType,
     BlobStoreUnavailable,
     StorageFull,
+    StorageReadOnly,
     errors.OperationConflict,
     errors.OperationInProgress,
     StorageUnpaid,

@@ -20,7 +20,7 @@ from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable, ValidationFailed
 from shared.files import body_errors
-from shared.files.blobs.base import BlobStoreUnavailable, StorageFull
+from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.staging import OpenReceiver
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors
@@ -83,6 +83,7 @@ _ERRORS: tuple[type[DomainError], ...] = (
     body_errors.UploadTimeout,
     BlobStoreUnavailable,
     StorageFull,
+    StorageReadOnly,
     Unavailable,
 )
 

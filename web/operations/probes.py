@@ -17,6 +17,7 @@ from prometheus_client.core import Metric
 
 from shared.a2a.backlog import measure_turns
 from shared.deliveries.backlog import measure_deliveries
+from shared.errors import DomainError, Kind
 from shared.files.backlog import measure_backlog
 from shared.media.backlog import measure_imports
 from shared.metrics import HostMetrics
@@ -55,7 +56,7 @@ class Probes:
         self._measured: tuple[float, bool] = (0.0, False)
 
     def readiness(self) -> dict[str, str]:
-        """Tell of each check `ok` or `unavailable`; asked at most once a second, answered within about one."""
+        """Tell of each check `ok` or what it is instead; asked at most once a second, answered within about one."""
         with self._checking:
             if time.monotonic() - self._ready[0] > READINESS_CACHE_SECONDS:
                 outcomes = _run_all(self._checks, CHECK_SECONDS)
@@ -109,9 +110,16 @@ class _Bounded:
             self._outcome = "ok"
         except Exception as error:  # noqa: BLE001 (any failure means: not ready)
             log.warning("readiness.failed", check=self._name, error=str(error))
-            self._outcome = "unavailable"
+            self._outcome = _outcome_of(error)
         finally:
             self._ended.set()
+
+
+def _outcome_of(error: Exception) -> str:
+    """Tell a full or read-only store, of which reads go on, from a server that is not there."""
+    if isinstance(error, DomainError) and error.kind is Kind.STORAGE_FULL:
+        return error.code
+    return "unavailable"
 
 
 def _run_all(checks: Mapping[str, _Bounded], seconds: float) -> dict[str, str]:

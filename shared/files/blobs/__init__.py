@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from shared.files.blobs.base import BlobStore
+from shared.files.blobs.directory import LocalDirectory
 from shared.files.blobs.local import LocalBlobStore
+from shared.files.blobs.marker import Identity, Marked
+
+if TYPE_CHECKING:
+    from shared.files.blobs.multipart import S3BlobStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,32 +27,51 @@ class S3Access:
     checksums: bool = True
 
 
-def open_blob_store(url: str, *, s3: S3Access = S3Access()) -> BlobStore:
-    """Open the store at `file:///path` (made if absent) or `s3://bucket/prefix` (a bucket that exists).
+def open_blob_store(
+    url: str, *, s3: S3Access = S3Access(), identity: Identity | None = None, reserve_bytes: int = 0
+) -> BlobStore:
+    """Open the store at `file:///path` or `s3://bucket/prefix` (a bucket that exists).
 
-    Raises ValueError, BlobStoreUnavailable.
+    With an `identity` it is used only while it is the one that the database knows; without, a directory that is absent
+    is made. `reserve_bytes` of a local disk stay free. Raises ValueError; BlobStoreUnavailable without an identity.
     """
+    if (root := local_root(url)) is not None:
+        return LocalBlobStore(root, identity=identity, reserve_bytes=reserve_bytes)
+    return _open_s3(url, s3, identity)
+
+
+def open_marked(url: str, *, s3: S3Access = S3Access()) -> Marked:
+    """Open a store to look at its marker, or to write it. Raises ValueError."""
+    if (root := local_root(url)) is not None:
+        return LocalDirectory(root)
+    return _open_s3(url, s3, None).marked
+
+
+def local_root(url: str) -> Path | None:
+    """Give the directory of a local store; None for another kind of store."""
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.strip("/"):
-        return LocalBlobStore(Path(unquote(parts.path)))
-    if parts.scheme == "s3" and parts.netloc:
-        return _open_s3(parts.netloc, parts.path.strip("/"), s3)
-    raise ValueError("a blob store is file:///path or s3://bucket/prefix")
+        return Path(unquote(parts.path))
+    return None
 
 
-def _open_s3(bucket: str, prefix: str, access: S3Access) -> BlobStore:
+def _open_s3(url: str, access: S3Access, identity: Identity | None) -> S3BlobStore:
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise ValueError("a blob store is file:///path or s3://bucket/prefix")
     # Imported here: the AWS client costs a process that stores locally 150 ms and some 20 MiB.
     from shared.files.blobs.multipart import S3BlobStore
     from shared.files.blobs.s3 import S3Bucket
 
     return S3BlobStore(
         S3Bucket(
-            bucket,
-            prefix=prefix,
+            parts.netloc,
+            prefix=parts.path.strip("/"),
             endpoint_url=access.endpoint_url,
             region=access.region,
             access_key_id=access.access_key_id,
             secret_access_key=access.secret_access_key,
             checksums=access.checksums,
-        )
+        ),
+        identity=identity,
     )

@@ -4,8 +4,8 @@ A blob is the content of one version and lies under a key made from that version
 used again; so a removal is exact and needs no reference counts. The truth about a blob is its row in the database;
 the store only obeys, and every verb may be repeated after a crash at any point:
 
-    begin → (record the upload id) → receive → write … → seal → (commit the row) → release → place → open … → remove
-                                         └── discard, on any failure before the commit
+    (record) → begin → (record its id) → receive → write … → seal → (commit the row) → release → place → open … → remove
+                                            └── discard, on any failure before the commit
 
 The rule it protects: what was committed is never lost, what was not committed is always found again. It holds as long
 as the caller keeps this order, and above all:
@@ -29,6 +29,9 @@ from uuid import UUID
 from shared.errors import DomainError, Kind, Unavailable
 
 Item = TypeVar("Item", bound=Hashable)
+STORAGE_RETRY_SECONDS = 5
+UNKNOWN_UPLOAD = ""
+"""The upload id of a blob whose upload may have been begun by a process that died before it could say so."""
 
 
 class BlobStoreUnavailable(Unavailable):
@@ -38,10 +41,25 @@ class BlobStoreUnavailable(Unavailable):
 
 
 class StorageFull(DomainError):
-    """There is no room left in the store of file content."""
+    """There is no room left in the store of file content; what is stored can be read."""
 
     code = "storage_full"
     kind = Kind.STORAGE_FULL
+
+    def __init__(self, detail: str | None = None) -> None:
+        """Ask for a retry after some seconds: somebody has to free space."""
+        super().__init__(detail, retry_after_seconds=STORAGE_RETRY_SECONDS)
+
+
+class StorageReadOnly(DomainError):
+    """The store of file content cannot be written to at the moment; what is stored can be read."""
+
+    code = "storage_read_only"
+    kind = Kind.STORAGE_FULL
+
+    def __init__(self, detail: str | None = None) -> None:
+        """Ask for a retry after some seconds: somebody has to mount it anew."""
+        super().__init__(detail, retry_after_seconds=STORAGE_RETRY_SECONDS)
 
 
 class BlobMissing(DomainError):
@@ -92,9 +110,10 @@ class Receiver(Protocol):
     """One upload on its way into the store, in constant memory; used by one thread."""
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
-        """Append a chunk; the bytes may be reused afterwards. Raises BlobStoreUnavailable, StorageFull.
+        """Append a chunk; the bytes may be reused afterwards.
 
-        The caller counts: more than the announced size or bound is a ValueError.
+        The caller counts: more than the announced size or bound is a ValueError. Raises BlobStoreUnavailable,
+        StorageFull, StorageReadOnly.
         """
 
     def seal(self) -> Blob:
@@ -157,17 +176,26 @@ class BlobStore(Protocol):
 
     @property
     def records_before_receiving(self) -> bool:
-        """Whether the upload id from `begin` must be committed before the first byte is received."""
+        """Whether a row must be committed before `begin`, and the upload id from it before the first byte is received.
+
+        Until then the row has UNKNOWN_UPLOAD, by which a removal finds the upload.
+        """
 
     @property
     def verifies_itself(self) -> bool:
         """Whether the store itself finds content that has rotted, so that nobody need read it again."""
 
+    def require(self) -> None:
+        """Raise BlobStoreUnavailable unless this is the store that the database knows.
+
+        Whoever claims rows for the store asks first. The verbs that change it ask by themselves and may raise the same.
+        """
+
     def begin(self, version_id: UUID) -> str | None:
         """Announce an upload; return the upload id to record, or None. Raises BlobStoreUnavailable."""
 
     def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> Receiver:
-        """Start to receive so many bytes. Raises BlobStoreUnavailable, StorageFull."""
+        """Start to receive so many bytes. Raises BlobStoreUnavailable, StorageFull, StorageReadOnly."""
 
     def place(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
         """Bring sealed blobs to their final place, durably; return the failures by version id.
@@ -179,6 +207,7 @@ class BlobStore(Protocol):
     def open(self, version_id: UUID, *, placed: bool) -> BlobReader:
         """Open a blob; `placed` says where to look first and may be out of date.
 
+        Nothing is missing while the wrong store is there: BlobStoreUnavailable then.
         Raises BlobMissing, BlobStoreUnavailable; a store across the network asks for nothing yet, so that there they
         come from `chunks`.
         """
@@ -199,7 +228,7 @@ class BlobStore(Protocol):
         """
 
     def check(self) -> None:
-        """Raise BlobStoreUnavailable unless the store can be used right now."""
+        """Raise BlobStoreUnavailable, StorageFull or StorageReadOnly unless the store can be written to right now."""
 
 
 def attempt_each(items: Iterable[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:

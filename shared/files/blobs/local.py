@@ -12,10 +12,11 @@ The rules it protects, each of them the difference between no loss and some in a
   rename or unlink and its flush, and the row is about to be changed for good.
 - Readers find a blob in either place, so that a move under them goes unseen.
 
-Left to others: the staging directory and its locks (`staging`), rows (the files domain).
+Left to others: which directory is the right one (`marker`, `directory`), the staging directory and its locks
+(`staging`), rows (the files domain).
 """
 # Plain strings and calls of `os` throughout: a batch touches thousands of names.
-# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH116, PTH208
+# ruff: noqa: PTH104, PTH108, PTH110, PTH116
 
 from __future__ import annotations
 
@@ -39,6 +40,8 @@ from shared.files.blobs.base import (
     Size,
     attempt_each,
 )
+from shared.files.blobs.directory import LocalDirectory, shard
+from shared.files.blobs.marker import Guard, Identity
 from shared.files.blobs.staging import (
     LocalReceiver,
     LocalUnattended,
@@ -47,7 +50,6 @@ from shared.files.blobs.staging import (
     translated_errors,
 )
 
-DIRECTORY_MODE = 0o700
 CHUNK_BYTES = 256 * 1024
 BATCH_THREADS = 4
 THREADS_FROM_ITEMS = 64
@@ -60,16 +62,27 @@ class LocalBlobStore:
     verifies_itself = False
     records_before_receiving = False
 
-    def __init__(self, root: Path) -> None:
-        """Make the directories that are not there yet, and remember which they are. Raises BlobStoreUnavailable."""
-        self._staging = f"{root}/staging"
-        self._objects = f"{root}/objects"
+    def __init__(self, root: Path, *, identity: Identity | None = None, reserve_bytes: int = 0) -> None:
+        """Use the directory that the database knows; without an identity any, made at once if it is not there.
+
+        `reserve_bytes` of its disk stay free. Raises BlobStoreUnavailable, but with an identity nothing: a process
+        starts without its store.
+        """
+        self._at = LocalDirectory(root)
+        self._reserve_bytes = reserve_bytes
+        self._guard = None if identity is None else Guard(self._at, identity)
+        if identity is None:
+            self._at.prepare()
+            self._made = self._identify()
+
+    def require(self) -> None:
+        """See that this is the right directory and no other that is mounted, or bare, in its place."""
+        if self._guard is not None:
+            self._guard.require()
+            return
         with translated_errors():
-            for directory in (self._staging, self._objects):
-                _make_directory(Path(directory))
-            sync_directory(str(root))
-            _make_shards(self._objects)
-            self._identity = self._identify()
+            if self._identify() != self._made:
+                raise BlobStoreUnavailable("The directory of the blob store was replaced while in use.")
 
     def begin(self, version_id: UUID) -> str | None:  # noqa: ARG002 - the port's parameter
         """Nothing to announce: the staging file's lock says that it is being received."""
@@ -83,7 +96,14 @@ class LocalBlobStore:
         upload_id: str | None = None,  # noqa: ARG002 - the port's parameter
     ) -> LocalReceiver:
         """Create and lock the staging file."""
-        return LocalReceiver(self._staging, version_id, size_bytes=size_bytes)
+        self.require()
+        return LocalReceiver(
+            self._at.staging,
+            version_id,
+            size_bytes=size_bytes,
+            reserve_bytes=self._reserve_bytes,
+            require=self.require,
+        )
 
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Rename each blob into its directory, then flush every directory once."""
@@ -93,12 +113,13 @@ class LocalBlobStore:
         """Open the file wherever it is by now."""
         # A blob only ever moves from staging to its object, so looking there in this order misses nothing. Looking at
         # the object first, as is right for almost every read, needs a second look at it.
-        staged = self._staging_path(version_id), None
-        placed_as = self._object_path(version_id), f"objects/{_shard(version_id)}/{version_id}"
+        staged = self._at.staging_path(version_id), None
+        placed_as = self._at.object_path(version_id), f"objects/{shard(version_id)}/{version_id}"
         for path, fixed_path in (placed_as, staged, placed_as) if placed else (staged, placed_as):
             with translated_errors(), suppress(FileNotFoundError):
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
                 return LocalReader(FileIO(descriptor), fixed_path=fixed_path)
+        self.require()
         raise BlobMissing
 
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
@@ -107,26 +128,29 @@ class LocalBlobStore:
 
     def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[LocalUnattended], None, None]:
         """Go through the staging directory; its length, not the store's, is the cost."""
-        return list_unattended(self._staging, batch_size)
+        self.require()
+        yield from list_unattended(self._at.staging, batch_size)
 
     def check(self) -> None:
-        """See that the directories are writable and still the ones we opened: a lost mount leaves an empty twin."""
-        with translated_errors():
-            if self._identify() != self._identity:
-                raise BlobStoreUnavailable("The directory of the blob store was replaced while in use.")
-        if not os.access(self._staging, os.W_OK | os.X_OK) or not os.access(self._objects, os.W_OK | os.X_OK):
-            raise BlobStoreUnavailable("The directory of the blob store is not writable.")
+        """See that this is the right directory, and write a little into it."""
+        self.require()
+        self._at.probe(self._reserve_bytes)
 
     def _change(self, blobs: Sequence[Blob], act: Callable[[Blob], None]) -> dict[UUID, DomainError]:
         """Rename or unlink blob by blob, then make it durable directory by directory."""
-        ordered = sorted(blobs, key=lambda blob: _shard(blob.version_id))
+        self.require()
+        ordered = sorted(blobs, key=lambda blob: shard(blob.version_id))
         failures = {blob.version_id: error for blob, error in _attempt_each(ordered, act).items()}
-        return failures | self._flush(
-            [blob.version_id for blob in ordered if blob.version_id not in failures]
-        )
+        failures |= self._flush([blob.version_id for blob in ordered if blob.version_id not in failures])
+        # What is not there in a directory that took the store's place meanwhile has not gone.
+        self.require()
+        return failures
 
     def _place(self, blob: Blob) -> None:
-        staging_path, object_path = self._staging_path(blob.version_id), self._object_path(blob.version_id)
+        staging_path, object_path = (
+            self._at.staging_path(blob.version_id),
+            self._at.object_path(blob.version_id),
+        )
         with translated_errors():
             try:
                 _require_size(staging_path, blob)
@@ -136,15 +160,15 @@ class LocalBlobStore:
 
     def _require_placed(self, blob: Blob) -> None:
         try:
-            _require_size(self._object_path(blob.version_id), blob)
+            _require_size(self._at.object_path(blob.version_id), blob)
         except FileNotFoundError:
-            if os.path.exists(self._staging_path(blob.version_id)):
+            if os.path.exists(self._at.staging_path(blob.version_id)):
                 raise BlobStoreUnavailable("A directory of the blob store is gone.") from None
             raise BlobMissing from None
 
     def _unlink(self, blob: Blob) -> None:
         with translated_errors():
-            for path in (self._staging_path(blob.version_id), self._object_path(blob.version_id)):
+            for path in (self._at.staging_path(blob.version_id), self._at.object_path(blob.version_id)):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
 
@@ -154,21 +178,15 @@ class LocalBlobStore:
             return {}
         concerned = defaultdict(list)
         for version_id in version_ids:
-            concerned[f"{self._objects}/{_shard(version_id)}"].append(version_id)
-        concerned[self._staging] = list(version_ids)
+            concerned[f"{self._at.objects}/{shard(version_id)}"].append(version_id)
+        concerned[self._at.staging] = list(version_ids)
         failures = _attempt_each(list(concerned), _flush_directory)
         return {
             version_id: error for directory, error in failures.items() for version_id in concerned[directory]
         }
 
-    def _staging_path(self, version_id: UUID) -> str:
-        return f"{self._staging}/{version_id}"
-
-    def _object_path(self, version_id: UUID) -> str:
-        return f"{self._objects}/{_shard(version_id)}/{version_id}"
-
     def _identify(self) -> list[tuple[int, int]]:
-        found = [os.stat(directory) for directory in (self._staging, self._objects)]
+        found = [os.stat(directory) for directory in (self._at.staging, self._at.objects)]
         return [(status.st_dev, status.st_ino) for status in found]
 
 
@@ -231,24 +249,3 @@ def _flush_directory(directory: str) -> None:
 def _require_size(path: str, blob: Blob) -> None:
     if os.stat(path, follow_symlinks=False).st_size != blob.size_bytes:
         raise BlobDamaged
-
-
-def _shard(version_id: UUID) -> str:
-    return f"{version_id.int & 0xFF:02x}"
-
-
-def _make_directory(path: Path) -> None:
-    """Make a directory and those above it, each durable before anything goes into it."""
-    if path.is_dir():
-        return
-    _make_directory(path.parent)
-    with suppress(FileExistsError):  # another process was first
-        os.mkdir(path, DIRECTORY_MODE)
-    sync_directory(str(path.parent))
-
-
-def _make_shards(objects: str) -> None:
-    for name in {f"{number:02x}" for number in range(256)} - set(os.listdir(objects)):
-        with suppress(FileExistsError):
-            os.mkdir(f"{objects}/{name}", DIRECTORY_MODE)
-    sync_directory(objects)

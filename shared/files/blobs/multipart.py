@@ -7,8 +7,10 @@ upload can be ended: after the abort neither a late part nor a late completion h
 
 What may go wrong, and why nothing is lost or left behind:
 
-- *Reply to create lost.* The client tries again; the first upload has no parts and costs nothing. The same when the
-  front dies before it records the id. A bucket rule (AbortIncompleteMultipartUpload) tidies these away.
+- *Reply to create lost.* The client tries again; the first upload has no parts and costs nothing. A bucket rule
+  (AbortIncompleteMultipartUpload) tidies it away.
+- *Front dies before it records the id.* The row was there before the upload; its removal asks the server for uploads of
+  that key and aborts them.
 - *Front dies while receiving.* The row with the upload id is there; the sweep over such rows removes it: abort.
 - *Reply to a part lost.* The same part number is sent again with the same bytes; the server keeps one.
 - *Reply to the completion lost, or two workers complete.* The upload is over when its parts are asked for (or the
@@ -23,7 +25,7 @@ after the completion is compared with the whole where the server keeps a checksu
 with the completion: some servers compare it with a checksum of checksums.) Everywhere else the size must do.
 
 Memory is one part per upload: the thread that receives also sends, for a second buffer would double it.
-The bucket must not be versioned: there a deletion keeps the bytes.
+The bucket must not be versioned: there a deletion keeps the bytes (`bucket`).
 
 Left to others: the requests themselves (`s3`), rows (the files domain), the digest of the content.
 """
@@ -47,6 +49,8 @@ from shared.files.blobs.base import (
     attempt_each,
     largest,
 )
+from shared.files.blobs.bucket import MarkedBucket
+from shared.files.blobs.marker import Guard, Identity
 from shared.files.blobs.s3 import Part, S3Bucket, Stream, encode_crc32, reading_errors
 
 SMALLEST_PART_BYTES = 8 << 20
@@ -64,12 +68,24 @@ class S3BlobStore:
     verifies_itself = True
     records_before_receiving = True
 
-    def __init__(self, bucket: S3Bucket) -> None:
-        """Use a bucket."""
+    def __init__(self, bucket: S3Bucket, *, identity: Identity | None = None) -> None:
+        """Use a bucket; with an `identity`, only if it is the one that the database knows.
+
+        Raises ValueError for a bucket that keeps versions.
+        """
+        self.marked = MarkedBucket(bucket)
+        self.marked.refuse_versions()
         self._bucket = bucket
+        self._guard = None if identity is None else Guard(self.marked, identity)
+
+    def require(self) -> None:
+        """See once that this is the right bucket and prefix."""
+        if self._guard is not None:
+            self._guard.require()
 
     def begin(self, version_id: UUID) -> str | None:
         """Create the multipart upload, whose id must be recorded before anything is sent."""
+        self.require()
         return self._bucket.create_upload(version_id)
 
     def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> S3Receiver:
@@ -78,14 +94,17 @@ class S3BlobStore:
 
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Complete each upload unless somebody did, and look at the object that came of it."""
+        self.require()
         return {blob.version_id: error for blob, error in attempt_each(blobs, self._place).items()}
 
     def open(self, version_id: UUID, *, placed: bool) -> S3Reader:  # noqa: ARG002 - the port's parameter
         """Ask for nothing yet: each range is a request of its own."""
+        self.require()
         return S3Reader(self._bucket, version_id)
 
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Abort the uploads first, then delete the keys of those whose upload is over."""
+        self.require()
         failures = {blob.version_id: error for blob, error in attempt_each(blobs, self._abort).items()}
         version_ids = [blob.version_id for blob in blobs if blob.version_id not in failures]
         for start in range(0, len(version_ids), DELETIONS_PER_REQUEST):
@@ -103,6 +122,7 @@ class S3BlobStore:
     def check(self) -> None:
         """Ask for the bucket."""
         self._bucket.check()
+        self.require()
 
     def _place(self, blob: Blob) -> None:
         if blob.upload_id is not None:
@@ -128,9 +148,14 @@ class S3BlobStore:
     def _abort(self, blob: Blob) -> None:
         if blob.upload_id is None:
             return
+        known = [blob.upload_id] if blob.upload_id else self._bucket.find_uploads(blob.version_id)
+        for upload_id in known:
+            self._abort_upload(blob.version_id, upload_id)
+
+    def _abort_upload(self, version_id: UUID, upload_id: str) -> None:
         for _ in range(ABORT_ATTEMPTS):
-            self._bucket.abort_upload(blob.version_id, blob.upload_id)
-            if not self._bucket.find_parts(blob.version_id, blob.upload_id):
+            self._bucket.abort_upload(version_id, upload_id)
+            if not self._bucket.find_parts(version_id, upload_id):
                 return
         raise BlobStoreUnavailable("An aborted upload still holds parts.")
 

@@ -80,36 +80,36 @@ class S3Bucket:
             aws_secret_access_key=secret_access_key,
             config=_configuration(path_style=endpoint_url is not None, checksums=checksums),
         )
-        self._bucket = bucket
-        self._prefix = f"{prefix}/" if prefix else ""
+        self.name = bucket
+        self.prefix = f"{prefix}/" if prefix else ""
         self.checksums = checksums
 
     def key(self, version_id: UUID) -> str:
         """Make the object's key; it begins with what is random, to spread load over the server's partitions."""
-        return f"{self._prefix}{version_id.int & 0xFF:02x}/{version_id}"
+        return f"{self.prefix}{version_id.int & 0xFF:02x}/{version_id}"
 
     def check(self) -> None:
         """See that the bucket answers. Raises BlobStoreUnavailable."""
         try:
-            with _translated_errors():
-                self.client.head_bucket(Bucket=self._bucket)
+            with request_errors():
+                self.client.head_bucket(Bucket=self.name)
         except BlobMissing as error:
             raise BlobStoreUnavailable("The bucket of the blob store does not exist.") from error
 
     def create_upload(self, version_id: UUID) -> str:
         """Create a multipart upload and return its id."""
-        where = {"Bucket": self._bucket, "Key": self.key(version_id)}
+        where = {"Bucket": self.name, "Key": self.key(version_id)}
         checksum = {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"} if self.checksums else {}
-        with _translated_errors():
+        with request_errors():
             return self.client.create_multipart_upload(**where, **checksum)["UploadId"]  # type: ignore[arg-type]
 
     def send_part(self, version_id: UUID, upload_id: str, number: int, body: bytearray) -> None:
         """Store one part, together with its CRC-32 for the server to check."""
         checksum = {"ChecksumCRC32": encode_crc32(zlib.crc32(body))} if self.checksums else {}
         try:
-            with _translated_errors():
+            with request_errors():
                 self.client.upload_part(
-                    Bucket=self._bucket,
+                    Bucket=self.name,
                     Key=self.key(version_id),
                     UploadId=upload_id,
                     PartNumber=number,
@@ -123,25 +123,38 @@ class S3Bucket:
         """List an upload's parts; None if the upload is over: completed, or aborted."""
         pages = self.client.get_paginator("list_parts")
         try:
-            with _translated_errors():
+            with request_errors():
                 return [
                     Part(number=part["PartNumber"], etag=part["ETag"], size_bytes=part["Size"])
-                    for page in pages.paginate(
-                        Bucket=self._bucket, Key=self.key(version_id), UploadId=upload_id
-                    )
+                    for page in pages.paginate(Bucket=self.name, Key=self.key(version_id), UploadId=upload_id)
                     for part in page.get("Parts", ())
                 ]
         except BlobMissing:
             return None
+
+    def find_uploads(self, version_id: UUID) -> list[str]:
+        """List the uploads of a key that are not over; none where the server cannot say."""
+        key = self.key(version_id)
+        pages = self.client.get_paginator("list_multipart_uploads")
+        try:
+            with request_errors(passing=_UNSUPPORTED):
+                return [
+                    upload["UploadId"]
+                    for page in pages.paginate(Bucket=self.name, Prefix=key)
+                    for upload in page.get("Uploads", ())
+                    if upload["Key"] == key
+                ]
+        except ClientError:
+            return []
 
     def complete_upload(self, version_id: UUID, upload_id: str, parts: Sequence[Part]) -> bool:
         """Make the parts one object; False if the upload is over or the object is there already."""
         # The fence is tried each time: a server that does not know it says so before it does anything.
         for fence in ({"IfNoneMatch": "*"}, {}):
             try:
-                with _translated_errors(passing=_UNSUPPORTED | _EXISTS):
+                with request_errors(passing=_UNSUPPORTED | _EXISTS):
                     self.client.complete_multipart_upload(
-                        Bucket=self._bucket,
+                        Bucket=self.name,
                         Key=self.key(version_id),
                         UploadId=upload_id,
                         MultipartUpload={
@@ -160,9 +173,9 @@ class S3Bucket:
     def abort_upload(self, version_id: UUID, upload_id: str) -> None:
         """End an upload and drop its parts; nothing happens if it is over."""
         try:
-            with _translated_errors():
+            with request_errors():
                 self.client.abort_multipart_upload(
-                    Bucket=self._bucket, Key=self.key(version_id), UploadId=upload_id
+                    Bucket=self.name, Key=self.key(version_id), UploadId=upload_id
                 )
         except BlobMissing:
             return
@@ -170,8 +183,8 @@ class S3Bucket:
     def head(self, version_id: UUID) -> Stored:
         """Ask what is stored. Raises BlobMissing, BlobStoreUnavailable."""
         mode = {"ChecksumMode": "ENABLED"} if self.checksums else {}
-        with _translated_errors():
-            found = self.client.head_object(Bucket=self._bucket, Key=self.key(version_id), **mode)  # type: ignore[arg-type]
+        with request_errors():
+            found = self.client.head_object(Bucket=self.name, Key=self.key(version_id), **mode)  # type: ignore[arg-type]
         of_the_whole = found.get("ChecksumType") == "FULL_OBJECT"
         return Stored(
             size_bytes=found["ContentLength"], checksum=found.get("ChecksumCRC32") if of_the_whole else None
@@ -179,9 +192,9 @@ class S3Bucket:
 
     def get(self, version_id: UUID, start: int, stop: int) -> Stream:
         """Ask for bytes start..stop (exclusive). Raises BlobMissing, BlobDamaged, BlobStoreUnavailable."""
-        with _translated_errors():
+        with request_errors():
             found = self.client.get_object(
-                Bucket=self._bucket, Key=self.key(version_id), Range=f"bytes={start}-{stop - 1}"
+                Bucket=self.name, Key=self.key(version_id), Range=f"bytes={start}-{stop - 1}"
             )
         if found["ContentLength"] != stop - start:  # cut short, or a server that ignores ranges
             found["Body"].close()
@@ -191,17 +204,17 @@ class S3Bucket:
     def delete(self, version_id: UUID) -> None:
         """Delete one object; nothing happens if there is none."""
         try:
-            with _translated_errors():
-                self.client.delete_object(Bucket=self._bucket, Key=self.key(version_id))
+            with request_errors():
+                self.client.delete_object(Bucket=self.name, Key=self.key(version_id))
         except BlobMissing:
             return
 
     def delete_many(self, version_ids: Sequence[UUID]) -> list[UUID]:
         """Delete up to a thousand objects with one request; return those that the server refused to delete."""
         by_key = {self.key(version_id): version_id for version_id in version_ids}
-        with _translated_errors():
+        with request_errors():
             answer = self.client.delete_objects(
-                Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in by_key], "Quiet": True}
+                Bucket=self.name, Delete={"Objects": [{"Key": key} for key in by_key], "Quiet": True}
             )
         return [by_key[e["Key"]] for e in answer.get("Errors", ()) if e.get("Code") not in _ABSENT]
 
@@ -234,7 +247,8 @@ def _configuration(*, path_style: bool, checksums: bool) -> Config:
 
 
 @contextmanager
-def _translated_errors(passing: frozenset[str] = frozenset()) -> Iterator[None]:
+def request_errors(passing: frozenset[str] = frozenset()) -> Iterator[None]:
+    """Turn what the server answers, and that it does not, into the domain's words."""
     try:
         yield
     except ClientError as error:

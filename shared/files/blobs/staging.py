@@ -12,7 +12,7 @@ the receiver therefore looks, once it has the lock, whether its file still has a
 Left to others: placing, reading and removing (`local`); whether a row exists (the files domain).
 """
 # Plain strings and calls of `os`, as in `local`.
-# ruff: noqa: PTH108, PTH208
+# ruff: noqa: PTH108, PTH116, PTH208
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from uuid import UUID
 
-from shared.files.blobs.base import AtMost, Blob, BlobStoreUnavailable, Size, StorageFull, largest
+from shared.files.blobs.base import (
+    AtMost,
+    Blob,
+    BlobStoreUnavailable,
+    Size,
+    StorageFull,
+    StorageReadOnly,
+    largest,
+)
 
 FILE_MODE = 0o600
 UNLOCKED_SUFFIX = ".new"
@@ -41,7 +49,9 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageFull() if error.errno in _FULL else BlobStoreUnavailable() from error
+        if error.errno in _FULL:
+            raise StorageFull from error
+        raise StorageReadOnly() if error.errno == errno.EROFS else BlobStoreUnavailable() from error
 
 
 def sync_directory(path: str) -> None:
@@ -57,9 +67,22 @@ def sync_directory(path: str) -> None:
 class LocalReceiver:
     """Writes one upload to its locked staging file."""
 
-    def __init__(self, directory: str, version_id: UUID, *, size_bytes: Size) -> None:
-        """Create and lock the file. Raises StorageFull if the announced size cannot fit, BlobStoreUnavailable."""
+    def __init__(
+        self,
+        directory: str,
+        version_id: UUID,
+        *,
+        size_bytes: Size,
+        reserve_bytes: int = 0,
+        require: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Create and lock the file. Raises StorageFull if the announced size cannot fit, BlobStoreUnavailable.
+
+        `reserve_bytes` of the disk stay free; `require` raises unless the store is still the right one.
+        """
         self._directory = directory
+        self._reserve_bytes = reserve_bytes
+        self._require = require
         self._path = f"{directory}/{version_id}"
         self._version_id = version_id
         self._size = size_bytes
@@ -67,8 +90,8 @@ class LocalReceiver:
         self._sent_to_disk = 0
         self._sealed = False
         with translated_errors():
-            if not isinstance(size_bytes, AtMost):
-                _require_room(directory, size_bytes)
+            announced = 0 if isinstance(size_bytes, AtMost) else size_bytes
+            require_room(directory, announced + reserve_bytes)
             self._descriptor: int | None = _create_locked(self._path)
 
     def write(self, chunk: bytes | bytearray | memoryview) -> None:
@@ -85,6 +108,8 @@ class LocalReceiver:
         if self._written - self._sent_to_disk >= WRITEBACK_BYTES:
             _start_writeback(descriptor, self._sent_to_disk, self._written - self._sent_to_disk)
             self._sent_to_disk = self._written
+            with translated_errors():
+                require_room(self._directory, self._reserve_bytes)
 
     def seal(self) -> Blob:
         """Flush the bytes, then the name; on an error the file is given up, for a second flush would lie."""
@@ -95,6 +120,8 @@ class LocalReceiver:
             with translated_errors():
                 os.fdatasync(descriptor)
                 sync_directory(self._directory)
+                self._require_name(descriptor)
+            self._require()
         except BaseException:
             self.discard()
             raise
@@ -114,6 +141,11 @@ class LocalReceiver:
             with suppress(OSError):
                 os.unlink(self._path)
             self.release()
+
+    def _require_name(self, descriptor: int) -> None:
+        """See that the name just flushed is that of the bytes: a mount may have gone, or come back, meanwhile."""
+        if not os.path.samestat(os.stat(self._path, follow_symlinks=False), os.fstat(descriptor)):
+            raise BlobStoreUnavailable("The directory of the blob store was replaced while in use.")
 
     def _open_descriptor(self) -> int:
         if self._descriptor is None or self._sealed:
@@ -225,8 +257,8 @@ def _create_locked(path: str) -> int:
     raise OSError(errno.EAGAIN, "every new staging file was swept away before it could be locked")
 
 
-def _require_room(directory: str, size_bytes: int) -> None:
-    """Refuse early what cannot fit; room for others may still run out while we write."""
+def require_room(directory: str, size_bytes: int) -> None:
+    """Refuse early what cannot fit; room for others may still run out while we write. Raises OSError."""
     # Not fallocate: with early writeback it measured no faster, and it would let a caller that never sends a byte
     # hold any amount of disk.
     space = os.statvfs(directory)

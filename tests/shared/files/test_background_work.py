@@ -177,6 +177,7 @@ def test_batches_repeat_until_none_is_left(shelf: Shelf, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("point", "is_stored"),
     [
+        ("upload.begun", False),
         ("upload.opened", False),
         ("upload.received", False),
         ("upload.sealed", False),
@@ -327,14 +328,16 @@ def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("shelf", ["s3"], indirect=True)
+@pytest.mark.parametrize("point", ["upload.begun", "upload.received"])
 def test_a_recorded_upload_is_given_up_only_when_its_time_is_over(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """A real death tidies nothing away, so neither may this one."""
     monkeypatch.setattr(staging._Reception, "discard", lambda _: None)
-    shelf.dies_at("upload.received")
+    shelf.dies_at(point)
     with pytest.raises(Died):
         shelf.upload()
+    assert shelf.bench.leftovers() != set()
     assert collect_doomed(shelf.database, shelf.store) == 0
     assert [row.state for row in shelf.sql("SELECT state FROM blobs")] == ["receiving"]
     shelf.let_leases_end()

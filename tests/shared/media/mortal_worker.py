@@ -5,10 +5,10 @@ from __future__ import annotations
 from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
-from shared.files.stores import open_configured_store
 from shared.identity.encryption import Encryption
 from shared.media.fetching import Fetcher, fetch_due
 from shared.settings import Settings
+from tests.support.stores import open_any_store
 
 
 def work(settings: Settings) -> None:
@@ -16,7 +16,7 @@ def work(settings: Settings) -> None:
     fetch_due(
         Fetcher(
             database=Database(settings.database_url, pool_size=2),
-            store=open_configured_store(settings),
+            store=open_any_store(settings),
             settings=settings,
             encryption=Encryption(settings),
             policy=EgressPolicy(allow_private=True, allow_http=True),

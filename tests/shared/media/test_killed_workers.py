@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from shared.files.blobs import S3Access
-from shared.files.stores import open_configured_store
 from shared.media.imports import ImportState
 from tests.contracts.blob_stores import S3Bench
 from tests.contracts.s3_servers import running_moto
@@ -18,6 +17,7 @@ from tests.support.identity import make_settings
 from tests.support.media_samples import MP4
 from tests.support.media_sources import MediaSource, chunked, content, status
 from tests.support.mortals import die_at
+from tests.support.stores import open_any_store
 
 BEFORE_COMMIT = (
     "import.claimed",
@@ -62,7 +62,7 @@ def local_settings(tmp_path: Path) -> dict[str, object]:
 
 def over(desk: Desk, settings: dict[str, object]) -> Desk:
     url = desk.database.engine.url.render_as_string(hide_password=False)
-    store = open_configured_store(make_settings(**settings))
+    store = open_any_store(make_settings(**settings))
     return make_desk(desk.database, store, desk.source, desk.patch, database_url=url, **settings)
 
 

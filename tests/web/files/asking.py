@@ -18,6 +18,7 @@ from sqlalchemy import text
 from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
+from shared.files.blobs.marker import MARKER
 from tests.support.front import Front
 from tests.web.files.bodies import CONTENT_TYPE, multipart
 
@@ -212,9 +213,9 @@ def fields_of(problem: Any) -> set[tuple[str, str]]:
 
 
 def stored_names(front: Front) -> set[str]:
-    """Name every file in the local blob store, staged or placed."""
+    """Name every blob in the local store, staged or placed."""
     root = Path(urlsplit(front.settings.blob_store).path)
-    return {path.name for path in root.rglob("*") if path.is_file()}
+    return {path.name for path in root.rglob("*") if path.is_file()} - {MARKER}
 
 
 def count_rows(front: Front) -> dict[str, int]:

@@ -58,6 +58,7 @@ def remote(
         s3_access_key_id=s3.access_key_id,
         s3_secret_access_key=s3.secret_access_key,
         upload_wait_seconds=0.25,
+        any_store=True,
     ) as front:
         assert front.services.blobs.staged_is_readable is False
         yield make_cast(front)

@@ -27,7 +27,7 @@ def small(
     """A distribution at a front with small limits."""
     directory = tmp_path_factory.mktemp("blobs")
     limits = {"max_media_bytes": 1000, "queued_imports": 2}
-    with open_front(database_url, valkey_server.url, directory, **limits) as front:
+    with open_front(database_url, valkey_server.url, directory, any_store=True, **limits) as front:
         yield make_connector(front)
 
 

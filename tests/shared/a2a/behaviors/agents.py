@@ -30,7 +30,6 @@ from shared.credits.ledger import top_up
 from shared.credits.reconciliation import reconcile
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
-from shared.files.stores import open_configured_store
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.identity.deployments import CreatedDeployment
@@ -40,6 +39,7 @@ from shared.settings import Settings
 from shared.valkey import connect_valkey
 from tests.shared.a2a.behaviors.turns import message
 from tests.support.identity import IdentityFactory, make_settings
+from tests.support.stores import open_any_store
 from tests.support.turns import ClaimingLog, TellableExecution, make_execution
 
 CREDITS = 1_000_000
@@ -206,7 +206,7 @@ def make_agents(
             )
     valkey = connect_valkey(valkey_url)
     hints = TaskHints(valkey)
-    behaviors = build_behaviors(database, open_configured_store(loaded), valkey, loaded)
+    behaviors = build_behaviors(database, open_any_store(loaded), valkey, loaded)
     log, leases, watch, execution = make_execution(database, hints, behaviors, loaded)
     try:
         yield Agents(

@@ -19,9 +19,9 @@ from shared.a2a.behaviors import model_backed
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.watching import TaskHints
 from shared.database import Database
-from shared.files.stores import open_configured_store
 from shared.settings import Settings
 from shared.valkey import connect_valkey
+from tests.support.stores import open_any_store
 from tests.support.turns import make_execution
 
 ROOT = Path(__file__).parents[4]
@@ -71,7 +71,7 @@ def main() -> None:
 def _answer(settings: Settings, turn_id: UUID) -> None:
     model_backed.COALESCING_SECONDS = 0.0
     database, valkey = Database(settings.database_url), connect_valkey(settings.redis_url)
-    behaviors = build_behaviors(database, open_configured_store(settings), valkey, settings)
+    behaviors = build_behaviors(database, open_any_store(settings), valkey, settings)
     *_, execution = make_execution(database, TaskHints(valkey), behaviors, settings)
     execution.answer_turn(turn_id)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 from uuid import uuid4
 
 import pytest
@@ -13,10 +15,13 @@ from botocore.awsrequest import AWSRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import EndpointConnectionError
 
+from shared.database import Database
 from shared.files.blobs import S3Access, open_blob_store
-from shared.files.blobs.base import Blob, BlobDamaged, BlobMissing, BlobStoreUnavailable
+from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobDamaged, BlobMissing, BlobStoreUnavailable
+from shared.files.blobs.marker import MARKER
 from shared.files.blobs.multipart import S3BlobStore, part_size
 from shared.files.blobs.s3 import S3Bucket
+from shared.files.store_identity import RecordedIdentity
 from shared.ids import new_id
 from tests.contracts.blob_stores import S3Bench, content_of, is_intact, put, read, stage
 from tests.contracts.s3_servers import running_ministack, running_moto
@@ -234,3 +239,49 @@ def _answer(request: AWSRequest, status: int, body: bytes) -> AWSResponse:
 
 def _break_connection(reader: Any) -> None:
     reader._body._raw_stream._connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_upload_whose_id_nobody_recorded_is_found_by_its_key(bench: S3Bench) -> None:
+    lost, other = new_id(), new_id()
+    for version_id in (lost, lost, other):
+        bench.bucket.create_upload(version_id)
+
+    assert bench.store.remove([Blob(version_id=lost, size_bytes=0, upload_id=UNKNOWN_UPLOAD)]) == {}
+
+    assert bench.leftovers() == {bench.bucket.key(other)}
+
+
+def test_a_bucket_that_keeps_versions_is_refused(moto: S3Access) -> None:
+    bench = S3Bench(f"s3://versioned-{uuid4()}/content", moto)
+    states: tuple[tuple[Literal["Enabled", "Suspended"], bool], ...] = (
+        ("Enabled", True),
+        ("Suspended", False),
+    )
+    for status, is_refused in states:
+        bench.client.put_bucket_versioning(
+            Bucket=bench.bucket_name, VersioningConfiguration={"Status": status}
+        )
+        with pytest.raises(ValueError, match="keeps versions") if is_refused else nullcontext():
+            open_blob_store(bench.url, s3=moto)
+
+
+def test_a_bucket_is_marked_and_used_only_while_it_is_the_known_one(
+    database: Database, moto: S3Access
+) -> None:
+    bench, other = (S3Bench(f"s3://marked-{uuid4()}/content", moto) for _ in range(2))
+    identity = RecordedIdentity(database)
+    blob = put(open_blob_store(bench.url, s3=moto, identity=identity))
+    assert bench.leftovers() == {bench.bucket.key(blob.version_id), f"content/{MARKER}"}
+
+    elsewhere = open_blob_store(other.url, s3=moto, identity=identity)
+    for act in (
+        partial(elsewhere.begin, new_id()),
+        partial(elsewhere.place, [blob]),
+        partial(elsewhere.remove, [blob]),
+        partial(elsewhere.open, blob.version_id, placed=True),
+        elsewhere.check,
+    ):
+        with pytest.raises(BlobStoreUnavailable):
+            act()
+    assert other.leftovers() == set()
+    assert is_intact(open_blob_store(bench.url, s3=moto, identity=identity), blob)

@@ -1,0 +1,85 @@
+"""A bucket as a store: its marker, and that it keeps no versions. The blobs in it are `multipart`'s."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from uuid import UUID
+
+from shared.errors import DomainError
+from shared.files.blobs.base import BlobMissing, BlobStoreUnavailable
+from shared.files.blobs.marker import MARKER
+from shared.files.blobs.s3 import S3Bucket, reading_errors, request_errors
+
+MOST_MARKER_BYTES = 1000
+
+
+class MarkedBucket:
+    """A bucket and prefix that are, or are to become, a store."""
+
+    def __init__(self, bucket: S3Bucket) -> None:
+        """Look at nothing yet."""
+        self._bucket = bucket
+        self.address = f"s3://{bucket.name}/{bucket.prefix}"
+
+    def refuse_versions(self) -> None:
+        """Raise ValueError for a bucket that keeps versions: what is deleted there stays.
+
+        A server that knows no versions, or does not tell us, is taken at that.
+        """
+        status = None
+        with suppress(DomainError), request_errors():
+            status = self._bucket.client.get_bucket_versioning(Bucket=self._bucket.name).get("Status")
+        if status == "Enabled":
+            raise ValueError(
+                f"the bucket {self._bucket.name} keeps versions of its objects, and so the bytes of deleted content:"
+                " suspend its versioning, or use another"
+            )
+
+    def look(self) -> object:
+        """Give the same for ever: a bucket does not come loose as a mount does, so its marker is read once."""
+        return self.address
+
+    def find_id(self) -> UUID | None:
+        """Read the marker."""
+        bucket = self._bucket
+        try:
+            with request_errors():
+                body = bucket.client.get_object(Bucket=bucket.name, Key=self._key)["Body"]
+            with reading_errors():
+                written = body.read(MOST_MARKER_BYTES).decode("ascii", "replace")
+        except BlobMissing:
+            return None
+        try:
+            return UUID(written.strip())
+        except ValueError:
+            raise BlobStoreUnavailable("The marker of the store of file content cannot be read.") from None
+
+    def write_id(self, store_id: UUID) -> None:
+        """Write the marker; whoever does holds the lock in the database and has found none."""
+        bucket = self._bucket
+        with request_errors():
+            bucket.client.put_object(Bucket=bucket.name, Key=self._key, Body=f"{store_id}\n".encode())
+
+    def is_empty(self) -> bool:
+        """Look for an object in a directory below the prefix, as blobs are."""
+        with request_errors():
+            found = self._bucket.client.list_objects_v2(
+                Bucket=self._bucket.name, Prefix=self._bucket.prefix, MaxKeys=10
+            )
+        names = (at["Key"].removeprefix(self._bucket.prefix) for at in found.get("Contents", ()))
+        return not any("/" in name for name in names)
+
+    def holds(self, version_id: UUID) -> bool:
+        """Ask for the object; a blob that is not placed yet has none."""
+        try:
+            self._bucket.head(version_id)
+        except BlobMissing:
+            return False
+        return True
+
+    def prepare(self) -> None:
+        """Nothing: a bucket has no directories."""
+
+    @property
+    def _key(self) -> str:
+        return self._bucket.prefix + MARKER

@@ -1,0 +1,150 @@
+"""The directory of a local store: its marker, its subdirectories, and whether it can be written to.
+
+    <root>/store-id      which store this is (`marker`)
+    <root>/staging, <root>/objects/00 … ff
+
+Nothing is made in it before it is known to be the right one. Left to others: blobs (`local`, `staging`).
+"""
+# Plain strings and calls of `os`, as in `local`.
+# ruff: noqa: PTH102, PTH108, PTH110, PTH116, PTH208
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+from shared.files.blobs.base import BlobStoreUnavailable
+from shared.files.blobs.marker import MARKER
+from shared.files.blobs.staging import FILE_MODE, require_room, sync_directory, translated_errors
+from shared.ids import new_id
+
+DIRECTORY_MODE = 0o700
+PROBE_BYTES = 4096
+SHARDS = tuple(f"{number:02x}" for number in range(256))
+
+
+class LocalDirectory:
+    """A directory that is, or is to become, a store."""
+
+    def __init__(self, root: Path) -> None:
+        """Look at nothing yet."""
+        self.address = str(root)
+        self.staging = f"{root}/staging"
+        self.objects = f"{root}/objects"
+        self._marker = f"{root}/{MARKER}"
+
+    def staging_path(self, version_id: UUID) -> str:
+        """Say where a blob is received."""
+        return f"{self.staging}/{version_id}"
+
+    def object_path(self, version_id: UUID) -> str:
+        """Say where a blob is placed."""
+        return f"{self.objects}/{shard(version_id)}/{version_id}"
+
+    def look(self) -> object | None:
+        """Give what identifies the marker's file."""
+        with translated_errors():
+            try:
+                status = os.stat(self._marker, follow_symlinks=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns
+
+    def find_id(self) -> UUID | None:
+        """Read the marker."""
+        with translated_errors():
+            try:
+                with open(self._marker, encoding="ascii", errors="replace") as marker:  # noqa: PTH123
+                    written = marker.read(100)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        try:
+            return UUID(written.strip())
+        except ValueError:
+            raise BlobStoreUnavailable("The marker of the store of file content cannot be read.") from None
+
+    def write_id(self, store_id: UUID) -> None:
+        """Write the marker whole or not at all, and never over another."""
+        unfinished = f"{self._marker}.{new_id()}"
+        with translated_errors():
+            _make_directory(Path(self.address))
+            try:
+                _write_durably(unfinished, f"{store_id}\n".encode())
+                with suppress(FileExistsError):
+                    os.link(unfinished, self._marker)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(unfinished)
+            sync_directory(self.address)
+
+    def is_empty(self) -> bool:
+        """Look into every directory."""
+        with translated_errors():
+            return not any(
+                _names(at) for at in (self.staging, *(f"{self.objects}/{name}" for name in SHARDS))
+            )
+
+    def holds(self, version_id: UUID) -> bool:
+        """Look in both places."""
+        return os.path.exists(self.object_path(version_id)) or os.path.exists(self.staging_path(version_id))
+
+    def prepare(self) -> None:
+        """Make the directories that are not there, durably."""
+        with translated_errors():
+            for directory in (self.staging, self.objects):
+                _make_directory(Path(directory))
+            sync_directory(self.address)
+            missing = set(SHARDS) - set(os.listdir(self.objects))
+            for name in missing:
+                with suppress(FileExistsError):
+                    os.mkdir(f"{self.objects}/{name}", DIRECTORY_MODE)
+            if missing:
+                sync_directory(self.objects)
+
+    def probe(self, reserve_bytes: int) -> None:
+        """Write something small, durably. Raises StorageFull, StorageReadOnly, BlobStoreUnavailable."""
+        with translated_errors():
+            require_room(self.address, reserve_bytes)
+            probe = f"{self.address}/.probe-{os.getpid()}"
+            try:
+                _write_durably(probe, bytes(PROBE_BYTES))
+            finally:
+                with suppress(OSError):
+                    os.unlink(probe)
+        for directory in (self.staging, self.objects):
+            if not os.access(directory, os.W_OK | os.X_OK):
+                raise BlobStoreUnavailable("The directory of the blob store is not writable.")
+
+
+def shard(version_id: UUID) -> str:
+    """Say in which of the directories of objects a blob is placed."""
+    return f"{version_id.int & 0xFF:02x}"
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+
+
+def _write_durably(path: str, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
+    try:
+        if os.write(descriptor, content) != len(content):
+            os.write(descriptor, content)  # says why the first was cut short
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_directory(path: Path) -> None:
+    """Make a directory and those above it, each durable before anything goes into it."""
+    if path.is_dir():
+        return
+    _make_directory(path.parent)
+    with suppress(FileExistsError):  # another process was first
+        os.mkdir(path, DIRECTORY_MODE)
+    sync_directory(str(path.parent))

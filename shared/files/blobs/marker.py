@@ -1,0 +1,108 @@
+"""Which store this is: a marker in the store itself, compared with the id that the database knows.
+
+The rule it protects: nothing is written to a store, and nothing taken for gone from it, unless it is the one that the
+rows speak of. A mount that was lost leaves an empty directory below it, a host without the volume has one of its own,
+and either would take uploads, forget deleted bytes and find everything missing.
+
+A guard looks before each act, and its store once more before it answers for it: between the two the mount may go. As
+long as the marker is the file that was read last, only its status is asked for. What was wrong is found right again by
+the next look, without a restart.
+
+Left to others: which id the database knows and who writes it (`shared/files/store_identity.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import NoReturn, Protocol
+from uuid import UUID
+
+from shared.files.blobs.base import BlobStoreUnavailable
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+MARKER = "store-id"
+REPEATED_LOG_SECONDS = 60.0
+
+
+class Marked(Protocol):
+    """A store as it is before anyone knows whether it is the right one."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, for people."""
+
+    def look(self) -> object | None:
+        """Tell cheaply which marker is there: the same object as long as it is the same; None where there is none."""
+
+    def find_id(self) -> UUID | None:
+        """Read the marker; None where there is none. Raises BlobStoreUnavailable."""
+
+    def write_id(self, store_id: UUID) -> None:
+        """Write the marker, durably, where there is none. Raises BlobStoreUnavailable, StorageFull, StorageReadOnly."""
+
+    def is_empty(self) -> bool:
+        """Tell whether it holds no blob at all, staged or placed. Raises BlobStoreUnavailable."""
+
+    def holds(self, version_id: UUID) -> bool:
+        """Tell whether it holds a blob. Raises BlobStoreUnavailable."""
+
+    def prepare(self) -> None:
+        """Make what must be in it, once it was found to be the right one."""
+
+
+class Identity(Protocol):
+    """What the database knows of its store."""
+
+    def resolve(self, found: Marked) -> UUID:
+        """Give the id that the store must have; at the first use of all, mark the store and write the id down.
+
+        Raises Unavailable; BlobStoreUnavailable for a store that may not be taken for the right one.
+        """
+
+
+class Guard:
+    """Refuses to let a store be used that is not the right one."""
+
+    def __init__(self, marked: Marked, identity: Identity) -> None:
+        """Look at nothing yet: neither store nor database need be there when a process starts."""
+        self._marked = marked
+        self._identity = identity
+        self._known: object | None = None
+        self._lock = threading.Lock()
+        self._logged_at: float | None = None
+
+    def require(self) -> None:
+        """Raise BlobStoreUnavailable unless the right store is there now; Unavailable if that cannot be known."""
+        if not self._is_known():
+            with self._lock:
+                if not self._is_known():
+                    self._read()
+
+    def _is_known(self) -> bool:
+        seen = self._marked.look()
+        return seen is not None and seen == self._known
+
+    def _read(self) -> None:
+        self._known = None
+        expected = self._identity.resolve(self._marked)
+        seen = self._marked.look()
+        found = self._marked.find_id()
+        if found != expected:
+            self._refuse(expected, found)
+        self._marked.prepare()
+        self._known = seen
+        if self._logged_at is not None:
+            self._logged_at = None
+            log.info("blob_store.back", address=self._marked.address)
+
+    def _refuse(self, expected: UUID, found: UUID | None) -> NoReturn:
+        now = time.monotonic()
+        if self._logged_at is None or now - self._logged_at > REPEATED_LOG_SECONDS:
+            self._logged_at = now
+            log.warning("blob_store.wrong", address=self._marked.address, expected=expected, found=found)
+        raise BlobStoreUnavailable(
+            "The store of file content is not the one of this database: is its volume mounted?"
+        )

@@ -1,0 +1,116 @@
+"""A small disk of a test's own, to be filled, made read-only, and lost: where root may mount one.
+
+The bytes are in a tmpfs beside it, and the disk itself is bound to them: it comes back with what was on it, as a volume
+does whose mount was lost.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+MEBIBYTE = 1 << 20
+PATIENCE_SECONDS = 10.0
+
+
+class CannotMount(Exception):
+    """No disk can be mounted here; the message says why."""
+
+
+class SmallDisk:
+    """A mounted disk at `path`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "disk"
+        self._backing = directory / "backing"
+        self._filler = self._backing / "filler"
+        self.is_mounted = False
+
+    def fill(self, *, leaving_bytes: int = 0) -> None:
+        """Take all the room but so many bytes."""
+        with self._filler.open("ab", buffering=0) as filler:
+            with suppress(OSError):
+                while True:
+                    filler.write(bytes(64 << 10))
+            with suppress(OSError):
+                while True:
+                    filler.write(bytes(512))
+            filler.truncate(max(0, filler.tell() - leaving_bytes))
+
+    def free(self) -> None:
+        """Give the room back."""
+        self._filler.unlink(missing_ok=True)
+
+    def make_read_only(self) -> None:
+        """Let nobody write, as a kernel does with a file system that has failed."""
+        self._remount("ro")
+
+    def make_writable(self) -> None:
+        self._remount("rw")
+
+    def lose(self) -> None:
+        """Lose the mount: the bare directory below it appears. Whoever has a file open keeps it."""
+        if self.is_mounted:
+            _run("umount", "--lazy", str(self.path))
+            self.is_mounted = False
+
+    def find(self) -> None:
+        """Mount it again."""
+        if not self.is_mounted:
+            _run("mount", "--bind", str(self._backing), str(self.path))
+            self.is_mounted = True
+
+    def repair(self) -> None:
+        """Have it mounted, writable and with room, whatever befell it."""
+        self.free()
+        self.find()
+        self.make_writable()
+
+    def begin(self, size_bytes: int) -> None:
+        self.path.mkdir(parents=True)
+        self._backing.mkdir()
+        if os.geteuid() != 0:
+            raise CannotMount("only root may mount a small disk")
+        _run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(self._backing))
+        self.find()
+
+    def end(self) -> None:
+        with suppress(CannotMount):
+            self.lose()
+        with suppress(CannotMount):
+            _run("umount", "--lazy", str(self._backing))
+
+    def _remount(self, mode: str) -> None:
+        """Retry while somebody is just writing: the kernel refuses then."""
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return _run("mount", "-o", f"remount,bind,{mode}", str(self.path))
+            except CannotMount as error:
+                if os.strerror(errno.EBUSY) not in str(error) and "busy" not in str(error):
+                    raise
+                if time.monotonic() > give_up_at:
+                    raise
+                time.sleep(0.02)
+
+
+@contextmanager
+def mounted_disk(directory: Path, *, size_bytes: int = 16 * MEBIBYTE) -> Iterator[SmallDisk]:
+    """Mount a disk below a directory for the block; raises CannotMount."""
+    disk = SmallDisk(directory)
+    try:
+        disk.begin(size_bytes)
+        yield disk
+    finally:
+        disk.end()
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CannotMount(f"{' '.join(command)}: {done.stderr.strip()}")
