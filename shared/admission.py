@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Self
 
 from shared import faults
 from shared.errors import DomainError, Kind, Unavailable
-from shared.telemetry import POOL_REFUSALS, POOL_WAITS
+from shared.telemetry import POOL_REFUSALS, POOL_USE, POOL_WAITS
 
 ALPHA = 1.0
 """A tenant may use this multiple of what is free."""
@@ -158,6 +158,7 @@ class Pool:
         self._tenants: dict[Hashable, _Tenant] = {}
         self._queued: OrderedDict[Hashable, _Tenant] = OrderedDict()
         self._lock = threading.Lock()
+        self._use_gauge = POOL_USE.labels(name)
 
     @property
     def in_use(self) -> int:
@@ -266,12 +267,14 @@ class Pool:
 
     def _take(self, tenant: _Tenant, key: PoolKey) -> None:
         self._free -= 1
+        self._use_gauge.inc()
         tenant.use += 1
         tenant.used_by[key.member] = tenant.used_by.get(key.member, 0) + 1
 
     def _put_back(self, key: PoolKey) -> None:
         tenant = self._tenants[key.tenant]
         self._free += 1
+        self._use_gauge.dec()
         tenant.use -= 1
         left = tenant.used_by[key.member] - 1
         if left:
@@ -319,8 +322,14 @@ class Pool:
         if tenant.is_idle:
             self._tenants.pop(name, None)
 
+    def _uses(self, tenant: _Tenant, key: PoolKey) -> bool:
+        """Tell whether a key has slots or waits for them; one stranger has nothing to do with what others use."""
+        if key.tenant == STRANGERS:
+            return key.member in tenant.used_by or key.member in tenant.queues
+        return not tenant.is_idle
+
     def _refuse(self, tenant: _Tenant, key: PoolKey) -> None:
-        is_own_use = tenant.use > 0 or tenant.waiting > 0
+        is_own_use = self._uses(tenant, key)
         self._forget_if_idle(key.tenant, tenant)
         POOL_REFUSALS.labels(self.name, "tenant" if is_own_use else "pool").inc()
         raise ConcurrencyLimited if is_own_use else PoolExhausted

@@ -78,14 +78,19 @@ class Settings(BaseSettings):
         default=64 * 1024, gt=0, description="Slower senders are cut off with 408 once the grace has passed."
     )
     concurrent_uploads: int = Field(
-        default=24,
+        default=48,
         gt=0,
-        description="Uploads one web process receives at once; more are answered 503. Keep below its threads.",
+        description="Uploads one web process receives at once, shared among organizations.",
     )
     concurrent_small_bodies: int = Field(
-        default=28,
+        default=64,
         gt=0,
-        description="JSON and form bodies one web process receives at once. Keep below its threads.",
+        description="JSON and form bodies one web process receives at once, shared among organizations.",
+    )
+    concurrent_downloads: int = Field(
+        default=128,
+        gt=0,
+        description="Downloads one web process sends at once, shared among the files' organizations.",
     )
     operation_retention_days: int = Field(
         default=30, ge=30, description="How long the result of an operationId is kept for retries, in days."
@@ -143,6 +148,11 @@ class Settings(BaseSettings):
     queued_model_calls: int = Field(
         default=1000, gt=0, description="Model calls that may wait for a worker; more are answered 503."
     )
+    concurrent_model_calls: int = Field(
+        default=4096,
+        gt=0,
+        description="Model calls one web process has under way at once, shared among organizations.",
+    )
     reserved_completion_tokens: int = Field(
         default=4096,
         gt=0,
@@ -194,7 +204,7 @@ class Settings(BaseSettings):
     streams_per_process: int = Field(
         default=384,
         gt=0,
-        description="Streams and blocking sends that one web process holds for all; more are answered 503.",
+        description="Streams and blocking sends that one web process holds at once, shared among organizations.",
     )
     task_retention_days: int = Field(
         default=365, ge=1, description="How long a task is kept after its last change, in days."
@@ -259,6 +269,17 @@ class Settings(BaseSettings):
         description="How long an organization without credits may store more, in days; nothing stored is ever lost.",
     )
 
+    web_threads: int = Field(
+        default=1024,
+        gt=0,
+        description="Threads of each front process, made as they are needed; the requests of one organization get"
+        " less than half of them.",
+    )
+    slot_wait_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        description="Longest wait of a request whose organization has as much under way as it may; then 429.",
+    )
     database_pool_size: int = Field(
         default=16,
         gt=0,

@@ -53,6 +53,7 @@ SWEPT = Counter("quartermaster_swept_total", "Rows or bytes a sweep dealt with."
 TURNS = Counter(
     "quartermaster_turns_total", "Turns of agents that ended in this worker.", ["behavior", "outcome"]
 )
+POOL_USE = Gauge("quartermaster_pool_in_use", "Slots of a pool in use.", ["pool"])
 POOL_WAITS = Counter(
     "quartermaster_pool_waits_total", "Callers that had to wait for a slot of a pool.", ["pool"]
 )

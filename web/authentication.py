@@ -14,6 +14,7 @@ from flask import Request, g
 from shared.errors import DomainError, Kind
 from shared.identity.authentication import Credential
 from shared.identity.errors import AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed
+from web.client_address import client_address
 from web.edge import GRANTS
 from web.rate_limits import refuse_excess
 from web.services import Services
@@ -52,14 +53,12 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
     if how is Authentication.DISTRIBUTION_OR_SIGNATURE and authorization is None and _is_signed(http):
         return None
     try:
-        credential = services.authenticator.authenticate(authorization)
+        return services.lookups.recognize(authorization, client_address(http.environ))
     except DomainError as error:
         # A database that is away says nothing about the credential, and must not lock its holder out afterwards.
         if authorization and error.kind is Kind.UNAUTHENTICATED:
             slow_down_guessing(http, services)
         raise
-    limit_rate(str(credential.id), services)
-    return credential
 
 
 def _is_signed(http: Request) -> bool:
@@ -98,7 +97,7 @@ def limit_rate(credential: str, services: Services) -> None:
 def slow_down_guessing(http: Request, services: Services) -> None:
     """Count a refused credential against its address; raise `RateLimited` when there were too many."""
     allowance = services.rate_limiter.take(
-        f"refused:{http.remote_addr}", services.settings.failed_logins_per_minute
+        f"refused:{client_address(http.environ)}", services.settings.failed_logins_per_minute
     )
     if allowance is not None:
         refuse_excess(allowance)

@@ -15,6 +15,7 @@ from shared.identity.authentication import Credential
 from shared.identity.authorization import Actor, administrator
 from shared.identity.callers import Caller
 from shared.identity.errors import OrganizationSuspended
+from web.admission import Admission
 from web.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.services import Services
 from web.small_bodies import read_small_body
@@ -24,10 +25,14 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request whose credentials and parameters have passed; `query` has the operation's shape."""
+    """A request whose credentials and parameters have passed; `query` has the operation's shape.
+
+    `admission` has the slots that it holds, and the key that they are counted for.
+    """
 
     http: Request
     services: Services
+    admission: Admission
     body_shape: type[BaseModel] | None = None
     _credential: Credential | None = None
     _caller: Caller | None = None

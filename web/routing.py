@@ -1,8 +1,9 @@
 """Declare operations: each route states its method, path, authentication, shapes, answers and errors once.
 
 The declaration is what validates the request and what the OpenAPI document is generated from, so neither can
-drift from the other. The order of checks is fixed here: route, authentication, header rules, parameters,
-principals; then the handler, which finds the file, asks for the permission, and only then looks at state and body.
+drift from the other. The order of checks is fixed here: route, authentication, a slot of who pays, rate limit, header
+rules, parameters, principals; then the handler, which finds the file, asks for the permission, and only then looks at
+state and body.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
 
 from shared.errors import DomainError
-from web.authentication import Authentication, authenticate, check_header_rules
+from shared.identity.authentication import Credential
+from web.admission import Admission, admit, admit_always, caller_key, give_slots_back
+from web.authentication import Authentication, authenticate, check_header_rules, limit_rate
 from web.calls import Answer, Call
 from web.edge import GRANTS
 from web.requests import read_query, refuse_query
 from web.services import Services
 
 Handler = Callable[..., "Answer | Response"]
+OPERATIONS = "operations"
+"""The tag of the routes that operators and load balancers ask how the service is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,7 @@ class Routes:
 
     def register(self, app: Flask) -> None:
         """Mount the operations on the application."""
+        give_slots_back(app)
         for operation in self.operations:
             app.add_url_rule(
                 operation.path,
@@ -131,14 +137,19 @@ def _view(operation: Operation) -> Callable[..., Response]:
     def view(**path: Any) -> Response:
         services: Services = current_app.extensions["services"]
         credential = authenticate(operation.authentication, request, services)
+        admission = _admit(operation, services, credential)
+        if credential is not None:
+            limit_rate(str(credential.id), services)
         attribution = check_header_rules(request) if credential is not None else None
         query = _query(operation)
         caller = None
         if credential is not None and operation.authentication.has_caller:
             caller = services.authenticator.resolve(credential, attribution)
+            admission.move(caller_key(caller))
         call = Call(
             http=request,
             services=services,
+            admission=admission,
             body_shape=_json_shape(operation),
             _credential=credential,
             _caller=caller,
@@ -147,6 +158,13 @@ def _view(operation: Operation) -> Callable[..., Response]:
         return _render(operation.handler(call, **path))
 
     return view
+
+
+def _admit(operation: Operation, services: Services, credential: Credential | None) -> Admission:
+    """Take a slot for the request; one that asks how the service is waits for nobody."""
+    if operation.tag == OPERATIONS:
+        return admit_always(request.environ)
+    return admit(request.environ, services.pools, credential)
 
 
 def _query(operation: Operation) -> BaseModel | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import redis
 
+from shared.admission import Pool
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
@@ -15,8 +16,10 @@ from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
 from shared.valkey import connect_valkey
 from web.a2a.services import AgentServices, build_agent_services
+from web.credential_lookups import CredentialLookups
 from web.files.slow_senders import BodyReceptions
 from web.models.services import ModelServices, build_model_services
+from web.pools import Pools, build_pools
 from web.rate_limits import RateLimiter
 
 VALKEY_TIMEOUT_SECONDS = 0.25
@@ -31,6 +34,8 @@ class Services:
     blobs: BlobStore
     signing_keys: SigningKeys
     authenticator: Authenticator
+    pools: Pools
+    lookups: CredentialLookups
     valkey: redis.Redis
     rate_limiter: RateLimiter
     receptions: BodyReceptions
@@ -46,25 +51,29 @@ def build_services(settings: Settings) -> Services:
         settings.database_url, pool_size=settings.database_pool_size, publish=Publisher(celery).publish
     )
     signing_keys = SigningKeys(database, settings)
+    authenticator = Authenticator(database, settings, signing_keys)
+    pools = build_pools(settings)
     valkey = connect_valkey(settings.redis_url, timeout_seconds=VALKEY_TIMEOUT_SECONDS)
     return Services(
         settings=settings,
         database=database,
         blobs=open_configured_store(settings, database),
         signing_keys=signing_keys,
-        authenticator=Authenticator(database, settings, signing_keys),
+        authenticator=authenticator,
+        pools=pools,
+        lookups=CredentialLookups(authenticator, pools.lookups),
         valkey=valkey,
         rate_limiter=RateLimiter(valkey),
-        receptions=_receptions(settings, settings.concurrent_uploads),
-        small_bodies=_receptions(settings, settings.concurrent_small_bodies),
+        receptions=_receptions(settings, pools.uploads),
+        small_bodies=_receptions(settings, pools.small_bodies),
         models=build_model_services(settings, database),
-        agents=build_agent_services(settings, database),
+        agents=build_agent_services(settings, database, pools.streams),
     )
 
 
-def _receptions(settings: Settings, limit: int) -> BodyReceptions:
+def _receptions(settings: Settings, pool: Pool) -> BodyReceptions:
     return BodyReceptions(
-        limit=limit,
+        pool,
         grace_seconds=settings.upload_grace_seconds,
         minimum_bytes_per_second=settings.upload_minimum_bytes_per_second,
     )

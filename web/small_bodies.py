@@ -15,7 +15,7 @@ PIECE_BYTES = 16 << 10
 def read_small_body(receptions: BodyReceptions, environ: WSGIEnvironment, maximum_bytes: int) -> bytes:
     """Read a request's body to its end.
 
-    Raises ContentTooLarge, UploadTimeout, Unavailable when too many bodies are being received, MalformedRequest.
+    Raises ContentTooLarge, UploadTimeout, MalformedRequest, ConcurrencyLimited, PoolExhausted.
     """
     if int(environ.get("CONTENT_LENGTH") or 0) > maximum_bytes:
         raise ContentTooLarge(maximumBytes=maximum_bytes)

@@ -100,10 +100,3 @@ class TooManyStreams(A2AError):
 
     code = "too_many_streams"
     kind = Kind.LIMITED
-
-
-class StreamsExhausted(A2AError):
-    """As many callers wait at this server as it has room for; try again, or ask with `returnImmediately`."""
-
-    code = "streams_exhausted"
-    kind = Kind.UNAVAILABLE

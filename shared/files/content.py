@@ -27,10 +27,16 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
     refuse_ended(file)
     if version_id is None or version_id == file.version.id:
         is_placed = file.availability is Availability.AVAILABLE
-        return Content(version=file.version, is_placed=is_placed, is_damaged=file.is_damaged)
+        return Content(
+            organization_id=file.organization_id,
+            version=file.version,
+            is_placed=is_placed,
+            is_damaged=file.is_damaged,
+        )
     version = get_version(session, file_id, version_id)
     blob = session.execute(_BLOB, {"version_id": version_id}).one_or_none()
     return Content(
+        organization_id=file.organization_id,
         version=version,
         is_placed=blob is not None and blob.state == "live",
         is_damaged=blob is not None and blob.damaged_at is not None,

@@ -75,7 +75,13 @@ _is_valid = and_(
     or_(files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()),
 )
 _GRANTED = (
-    select(versions, _is_valid.label("is_valid"), blobs.c.state.label("blob_state"), blobs.c.damaged_at)
+    select(
+        versions,
+        files.c.organization_id,
+        _is_valid.label("is_valid"),
+        blobs.c.state.label("blob_state"),
+        blobs.c.damaged_at,
+    )
     .select_from(read_grants.join(versions, versions.c.id == read_grants.c.version_id))
     .join(files, files.c.id == versions.c.file_id)
     .outerjoin(blobs, blobs.c.version_id == versions.c.id)
@@ -176,6 +182,7 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
     if not row.is_valid or row.blob_state is None:
         raise GrantExpired
     return Content(
+        organization_id=row.organization_id,
         version=Version(
             id=row.id,
             file_id=row.file_id,

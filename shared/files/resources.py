@@ -115,6 +115,7 @@ class ReadGrant:
 class Content:
     """A version whose bytes may be read now; `is_placed` says under which key to look first."""
 
+    organization_id: UUID
     version: Version
     is_placed: bool
     is_damaged: bool

@@ -92,8 +92,15 @@ class Authenticator:
         Raises AuthenticationRequired when there is no bearer credential, InvalidToken when it is not good.
         """
         token = _bearer(authorization)
-        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        digest = _digest(token)
         return self._credentials.find(digest) or self._recognize(token, digest)
+
+    def find_known(self, authorization: str | None) -> Credential | None:
+        """Find a credential that was recognized a moment ago, without asking the database.
+
+        Raises AuthenticationRequired when there is no bearer credential, InvalidToken for one that is too long.
+        """
+        return self._credentials.find(_digest(_bearer(authorization)))
 
     def resolve(self, credential: Credential, attribution: str | None) -> Caller:
         """Say who calls, with the value of `Service-Usage-Attribution` if that header was sent.
@@ -221,6 +228,10 @@ def _bearer(authorization: str | None) -> str:
     if len(token) > MAX_TOKEN_CHARACTERS:
         raise InvalidToken
     return token
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _direct_caller(credential: Credential) -> Caller:

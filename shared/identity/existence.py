@@ -1,4 +1,4 @@
-"""Check that what a request names exists, and in the organization it says; all raise ResourceNotFound.
+"""Check that what a request names exists, and in the organization it says; what is required raises ResourceNotFound.
 
 One answer for "absent" and "another organization's", so that nobody learns what others have.
 """
@@ -13,7 +13,7 @@ from sqlalchemy import Row, select
 from shared.database import Session
 from shared.identity.callers import OwnerKind
 from shared.identity.errors import ResourceNotFound
-from shared.identity.tables import deployments, identities, memberships, organizations
+from shared.identity.tables import deployments, distributions, identities, memberships, organizations
 
 
 def require_organization(session: Session, organization_id: UUID) -> None:
@@ -50,6 +50,12 @@ def require_deployment(session: Session, organization_id: UUID, deployment_id: U
     )
     if session.execute(found).one_or_none() is None:
         raise ResourceNotFound("There is no such deployment in this organization.")
+
+
+def find_distribution_organization(session: Session, distribution_id: UUID) -> UUID | None:
+    """Find the organization of a distribution, which never changes; None when there is no such distribution."""
+    found = select(distributions.c.organization_id).where(distributions.c.id == distribution_id)
+    return session.execute(found).scalar_one_or_none()
 
 
 def require_member(session: Session, organization_id: UUID, user_id: UUID) -> Row[Any]:

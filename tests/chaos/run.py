@@ -33,7 +33,7 @@ SETTINGS = {
     "ACCESS_TOKEN_SECONDS": "86400",  # clients of a long run do not refresh
     "LOG_LEVEL": "WARNING",
     "WEB_DRAIN_SECONDS": "5",
-    "WEB_THREADS": "32",
+    "WEB_THREADS": "128",
     "MODELS_THREADS": "32",
     "UPLOAD_GRACE_SECONDS": "30",
 }

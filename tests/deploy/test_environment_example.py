@@ -17,7 +17,7 @@ SETTINGS, _, DEPLOYMENT = EXAMPLE.partition("\n## ")
 
 READ = re.compile(r"environ(?:ment)?(?:\.get\(|\[)[\"']([A-Z][A-Z0-9_]+)[\"']")
 NAMED = re.compile(r"^#?([A-Z][A-Z0-9_]+)=", re.MULTILINE)
-SURROUNDINGS = {"PATH", "HOME", "MAKELEVEL", "BASE_URL", "LOG_LEVEL", "METRICS_DIRECTORY"}
+SURROUNDINGS = {"PATH", "HOME", "MAKELEVEL", "BASE_URL", "LOG_LEVEL", "METRICS_DIRECTORY", "WEB_THREADS"}
 """What deployment code reads of the system, or of the service's settings."""
 
 

@@ -183,7 +183,7 @@ class Stack:
             "QM_HOME": str(directory),
             "PYTHONUNBUFFERED": "1",
             "WEB_PROCESSES": "1",
-            "WEB_THREADS": "16",
+            "WEB_THREADS": "64",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             **(settings or {}),
         }

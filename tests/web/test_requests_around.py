@@ -176,7 +176,7 @@ def test_a_failure_of_ours_is_a_500_that_tells_nothing(
         raise RuntimeError("the secret inner detail")
 
     monkeypatch.setattr(front.services.authenticator, "authenticate", fail)
-    answer = front.get("/files", headers={"X-Request-Id": "r-500"})
+    answer = front.get("/files", "Bearer x", headers={"X-Request-Id": "r-500"})
     refuse(answer, 500, "internal_error")
     assert "secret inner detail" not in answer.text
     failed = next(line for line in lines if line["event"] == "request.failed")

@@ -34,7 +34,6 @@ _SENDING = (
     errors.PushNotificationNotSupported,
     errors.IdempotencyKeyReused,
     errors.TooManyStreams,
-    errors.StreamsExhausted,
     MalformedJson,
     ContentTooLarge,
     UploadTimeout,
@@ -59,9 +58,7 @@ def send_message(call: AgentCall) -> Response:
     if configuration is not None and configuration.return_immediately:
         sent = _send(call, request)
         return _linked(call, sent, SendMessageResponse(task=sent.snapshot.task))
-    with call.services.slots.hold(
-        call.call.caller.credential_id
-    ):  # before anything is taken that is tried again
+    with call.services.slots.hold(call.call.admission.key):  # before anything is taken that is tried again
         sent = _send(call, request)
         state = _wait(call, sent)
     history_length = configuration.history_length if configuration is not None else None

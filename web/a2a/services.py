@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from uuid import UUID
 
 from shared.a2a.behaviors.file_links import FileLinks
-from shared.a2a.errors import StreamsExhausted, TooManyStreams
+from shared.a2a.errors import TooManyStreams
 from shared.a2a.push_configurations import PushConfigurations
 from shared.a2a.watching import TaskHints, TaskWatch
+from shared.admission import Pool, PoolKey
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.identity.encryption import Encryption
@@ -26,30 +26,31 @@ RETRY_SECONDS = 5
 
 
 class StreamSlots:
-    """Counts the requests that wait in this process, each of which holds a thread: in all and for each credential."""
+    """Room for the streams and waits of one process: shared among tenants, and limited for each credential."""
 
-    def __init__(self, *, each: int, in_all: int) -> None:
-        """Let each credential have so many, and all of them together so many that threads are left for the rest."""
+    def __init__(self, pool: Pool, *, each: int) -> None:
+        """Let each credential have so many of the pool's slots, whatever its organization's share is."""
+        self._pool = pool
         self._each = each
-        self._free = in_all
-        self._held: Counter[UUID] = Counter()
+        self._held: Counter[Hashable] = Counter()
         self._lock = threading.Lock()
 
     @contextmanager
-    def hold(self, credential_id: UUID) -> Iterator[None]:
-        """Hold a slot within the block. Raises TooManyStreams, StreamsExhausted."""
+    def hold(self, key: PoolKey) -> Iterator[None]:
+        """Hold a slot within the block. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
+        with self._one_more(key.member), self._pool.acquire(key):
+            yield
+
+    @contextmanager
+    def _one_more(self, credential_id: Hashable) -> Iterator[None]:
         with self._lock:
             if self._held[credential_id] >= self._each:
                 raise TooManyStreams(retry_after_seconds=RETRY_SECONDS)
-            if self._free <= 0:
-                raise StreamsExhausted(retry_after_seconds=RETRY_SECONDS)
             self._held[credential_id] += 1
-            self._free -= 1
         try:
             yield
         finally:
             with self._lock:
-                self._free += 1
                 self._held[credential_id] -= 1
                 if not self._held[credential_id]:
                     del self._held[credential_id]
@@ -68,7 +69,7 @@ class AgentServices:
     refusals: ScriptedRefusals
 
 
-def build_agent_services(settings: Settings, database: Database) -> AgentServices:
+def build_agent_services(settings: Settings, database: Database, streams: Pool) -> AgentServices:
     """Connect the parts; nothing is opened until it is used."""
     return AgentServices(
         directory=AgentDirectory(database, settings),
@@ -80,6 +81,6 @@ def build_agent_services(settings: Settings, database: Database) -> AgentService
             is_supported=settings.a2a_push_notifications,
         ),
         links=FileLinks(database, settings),
-        slots=StreamSlots(each=settings.streams_per_caller, in_all=settings.streams_per_process),
+        slots=StreamSlots(streams, each=settings.streams_per_caller),
         refusals=ScriptedRefusals(settings.a2a_script),
     )

@@ -95,7 +95,7 @@ def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
     """Stream the answer to a message: its task first and then updates, or the one message that it is.
 
     The message is sent once there is room for the stream: what was taken must not be refused, or it is sent again.
-    Raises TooManyStreams, StreamsExhausted.
+    Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
     return _response(call, _in_slot(call, _answer_frames(call, send)))
 
@@ -103,7 +103,7 @@ def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
     """Stream a task's updates, its present state first.
 
-    Raises TaskNotFound, UnsupportedOperation when it has ended, TooManyStreams, StreamsExhausted.
+    Raises TaskNotFound, UnsupportedOperation when it has ended, TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
     frames = _task_frames(Source.of(call, task_id), partial(_find, call, task_id))
     return _response(call, _in_slot(call, frames))
@@ -130,7 +130,7 @@ def _relayed(first: bytes, frames: Generator[bytes], *, request: str, host: str)
 
 
 def _in_slot(call: AgentCall, frames: Generator[bytes]) -> Generator[bytes]:
-    with call.services.slots.hold(call.call.caller.credential_id), closing(frames):
+    with call.services.slots.hold(call.call.admission.key), closing(frames):
         yield from frames
 
 

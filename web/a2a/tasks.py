@@ -6,7 +6,6 @@ from flask import Response
 
 from shared.a2a.cancellation import cancel_task as cancel
 from shared.a2a.errors import (
-    StreamsExhausted,
     TaskNotCancelable,
     TaskNotFound,
     TooManyStreams,
@@ -71,7 +70,7 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
     "POST",
     "/tasks/<task:task_id>:subscribe",
     answers={200: "text/event-stream"},
-    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams, StreamsExhausted),
+    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     """Follow a task that has not ended: the task as it is, and then its updates until it ends."""
@@ -82,7 +81,7 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     "GET",
     "/tasks/<task:task_id>:subscribe",
     answers={200: "text/event-stream"},
-    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams, StreamsExhausted),
+    errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def follow_task(call: AgentCall, task_id: str) -> Response:
     """Follow a task, as the protocol's other definition has it."""

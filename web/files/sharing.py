@@ -7,6 +7,7 @@ from uuid import UUID
 
 from flask import Response
 
+from shared.admission import PoolKey
 from shared.errors import FieldError, ValidationFailed
 from shared.files import (
     errors,
@@ -116,6 +117,9 @@ def download_content(call: Call, file_id: UUID) -> Response:
     services = call.services
     content = _get_content(call, file_id)
     refuse_unreadable(content, services.blobs)
+    if not call.has_credential:
+        call.admission.move(PoolKey(content.organization_id, file_id))
+    call.admission.hold(services.pools.downloads)
     try:
         return content_response(
             call.http.environ,

@@ -3,7 +3,7 @@
 The rule it protects: slow senders never hold all threads. A body is cut off when the time spent waiting for its sender
 exceeds a grace plus what its bytes so far would take at the lowest accepted rate; a declared size buys no time, and
 the time we ourselves spend on writing is not held against the sender. There is room for a bounded number of bodies,
-and whoever comes when it is taken is answered 503 at once. A body that arrived whole with its head has no sender to
+shared among those who send them (`shared/admission.py`). A body that arrived whole with its head has no sender to
 wait for: it needs no room.
 
 Cutting off works under gunicorn: one thread per process shuts the reading side of the connection, upon which the
@@ -19,9 +19,11 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from wsgiref.types import WSGIEnvironment
 
-from shared.errors import DomainError, Unavailable
+from shared.admission import Pool
+from shared.errors import DomainError
 from shared.files.body_errors import UploadTimeout
 from shared.telemetry import get_logger
+from web.admission import pool_key
 from web.edge import BODY_READ
 from web.files.request_bodies import (
     STREAM_PIECE_BYTES,
@@ -45,13 +47,13 @@ class BodyReceptions:
 
     def __init__(
         self,
+        pool: Pool,
         *,
-        limit: int,
         grace_seconds: float = DEFAULT_GRACE_SECONDS,
         minimum_bytes_per_second: int = DEFAULT_MINIMUM_BYTES_PER_SECOND,
     ) -> None:
-        """Have room for `limit` bodies at once, which should leave some of the process's threads for other requests."""
-        self._limit = limit
+        """Receive as many bodies at once as the pool has slots."""
+        self._pool = pool
         self._grace_seconds = grace_seconds
         self._seconds_per_byte = 1 / minimum_bytes_per_second
         self._tick_seconds = min(LONGEST_TICK_SECONDS, grace_seconds / 4)
@@ -62,7 +64,7 @@ class BodyReceptions:
 
     @contextmanager
     def admit(self, environ: WSGIEnvironment) -> Iterator[Reception]:
-        """Receive a request's body within the block. Raises Unavailable at once when there is no room.
+        """Receive a request's body within the block. Raises ConcurrencyLimited, PoolExhausted when there is no room.
 
         If the block ends before the body does, a short rest is read and dropped, so that the answer arrives and the
         connection lives on; after a longer one the connection is closed.
@@ -75,21 +77,20 @@ class BodyReceptions:
                 reception.drop_rest()
                 environ[BODY_READ] = True
             return
-        self._enter(reception)
-        try:
-            yield reception
-        finally:
-            reception.drop_rest()
-            with self._changed:
-                self._active.discard(reception)
-            environ[BODY_READ] = reception.remaining_bytes == 0
-            if reception.is_cut_off or reception.remaining_bytes != 0:
-                spoil_connection(environ)
+        with self._pool.acquire(pool_key(environ)):
+            self._enter(reception)
+            try:
+                yield reception
+            finally:
+                reception.drop_rest()
+                with self._changed:
+                    self._active.discard(reception)
+                environ[BODY_READ] = reception.remaining_bytes == 0
+                if reception.is_cut_off or reception.remaining_bytes != 0:
+                    spoil_connection(environ)
 
     def _enter(self, reception: Reception) -> None:
         with self._changed:
-            if len(self._active) >= self._limit:
-                raise Unavailable("Too many uploads are being received at the moment; try again.")
             self._active.add(reception)
             if self._watcher is None:
                 self._watcher = threading.Thread(target=self._watch, name="slow-senders", daemon=True)

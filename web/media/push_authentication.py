@@ -17,6 +17,7 @@ from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
 from web.calls import Call
 from web.media.standard_webhooks import read_signature, verify_signature
+from web.media.tenants import count_for_distribution
 from web.requests import MAXIMUM_JSON_BYTES
 from web.small_bodies import read_small_body
 
@@ -46,5 +47,6 @@ def read_signed_body(call: Call, distribution_id: UUID) -> bytes:
         REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
         slow_down_guessing(call.http, services)
         raise
+    count_for_distribution(call, distribution_id)
     limit_rate(str(distribution_id), services)
     return body

@@ -34,6 +34,7 @@ from shared.media.networks.base import (
 from shared.telemetry import REFUSED_CREDENTIALS, get_logger
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Call
+from web.media.tenants import count_for_distribution
 from web.rate_limits import RateLimited
 from web.routing import AnyQuery, RawBody, Routes
 from web.small_bodies import read_small_body
@@ -135,6 +136,7 @@ def _take_in(
     call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> WebhookAnswer | None:
     credentials = _verify(call, distribution_id, network, request)
+    count_for_distribution(call, distribution_id)
     limit_rate(f"{distribution_id}:{network.name}", call.services)
     attachments = network.attachments(request)
     if attachments:

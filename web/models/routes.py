@@ -133,6 +133,7 @@ def _read(call: Call) -> dict[str, Any]:
 
 def _create(call: Call, request: ParsedRequest) -> Response:
     models = call.services.models
+    call.admission.hold(call.services.pools.model_calls)
     inbox = invoke(models.invoker, models.catalog.current(), call.caller, request)
     if request.is_stream:
         return streamed_answer(models.invoker, inbox, Dialect(request.dialect))

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
+from shared.admission import ConcurrencyLimited
 from shared.errors import DomainError
 from shared.files.references import ReferenceKind
 from shared.identity import errors as identity_errors
@@ -30,7 +31,7 @@ from web.operations.openapi_components import (
 )
 from web.rate_limits import RateLimited
 from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
-from web.routing import FilePart, FormBody, JsonOrForm, Operation, RawBody
+from web.routing import OPERATIONS, FilePart, FormBody, JsonOrForm, Operation, RawBody
 
 PROBLEM = "application/problem+json"
 X_REQUIRED = "x-required"
@@ -319,6 +320,8 @@ def _list_codes(codes: Mapping[str, str]) -> str:
 
 def _errors(operation: Operation) -> Iterable[type[DomainError]]:
     yield from _ALWAYS
+    if operation.tag != OPERATIONS:
+        yield ConcurrencyLimited
     if operation.authentication.has_caller:
         yield from _AUTHENTICATED
     elif operation.authentication in (

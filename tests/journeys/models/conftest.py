@@ -21,7 +21,7 @@ def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Itera
         servers,
         name="models",
         redis_database=1,
-        settings={"WEB_THREADS": "64"},
+        settings={"WEB_THREADS": "256"},
         change_command=use_impatient_front,
     )
     with FakeUpstream() as upstream, model_service(stack, upstream) as running:

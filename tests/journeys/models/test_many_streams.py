@@ -25,7 +25,7 @@ def resident_bytes(pid: int) -> int:
 def test_five_hundred_idle_streams_fit_one_web_process(service: ModelService) -> None:
     before = count_cancelled(service)
     front = service.stack.web(
-        port=free_port(), WEB_THREADS=str(STREAMS + 20), PATIENCE="whole", CONCURRENT_SMALL_BODIES="200"
+        port=free_port(), WEB_THREADS=str(4 * STREAMS), PATIENCE="whole", CONCURRENT_SMALL_BODIES="200"
     )
     with (
         service.stack.running(front),

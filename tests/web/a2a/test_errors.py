@@ -160,10 +160,14 @@ def test_a_stream_too_many(cast: Cast, tmp_path_factory: pytest.TempPathFactory)
         front.services.agents.watch.close()
 
 
-def test_a_stream_too_many_for_the_process(cast: Cast, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_stream_too_many_for_the_organization(cast: Cast, tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = cast.front.settings
     with open_front(
-        settings.database_url, settings.redis_url, tmp_path_factory.mktemp("blobs"), streams_per_process=1
+        settings.database_url,
+        settings.redis_url,
+        tmp_path_factory.mktemp("blobs"),
+        streams_per_process=1,
+        slot_wait_seconds=0,
     ) as front:
         member = Client(front, cast.member.prefix, cast.member.authorization, {})
         colleague = Client(front, cast.member.prefix, cast.colleague.authorization, {})
@@ -171,7 +175,7 @@ def test_a_stream_too_many_for_the_process(cast: Cast, tmp_path_factory: pytest.
         first = member.ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False)
         for path in ("/message:send", "/message:stream"):
             refused = colleague.send("nobody takes this", path=path)
-            assert status_of(refused) == (503, "UNAVAILABLE", "STREAMS_EXHAUSTED")
+            assert status_of(refused) == (429, "RESOURCE_EXHAUSTED", "CONCURRENCY_LIMIT")
             assert refused.headers["Retry-After"]
         assert cast.colleague.list()["totalSize"] == 0
         assert colleague.send("hello", configuration={"returnImmediately": True}).status_code == 200

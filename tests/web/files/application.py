@@ -17,6 +17,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from flask import Response
 
+from shared.admission import Pool
 from shared.errors import DomainError
 from shared.files.resources import Version
 from web.edge import BODY_READ, wrap
@@ -25,7 +26,8 @@ from web.files.content_response import content_response
 from web.files.multipart import receive_file_part
 from web.files.slow_senders import BodyReceptions
 
-receptions = BodyReceptions(limit=int(os.environ.get("ROOM", "4")), grace_seconds=0.5)
+room = Pool("uploads", int(os.environ.get("ROOM", "4")), patience_seconds=0)
+receptions = BodyReceptions(room, grace_seconds=0.5)
 content_path = Path(os.environ.get("CONTENT_FILE", "/dev/null"))
 
 

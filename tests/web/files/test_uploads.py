@@ -177,18 +177,6 @@ def test_a_hostile_file_name_is_cleaned_and_comes_back_harmless(cast: Cast, sent
     assert "\n" not in disposition
 
 
-def test_a_service_that_has_no_room_for_another_body_says_so(cast: Cast, front: Front) -> None:
-    receptions = front.services.receptions
-    limit, receptions._limit = receptions._limit, 0
-    try:
-        with leaving_nothing(front):
-            answer = cast.agent.upload()
-        refuse(answer, 503, "unavailable")
-        assert answer.headers["Retry-After"] == "1"
-    finally:
-        receptions._limit = limit
-
-
 def test_the_largest_size_is_a_setting_and_is_counted_to_the_byte(cast: Cast, front: Front) -> None:
     smaller = front.settings.model_copy(update={"max_upload_bytes": 10})
     original: Any = front.app.extensions["services"]

@@ -1,0 +1,72 @@
+"""Many requests at once over the front in this process, some of which wait until they are let go on.
+
+For tests of what a crowd leaves to others: begin a `Crowd` of hostile requests, wait until they hold all that they
+get, ask as the victim meanwhile, and look at what became of the crowd.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+from werkzeug.test import TestResponse
+
+from shared.admission import Pool
+
+PATIENCE_SECONDS = 30.0
+Request = Callable[[], TestResponse]
+
+
+class HeldBody(io.RawIOBase):
+    """A body whose sender stops in the middle until the gate is opened."""
+
+    def __init__(self, content: bytes, gate: threading.Event) -> None:
+        super().__init__()
+        self._content = io.BytesIO(content)
+        self._gate = gate
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if self._content.tell():
+            assert self._gate.wait(PATIENCE_SECONDS)
+        return self._content.readinto(buffer[:1] if not self._content.tell() else buffer)
+
+
+class Crowd:
+    """Requests under way, each in a thread of its own."""
+
+    def __init__(self, requests: list[Request], threads: ThreadPoolExecutor) -> None:
+        self.answers: list[Future[TestResponse]] = [threads.submit(request) for request in requests]
+
+    def statuses(self) -> Counter[int]:
+        """How the requests ended, once all have."""
+        return Counter(answer.result(PATIENCE_SECONDS).status_code for answer in self.answers)
+
+    def refusals(self) -> list[TestResponse]:
+        """Those that were refused a slot."""
+        ended = [answer.result(PATIENCE_SECONDS) for answer in self.answers]
+        return [answer for answer in ended if answer.status_code in (429, 503)]
+
+    def wait_until_settled(self, pool: Pool) -> None:
+        """Wait until each of the requests holds a slot of the pool or was refused one."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while pool.waiting or pool.in_use + sum(answer.done() for answer in self.answers) < len(self.answers):
+            assert time.monotonic() < deadline, f"{pool.in_use} in use, {pool.waiting} waiting"
+            time.sleep(0.01)
+
+
+@contextmanager
+def crowd(requests: list[Request], gate: threading.Event) -> Iterator[Crowd]:
+    """Begin these requests; at the end of the block the gate is opened and all are waited for."""
+    with ThreadPoolExecutor(max(1, len(requests))) as threads:
+        try:
+            yield Crowd(requests, threads)
+        finally:
+            gate.set()

@@ -1,0 +1,147 @@
+"""Which slots a request holds, and for whom: a stranger's at first, its organization's once that is known.
+
+The rule it protects: no request is worked on without a slot of its tenant's (`shared/admission.py`), and a slot is
+held for as long as what it stands for. An answer that the kernel takes at once gives its slots back before it is
+sent; any other when it has been sent to its end, has been broken off, or was never begun. Health checks hold none.
+
+Left to others: how many slots there are (`web/pools.py`), who asks (`web/authentication.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from wsgiref.types import WSGIEnvironment
+
+from flask import Flask, Response, request
+
+from shared.admission import STRANGERS, Pool, PoolKey, Slot, stranger
+from shared.identity.authentication import Credential
+from shared.identity.callers import Caller
+from web.client_address import client_address
+from web.pools import Pools
+
+ADMISSION = "quartermaster.admission"
+"""Key in a request's environ: its `Admission`, where it has one."""
+TAKEN_AT_ONCE_BYTES = 16 << 10
+"""So much of an answer the kernel takes whether or not the client reads it."""
+
+
+class Admission:
+    """The slots that one request holds; used by one thread at a time."""
+
+    def __init__(self, key: PoolKey, thread: Slot | None = None) -> None:
+        """Begin with the slot of the request's thread; one that asks how the service is has none."""
+        self.key = key
+        self.is_answering = False
+        self._thread = thread
+        self._held: list[Slot] = []
+
+    def move(self, key: PoolKey) -> None:
+        """Count the request for another key from now on. Raises ConcurrencyLimited, PoolExhausted."""
+        if key != self.key and self._thread is not None:
+            self._thread.move(key)
+        self.key = key
+
+    def hold(self, pool: Pool) -> None:
+        """Hold a slot of another pool too, until the answer has been sent. Raises ConcurrencyLimited, PoolExhausted."""
+        self._held.append(pool.acquire(self.key))
+
+    def leave_thread(self) -> None:
+        """Give back the thread's slot alone: what is left to be done holds none."""
+        if self._thread is not None:
+            self._thread.release()
+
+    def end(self) -> None:
+        """Give everything back; again does nothing."""
+        if self._thread is not None:
+            self._thread.release()
+        while self._held:
+            self._held.pop().release()
+
+
+def pool_key(environ: WSGIEnvironment) -> PoolKey:
+    """Give the key that a request is counted for at this moment."""
+    admission: Admission | None = environ.get(ADMISSION)
+    return admission.key if admission is not None else stranger(client_address(environ))
+
+
+def credential_key(credential: Credential) -> PoolKey:
+    """Give the key of what a good credential pays for, when no attribution says otherwise."""
+    if credential.distribution is not None:
+        return PoolKey(credential.distribution.organization_id, credential.id)
+    if credential.caller is not None:
+        return caller_key(credential.caller)
+    return PoolKey(credential.id, credential.id)
+
+
+def caller_key(caller: Caller) -> PoolKey:
+    """Give the key of a caller: who pays, or else the organization.
+
+    A user without one is a stranger with a name: an owner can invite any number of people, so none is a tenant alone.
+    """
+    tenant = caller.payer_id or caller.organization_id
+    if tenant is not None:
+        return PoolKey(tenant, caller.credential_id)
+    user_id = caller.executor.id
+    return PoolKey(user_id, caller.credential_id) if caller.is_operator else PoolKey(STRANGERS, user_id)
+
+
+def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None) -> Admission:
+    """Take the slot of a request's thread, which is given back when its answer has been sent.
+
+    Raises ConcurrencyLimited, PoolExhausted.
+    """
+    key = credential_key(credential) if credential is not None else pool_key(environ)
+    admission = environ[ADMISSION] = Admission(key, pools.requests.acquire(key))
+    return admission
+
+
+def admit_always(environ: WSGIEnvironment) -> Admission:
+    """Let a request pass that waits for nobody: it asks how the service is."""
+    return Admission(pool_key(environ))
+
+
+def give_slots_back(app: Flask) -> None:
+    """Have every request of the application give its slots back; call it before other functions are registered."""
+    if "admission" not in app.extensions:
+        app.extensions["admission"] = True
+        app.after_request(_end_with_answer)  # the first one registered runs last: no other can fail after it
+        app.teardown_request(_end_unless_answering)
+
+
+def _end_with_answer(response: Response) -> Response:
+    admission: Admission | None = request.environ.get(ADMISSION)
+    if admission is not None and not _is_taken_at_once(response):
+        call_when_sent(response, admission.end)
+        admission.is_answering = True
+    return response
+
+
+def _end_unless_answering(_: BaseException | None) -> None:
+    admission: Admission | None = request.environ.get(ADMISSION)
+    if admission is not None and not admission.is_answering:
+        admission.end()
+
+
+def _is_taken_at_once(response: Response) -> bool:
+    return response.is_sequence and (response.calculate_content_length() or 0) <= TAKEN_AT_ONCE_BYTES
+
+
+def call_when_sent(response: Response, act: Callable[[], None]) -> None:
+    """Call a function once the answer has been sent to its end, or broken off."""
+    if response.direct_passthrough:
+        # The server is given the body itself, so that it may use sendfile, and closes nothing else.
+        body: Any = response.response
+        body.close = partial(_close_both, getattr(body, "close", None), act)
+    else:
+        response.call_on_close(act)
+
+
+def _close_both(close: Callable[[], None] | None, act: Callable[[], None]) -> None:
+    try:
+        if close is not None:
+            close()
+    finally:
+        act()

@@ -1,0 +1,55 @@
+"""Look credentials up for requests that bring one which this process does not know at the moment.
+
+A lookup costs the database a query, for a stranger's invention as for an honest key. So an address may have a bounded
+number of them under way at once, and requests that bring the same credential together wait for one lookup: the first
+hundred calls of a client are one query, not a hundred.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+from shared.admission import Pool, PoolKey, stranger
+from shared.identity.authentication import Authenticator, Credential
+
+
+class CredentialLookups:
+    """The lookups that one process has under way."""
+
+    def __init__(self, authenticator: Authenticator, pool: Pool) -> None:
+        """Share the slots of the pool among addresses."""
+        self._authenticator = authenticator
+        self._pool = pool
+        self._running: dict[tuple[str | None, object], Future[Credential]] = {}
+        self._changing = threading.Lock()
+
+    def recognize(self, authorization: str | None, address: str) -> Credential:
+        """Recognize the value of an `Authorization` header that came from an address.
+
+        Raises AuthenticationRequired, InvalidToken, ConcurrencyLimited, PoolExhausted.
+        """
+        known = self._authenticator.find_known(authorization)
+        return known if known is not None else self._look_up_once(authorization, address)
+
+    def _look_up_once(self, authorization: str | None, address: str) -> Credential:
+        tenant = stranger(address).member
+        key = (authorization, tenant)
+        with self._changing:
+            running = self._running.get(key)
+            if running is None:
+                mine = self._running[key] = Future()
+        if running is not None:
+            return running.result()
+        try:
+            with self._pool.acquire(PoolKey(tenant, None)):
+                credential = self._authenticator.authenticate(authorization)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(credential)
+            return credential
+        finally:
+            with self._changing:
+                del self._running[key]

@@ -1,0 +1,27 @@
+"""Whom a request is counted for that a distribution signed, once its signature is verified."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.admission import PoolKey
+from shared.identity.existence import find_distribution_organization
+from shared.identity.expiring_cache import ExpiringCache
+from web.calls import Call
+
+KNOWN_DISTRIBUTIONS = 4096
+KNOWN_SECONDS = 3600.0
+
+_organizations = ExpiringCache[UUID](KNOWN_DISTRIBUTIONS)
+
+
+def count_for_distribution(call: Call, distribution_id: UUID) -> None:
+    """Count a request for its distribution's organization. Raises ConcurrencyLimited, PoolExhausted."""
+    organization_id = _organizations.find(distribution_id.bytes)
+    if organization_id is None:
+        with call.services.database.autocommit() as session:
+            organization_id = find_distribution_organization(session, distribution_id)
+        if organization_id is None:
+            return
+        _organizations.put(distribution_id.bytes, organization_id, ttl_seconds=KNOWN_SECONDS)
+    call.admission.move(PoolKey(organization_id, distribution_id))

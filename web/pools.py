@@ -1,0 +1,58 @@
+"""The pools of the front: what a process has a bounded number of, and shares among those who want it.
+
+A request in progress holds a thread. Whatever may take longer than the service itself wants (a body that is still being
+sent, a download that is read slowly, a stream, a model's answer) holds a slot of a second pool, so that no kind of it
+takes all threads either. Waiting for a slot holds a thread too: threads are divided beforehand into those that work,
+those that wait, those that look credentials up, and a few that are left for health checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.admission import Pool
+from shared.settings import Settings
+
+WAITING_PART = 4
+"""One thread in so many may wait for a slot."""
+RESERVED_PART = 32
+"""One thread in so many looks credentials up, as many wait to do so, and as many answer health checks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pools:
+    """The pools of one process, by what a slot stands for."""
+
+    requests: Pool
+    """Requests that are being answered; each holds a thread."""
+    lookups: Pool
+    """Requests whose credential is looked up in the database; the tenants are addresses."""
+    small_bodies: Pool
+    """JSON and form bodies that are still being received."""
+    uploads: Pool
+    """Uploads that are being received."""
+    downloads: Pool
+    """Downloads that are being sent."""
+    streams: Pool
+    """Streams of tasks, and sends that wait for their answer."""
+    model_calls: Pool
+    """Model calls that are not answered to their end."""
+
+
+def build_pools(settings: Settings) -> Pools:
+    """Make the pools of this process."""
+    threads = settings.web_threads
+    waiting, reserved = max(1, threads // WAITING_PART), max(1, threads // RESERVED_PART)
+
+    def pool(name: str, slots: int, *, waiting: int | None = None) -> Pool:
+        return Pool(name, slots, waiting=waiting, patience_seconds=settings.slot_wait_seconds)
+
+    return Pools(
+        requests=pool("requests", max(1, threads - waiting - 3 * reserved), waiting=waiting),
+        lookups=pool("lookups", reserved, waiting=reserved),
+        small_bodies=pool("small_bodies", settings.concurrent_small_bodies),
+        uploads=pool("uploads", settings.concurrent_uploads),
+        downloads=pool("downloads", settings.concurrent_downloads),
+        streams=pool("streams", settings.streams_per_process),
+        model_calls=pool("model_calls", settings.concurrent_model_calls),
+    )
