@@ -41,7 +41,9 @@ WORKERS = {
     "models": Worker(queues=("models",), threads=256, threads_variable="MODELS_THREADS"),
     "media": Worker(queues=("media", "notifications"), threads=32, threads_variable="MEDIA_THREADS"),
     "agents": Worker(queues=("agents",), threads=64, threads_variable="AGENTS_THREADS"),
-    "background": Worker(queues=("retention", "ledger"), threads=4, threads_variable="BACKGROUND_THREADS"),
+    "background": Worker(queues=("retention",), threads=4, threads_variable="BACKGROUND_THREADS"),
+    # Threads of their own: holds of dead workers are not to wait for whatever has expired.
+    "ledger": Worker(queues=("ledger",), threads=2, threads_variable="LEDGER_THREADS"),
 }
 
 

@@ -28,7 +28,7 @@ from shared.egress.policy import EgressPolicy
 from shared.identity.encryption import Encryption
 from shared.jobs import AGENTS
 from shared.valkey import connect_valkey
-from workers.handling import Depot, bind, bind_each, met
+from workers.handling import Depot, bind, bind_each, bind_sweep, met
 from workers.takers import Takers
 
 DRAIN_SECONDS = 15.0
@@ -147,8 +147,8 @@ def bind_agents(app: Celery, depot: Depot) -> None:
     app.steps["worker"].add(TurnsStep)
     bind_each(app, AnswerTurn, wake)
     bind(app, SweepTurns, lambda: mark_next_turns(depot.database))
-    bind(app, PurgeTasks, lambda: _purge(depot))
-    bind(app, RunDueSchedules, Schedules(depot).run)
+    bind_sweep(app, PurgeTasks, lambda: _purge(depot))
+    bind_sweep(app, RunDueSchedules, Schedules(depot).run)
 
 
 def _purge(depot: Depot) -> int:

@@ -13,7 +13,7 @@ from shared.credits.sweeps import (
     release_overdue_holds,
     settle_unresolved,
 )
-from workers.handling import Depot, bind
+from workers.handling import Depot, bind_sweep
 
 
 def bind_credits(app: Celery, depot: Depot) -> None:
@@ -22,8 +22,8 @@ def bind_credits(app: Celery, depot: Depot) -> None:
     def sweep_leases() -> int:
         return release_overdue_holds(depot.database) + mark_unresolved(depot.database)
 
-    bind(app, jobs.ReleaseOverdueHolds, sweep_leases)
-    bind(app, jobs.SettleUnresolved, lambda: settle_unresolved(depot.database))
-    bind(app, jobs.RollUpUsage, lambda: roll_up_usage(depot.database))
-    bind(app, jobs.ProveLedger, lambda: prove_ledger(depot.database))
-    bind(app, jobs.PurgeInvocations, lambda: purge_invocations(depot.database))
+    bind_sweep(app, jobs.ReleaseOverdueHolds, sweep_leases)
+    bind_sweep(app, jobs.SettleUnresolved, lambda: settle_unresolved(depot.database))
+    bind_sweep(app, jobs.RollUpUsage, lambda: roll_up_usage(depot.database))
+    bind_sweep(app, jobs.ProveLedger, lambda: prove_ledger(depot.database))
+    bind_sweep(app, jobs.PurgeInvocations, lambda: purge_invocations(depot.database))

@@ -16,7 +16,7 @@ from shared.identity.encryption import Encryption
 from shared.media import notifications
 from shared.media.notification_channel import DistributionChannel
 from shared.media.notification_jobs import NoticeExpiredMedia
-from workers.handling import Depot, bind
+from workers.handling import Depot, bind, bind_sweep
 
 
 class Dispatch:
@@ -48,6 +48,6 @@ def bind_deliveries(app: Celery, depot: Depot) -> None:
     """Bind the outbox's jobs, and those of the notifications that it carries."""
     dispatch = Dispatch(depot)
     bind(app, SendDeliveries, dispatch.send_due)
-    bind(app, PurgeDeliveries, lambda: purge_deliveries(depot.database))
-    bind(app, NoticeExpiredMedia, lambda: notifications.notice_expired_media(depot.database))
+    bind_sweep(app, PurgeDeliveries, lambda: purge_deliveries(depot.database))
+    bind_sweep(app, NoticeExpiredMedia, lambda: notifications.notice_expired_media(depot.database))
     worker_shutting_down.connect(dispatch.stop, weak=False)

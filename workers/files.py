@@ -15,7 +15,7 @@ from shared.files.scrubbing import scrub
 from shared.files.storage_charges import accrue_storage
 from shared.files.storage_proof import prove_storage
 from shared.files.sweeps import purge_grants, purge_operations, sweep_staging
-from workers.handling import Depot, bind
+from workers.handling import Depot, bind, bind_sweep
 
 
 def bind_files(app: Celery, depot: Depot) -> None:
@@ -37,11 +37,11 @@ def bind_files(app: Celery, depot: Depot) -> None:
         grace = timedelta(days=settings.storage_grace_days)
         return accrue_storage(depot.database, price=parse_credits(settings.storage_price), grace=grace)
 
-    bind(app, jobs.AccrueStorage, accrue)
-    bind(app, jobs.ProveStorage, lambda: prove_storage(depot.database))
+    bind_sweep(app, jobs.AccrueStorage, accrue)
+    bind_sweep(app, jobs.ProveStorage, lambda: prove_storage(depot.database))
     bind(app, jobs.PlaceStaged, lambda: place_staged(depot.database, depot.store))
-    bind(app, jobs.CollectDoomed, lambda: collect_doomed(depot.database, depot.store))
-    bind(app, jobs.ExpireDue, lambda: expire_due(depot.database, depot.store))
-    bind(app, jobs.SweepStaging, lambda: sweep_staging(depot.database, depot.store))
-    bind(app, jobs.ScrubContent, scrub_content)
-    bind(app, jobs.PurgeRecords, purge_records)
+    bind_sweep(app, jobs.CollectDoomed, lambda: collect_doomed(depot.database, depot.store))
+    bind_sweep(app, jobs.ExpireDue, lambda: expire_due(depot.database, depot.store))
+    bind_sweep(app, jobs.SweepStaging, lambda: sweep_staging(depot.database, depot.store))
+    bind_sweep(app, jobs.ScrubContent, scrub_content)
+    bind_sweep(app, jobs.PurgeRecords, purge_records)

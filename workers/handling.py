@@ -7,6 +7,7 @@ finds it. So a message is acknowledged whatever became of it, and nothing is los
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
@@ -19,8 +20,9 @@ from shared.database import Database
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
-from shared.jobs import Job, Publisher, create_celery
+from shared.jobs import Job, Publisher, create_celery, send
 from shared.settings import Settings
+from shared.sweeping import budget
 from shared.telemetry import JOB_SECONDS, JOBS, bind_log_context, get_logger, reset_log_context
 
 log = get_logger(__name__)
@@ -63,6 +65,63 @@ def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
                 log.info("job.done", count=done)
 
     app.task(name=job.kind, ignore_result=True, shared=False)(handle)
+
+
+def bind_sweep(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
+    """Let `handler` sweep for every job of this kind: in one thread of the process, and within a budget of time.
+
+    A copy that comes meanwhile ends at once. A sweep that was cut short, or asked for again while it ran, is sent for
+    behind whatever else waits in the queue; if that message is lost, the schedule sends the next.
+    """
+    one = OneAtATime()
+
+    def handle(**_: object) -> None:
+        if not one.begin():
+            return
+        goes_on = False
+        try:
+            with met(job.kind), budget() as given:
+                done = handler()
+                goes_on = given.is_cut_short
+                if done:
+                    log.info("job.done", count=done)
+        finally:
+            goes_on |= one.end()
+            if goes_on:
+                _send_again(app, job)
+
+    app.task(name=job.kind, ignore_result=True, shared=False)(handle)
+
+
+class OneAtATime:
+    """Lets one thread in, and remembers whether others came meanwhile."""
+
+    def __init__(self) -> None:
+        """Let the first in."""
+        self._lock = threading.Lock()
+        self._is_under_way = self._is_asked_again = False
+
+    def begin(self) -> bool:
+        """Tell whether the caller is in."""
+        with self._lock:
+            is_in = not self._is_under_way
+            self._is_asked_again |= not is_in
+            self._is_under_way = True
+        return is_in
+
+    def end(self) -> bool:
+        """Let the next in; tell whether somebody came meanwhile, who may have seen what the sweep had passed."""
+        with self._lock:
+            is_asked_again, self._is_asked_again = self._is_asked_again, False
+            self._is_under_way = False
+        return is_asked_again
+
+
+def _send_again(app: Celery, job: type[Job]) -> None:
+    try:
+        send(app, job())
+    except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the schedule sends the next)
+        log.warning("job.not_continued", kind=job.kind, error=str(error))
 
 
 def bind_each(app: Celery, job: type[JobType], handler: Callable[[JobType], None]) -> None:

@@ -24,7 +24,7 @@ from shared.media.claims import purge_imports
 from shared.media.fetching import Fetcher, fetch_due
 from shared.media.network_settings import forget_replaced_settings
 from shared.telemetry import SWEPT
-from workers.handling import Depot, bind, bind_each
+from workers.handling import Depot, bind, bind_each, bind_sweep
 
 SPARE_THREADS = 2
 """Threads that never fetch: one for the courier, one for the hints that there is more for it."""
@@ -76,8 +76,8 @@ def bind_media(app: Celery, depot: Depot) -> None:
 
     bind_each(app, jobs.FetchMedia, fetch)
     bind(app, jobs.FetchDueMedia, media.fetch_due)
-    bind(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
-    bind(app, jobs.ForgetReplacedSecrets, lambda: _forget_replaced_secrets(depot.database))
+    bind_sweep(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
+    bind_sweep(app, jobs.ForgetReplacedSecrets, lambda: _forget_replaced_secrets(depot.database))
     # Not `worker_init`, in which handlers are bound: whoever is connected while a signal is sent does not hear it.
     celeryd_after_setup.connect(media.spare_threads, weak=False)
     worker_shutting_down.connect(media.stop, weak=False)

@@ -20,6 +20,7 @@ from shared.a2a.tables import ENDED_STATES, send_operations, task_events, task_m
 from shared.database import Database, Session
 from shared.files.references import ReferenceKind
 from shared.files.tables import references
+from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 100
@@ -39,14 +40,13 @@ def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
 
 
 def _drain(database: Database, purge: Any) -> int:
-    total = 0
-    while True:
+    def batch() -> int:
         with database.transaction() as session:
-            batch: int = purge(session)
+            purged: int = purge(session)
         faults.reach("tasks.purged")
-        total += batch
-        if batch < BATCH_SIZE:
-            return total
+        return purged
+
+    return drain(batch, size=BATCH_SIZE)
 
 
 def _purge_events(session: Session) -> int:

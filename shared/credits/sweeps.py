@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from shared.credits.functions import call_count
 from shared.database import Database
+from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 200
@@ -49,22 +50,21 @@ DELETE FROM invocations WHERE id = ANY (ARRAY(
 
 def purge_invocations(database: Database, *, kept: timedelta = KEPT) -> int:
     """Forget invocations that ended long ago; return how many."""
-    purged = 0
-    while True:
+
+    def batch() -> int:
         with database.autocommit() as session:
-            batch: int = session.execute(_PURGE, {"kept": kept, "limit": BATCH_SIZE}).rowcount
-        purged += batch
-        if batch < BATCH_SIZE:
-            SWEPT.labels("invocations").inc(purged)
-            return purged
+            return session.execute(_PURGE, {"kept": kept, "limit": BATCH_SIZE}).rowcount
+
+    purged = drain(batch, size=BATCH_SIZE)
+    SWEPT.labels("invocations").inc(purged)
+    return purged
 
 
 def _repeat(database: Database, sweep: str, function: str, **arguments: object) -> int:
-    total = 0
-    while True:
+    def batch() -> int:
         with database.autocommit() as session:
-            batch = call_count(session, function, **arguments, limit=BATCH_SIZE)
-        total += batch
-        SWEPT.labels(sweep).inc(batch)
-        if batch < BATCH_SIZE:
-            return total
+            found = call_count(session, function, **arguments, limit=BATCH_SIZE)
+        SWEPT.labels(sweep).inc(found)
+        return found
+
+    return drain(batch, size=BATCH_SIZE)

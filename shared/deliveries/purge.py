@@ -7,6 +7,7 @@ from datetime import timedelta
 from sqlalchemy import text
 
 from shared.database import Database
+from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 500
@@ -32,10 +33,8 @@ def purge_deliveries(database: Database) -> int:
 
 
 def _purge(database: Database, state: str, kept: timedelta) -> int:
-    purged = 0
-    while True:
+    def batch() -> int:
         with database.autocommit() as session:
-            batch: int = session.execute(_PURGE, {"state": state, "kept": kept, "limit": BATCH_SIZE}).rowcount
-        purged += batch
-        if batch < BATCH_SIZE:
-            return purged
+            return session.execute(_PURGE, {"state": state, "kept": kept, "limit": BATCH_SIZE}).rowcount
+
+    return drain(batch, size=BATCH_SIZE)

@@ -16,6 +16,7 @@ from shared.database import Database
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.placement import claim_blobs
 from shared.files.tables import blobs
+from shared.sweeping import drain
 from shared.telemetry import SWEPT, get_logger
 
 log = get_logger(__name__)
@@ -29,8 +30,14 @@ def collect_doomed(database: Database, store: BlobStore) -> int:
     _give_up_dead_receptions(database)
     store.require()
     removed = 0
-    while claimed := _claim(database):
-        removed += remove_claimed(database, store, claimed)
+
+    def batch() -> int:
+        nonlocal removed
+        claimed = _claim(database)
+        removed += remove_claimed(database, store, claimed) if claimed else 0
+        return len(claimed)
+
+    drain(batch, size=BATCH_SIZE)
     return removed
 
 

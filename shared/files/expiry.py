@@ -16,6 +16,7 @@ from shared.database import Database
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.collection import LEASE, remove_claimed
 from shared.files.placement import blob_of
+from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 500
@@ -47,14 +48,14 @@ RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
 
 def expire_due(database: Database, store: BlobStore) -> int:
     """End every file whose deadline has passed, batch by batch until none is left; return how many ended."""
-    ended = 0
-    while True:
+
+    def batch() -> int:
         expired, doomed = _expire(database)
-        ended += expired
         if doomed:
             remove_claimed(database, store, doomed)
-        if expired < BATCH_SIZE:
-            return ended
+        return expired
+
+    return drain(batch, size=BATCH_SIZE)
 
 
 def _expire(database: Database) -> tuple[int, Sequence[Blob]]:

@@ -22,6 +22,7 @@ from shared import faults
 from shared.database import Database
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
 from shared.files.tables import blobs
+from shared.sweeping import is_over
 from shared.telemetry import SCRUBBED, get_logger
 
 log = get_logger(__name__)
@@ -60,7 +61,7 @@ def scrub(database: Database, store: BlobStore, interval: timedelta, *, budget_b
                 return read
             read += 1
             spent_bytes += row.byte_size
-        if len(claimed) < BATCH_SIZE:
+        if len(claimed) < BATCH_SIZE or is_over():
             break
     return read
 

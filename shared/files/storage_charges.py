@@ -24,6 +24,7 @@ from shared import faults
 from shared.credits.storage import charge_storage
 from shared.database import Database, Session
 from shared.files.storage_proof import STATEMENT_TIMEOUT, count_stored
+from shared.sweeping import cut_short
 
 SLACK = timedelta(minutes=10)
 """Longer than a transaction that writes or ends a file may last: a delete's nine statements and the pauses between."""
@@ -37,6 +38,8 @@ def accrue_storage(database: Database, *, price: int, grace: timedelta, slack: t
     """
     while measure_storage(database, price=price, slack=slack):
         faults.reach("storage.day_measured")
+        if cut_short():
+            break
     faults.reach("storage.measured")
     return charge_storage(database, grace=grace)
 

@@ -12,6 +12,7 @@ from shared import faults
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.tables import operations, read_grants
+from shared.sweeping import cut_short, drain
 from shared.telemetry import SWEPT, get_logger
 
 log = get_logger(__name__)
@@ -38,6 +39,8 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
                 candidate.discard()
         faults.reach("sweep.discarded")
         discarded += len(dead)
+        if cut_short():
+            break
     SWEPT.labels("staging").inc(discarded)
     return discarded
 
@@ -84,10 +87,8 @@ def purge_grants(database: Database) -> int:
 
 
 def _repeat(database: Database, statement: object) -> int:
-    total = 0
-    while True:
+    def batch() -> int:
         with database.autocommit() as session:
-            count: int = session.execute(statement).rowcount  # type: ignore[arg-type]
-        total += count
-        if count < BATCH_SIZE:
-            return total
+            return session.execute(statement).rowcount  # type: ignore[arg-type]
+
+    return drain(batch, size=BATCH_SIZE)

@@ -25,6 +25,7 @@ from shared.database import Database, Session
 from shared.fair_claims import Rotation, next_in_turn
 from shared.media.imports import Import, ImportState, read_import
 from shared.media.tables import media_imports
+from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
 LEASE = timedelta(seconds=60)
@@ -163,14 +164,14 @@ def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
 def purge_imports(database: Database) -> int:
     """Forget imports that have ended long enough ago; return how many."""
     old = select(_table.id).where(_table.forget_at < func.now()).limit(PURGE_BATCH_SIZE)
-    purged = 0
-    while True:
+
+    def batch() -> int:
         with database.autocommit() as session:
-            count = session.execute(delete(media_imports).where(_table.id.in_(old))).rowcount
-        purged += count
-        if count < PURGE_BATCH_SIZE:
-            SWEPT.labels("imports").inc(purged)
-            return purged
+            return session.execute(delete(media_imports).where(_table.id.in_(old))).rowcount
+
+    purged = drain(batch, size=PURGE_BATCH_SIZE)
+    SWEPT.labels("imports").inc(purged)
+    return purged
 
 
 def ending(kept_days: int) -> dict[str, Any]:

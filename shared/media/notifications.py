@@ -24,6 +24,7 @@ from shared.deliveries.outbox import enqueue_delivery
 from shared.identity.tables import distributions
 from shared.media.imports import Import, ImportState
 from shared.media.notification_tables import notification_endpoints
+from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
 KIND = "distribution"
@@ -92,15 +93,15 @@ def notify(
 
 def notice_expired_media(database: Database) -> int:
     """Tell of every file whose deadline has passed since the last look; return how many rows were dealt with."""
-    noticed = 0
-    while True:
+
+    def batch() -> int:
         with database.transaction() as session:
-            batch = _notice(session)
+            noticed = _notice(session)
             faults.reach("notifications.before_commit")
-        SWEPT.labels("expired_media").inc(batch)
-        noticed += batch
-        if batch < BATCH_SIZE:
-            return noticed
+        SWEPT.labels("expired_media").inc(noticed)
+        return noticed
+
+    return drain(batch, size=BATCH_SIZE)
 
 
 def _notice(session: Session) -> int:

@@ -115,7 +115,7 @@ def gateways(bench: Bench) -> Iterator[Gateways]:
         stack.environment["MODELS_CONFIG"] = str(catalog)
         credentials = stack.set_up()
         web, worker = stack.web(), stack.worker("models")
-        others = (stack.worker("background"), stack.beat())
+        others = (stack.worker("background"), stack.worker("ledger"), stack.beat())
         closing.enter_context(stack.running(web, worker, *others))
         if proxy is not None:
             proxy.wait_until_answering()

@@ -26,6 +26,7 @@ WORKERS: Mapping[str, Sequence[str]] = {
     "background": (
         *("collection.claimed", "collection.removed", "collection.recorded"),
         *("expiry.before_commit", "expiry.expired", "sweep.doomed", "sweep.discarded"),
-        *("storage.measured", "storage.before_commit", "storage.folded", "notifications.before_commit"),
+        "notifications.before_commit",
     ),
+    "ledger": ("storage.measured", "storage.before_commit", "storage.folded"),
 }

@@ -22,7 +22,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
         with (
             FakeUpstream() as upstream,
             model_service(stack, upstream) as running,
-            stack.running(stack.worker("models"), stack.worker("background"), stack.beat()),
+            stack.running(
+                stack.worker("models"), stack.worker("background"), stack.worker("ledger"), stack.beat()
+            ),
         ):
             yield running
     finally:

@@ -54,7 +54,7 @@ class Updates(Listener):
 class Agents(Workload):
     """Messages to a scripted agent, and to one with a model where models are at work; the tasks that answer them."""
 
-    workers = {"agents": 2, "files": 1, "media": 1, "background": 2}  # noqa: RUF012
+    workers = {"agents": 2, "files": 1, "media": 1, "background": 2, "ledger": 1}  # noqa: RUF012
     waiting = (AGENTS, DELIVERIES)
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:

@@ -22,7 +22,7 @@ SELECT o.operation_id, o.version_id FROM file_operations o JOIN files f ON f.id 
 class Files(Workload):
     """Uploads, replaces, deletes, renewals, grants and reads."""
 
-    workers = {"files": 1, "background": 2}  # noqa: RUF012
+    workers = {"files": 1, "background": 2, "ledger": 1}  # noqa: RUF012
     waiting = (FILES,)
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:

@@ -60,7 +60,7 @@ upstreams = [{{ provider = "fake", model = "upstream-model" }}]
 class Models(Workload):
     """Calls to models behind a fake upstream with books of its own, paid by one rich and one poor organization."""
 
-    workers = {"models": 2, "background": 1}  # noqa: RUF012
+    workers = {"models": 2, "background": 1, "ledger": 1}  # noqa: RUF012
     waiting = (CREDITS,)
 
     def __init__(self, installation: Installation, closing: ExitStack) -> None:

@@ -65,7 +65,7 @@ completion_price = "2"
 retries = 0
 upstreams = [{{ provider = "slow", model = "upstream-model" }}]
 """
-WORKERS = ("files", "models", "media", "agents", "background")
+WORKERS = ("files", "models", "media", "agents", "background", "ledger")
 
 
 @contextmanager

@@ -1,0 +1,70 @@
+"""Sweep in bounded batches, within a budget of time: a long sweep gives its thread back and goes on later.
+
+`drain` is the one loop of every sweep: a batch again and again, until one is short or the time is over. Whoever runs a
+sweep gives it its time by `budget`, and asks afterwards whether it was cut short, to send for it again behind whatever
+else waits. Without a budget, as in a command or a test, a sweep ends when nothing is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+BUDGET_SECONDS = 5.0
+"""How long a sweep keeps a thread; a batch that has begun is finished."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The time of one sweep."""
+
+    ends_at: float
+    is_cut_short: bool = False
+    """Whether a loop ended before it found nothing more."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further batch may begin."""
+        return time.monotonic() >= self.ends_at
+
+
+_current: ContextVar[Budget | None] = ContextVar("sweep_budget", default=None)
+
+
+@contextlib.contextmanager
+def budget(seconds: float = BUDGET_SECONDS) -> Iterator[Budget]:
+    """Give every drain within this block so much time together."""
+    given = Budget(time.monotonic() + seconds)
+    token = _current.set(given)
+    try:
+        yield given
+    finally:
+        _current.reset(token)
+
+
+def is_over() -> bool:
+    """Tell whether the time of the sweep is over."""
+    given = _current.get()
+    return given is not None and given.is_over
+
+
+def cut_short() -> bool:
+    """Tell a loop whether it has to end although it may find more; then the sweep is sent for again."""
+    given = _current.get()
+    if given is None or not given.is_over:
+        return False
+    given.is_cut_short = True
+    return True
+
+
+def drain(batch: Callable[[], int], *, size: int) -> int:
+    """Carry out batches until one finds less than `size` or the time is over; return how much all of them found."""
+    total = 0
+    while True:
+        found = batch()
+        total += found
+        if found < size or cut_short():
+            return total

@@ -1,0 +1,120 @@
+"""A sweep holds one thread of a process, gives it back in time, and goes on behind whatever else waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from sqlalchemy import text
+
+import workers.handling
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.database import Database
+from shared.files import expiry
+from shared.files.blobs import open_blob_store
+from shared.ids import new_id
+from shared.jobs import KEY_PREFIX, RETENTION, Job, create_celery, queue_length
+from shared.sweeping import Budget, budget, drain
+from workers.handling import bind_sweep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep(Job):
+    """Something may be found."""
+
+    kind = "test.sweep"
+    queue = RETENTION
+
+
+@pytest.fixture
+def app(valkey_server: EmbeddedValkey) -> Iterator[Celery]:
+    with closing(create_celery(valkey_server.url)) as app:
+        yield app
+
+
+@pytest.fixture
+def sent(valkey_server: EmbeddedValkey) -> Iterator[Any]:
+    """How many messages wait in the queue of sweeps."""
+    with redis.Redis.from_url(valkey_server.url) as broker:
+        broker.delete(KEY_PREFIX + RETENTION)
+        yield lambda: queue_length(broker, RETENTION)
+        broker.delete(KEY_PREFIX + RETENTION)
+
+
+def test_a_second_copy_ends_at_once_and_is_made_up_for(app: Celery, sent: Any) -> None:
+    is_under_way, may_end, copies = threading.Event(), threading.Event(), []
+
+    def sweep() -> int:
+        copies.append(1)
+        is_under_way.set()
+        may_end.wait(30)
+        return 0
+
+    bind_sweep(app, Sweep, sweep)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(app.tasks[Sweep.kind].apply)
+        assert is_under_way.wait(30)
+        for _ in range(3):
+            app.tasks[Sweep.kind].apply().get()
+        assert (len(copies), sent()) == (1, 0)
+        may_end.set()
+        first.result(30)
+    assert (len(copies), sent()) == (1, 1)
+    app.tasks[Sweep.kind].apply().get()
+    assert (len(copies), sent()) == (2, 1)
+
+
+def test_a_sweep_that_was_cut_short_is_sent_for_again(
+    app: Celery, sent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers.handling, "budget", lambda: budget(0))
+    left = [5, 5, 2]
+    bind_sweep(app, Sweep, lambda: drain(lambda: left.pop(0), size=5))
+    expected = [([5, 2], 1), ([2], 2), ([], 2)]
+    for remaining, messages in expected:
+        app.tasks[Sweep.kind].apply().get()
+        assert (left, sent()) == (remaining, messages)
+
+
+def test_a_sweep_that_fails_may_be_begun_again(app: Celery, sent: Any) -> None:
+    outcomes = [0, 1]
+
+    def sweep() -> int:
+        return 1 // outcomes.pop(0)
+
+    bind_sweep(app, Sweep, sweep)
+    for _ in range(2):
+        app.tasks[Sweep.kind].apply().get()
+    assert (outcomes, sent()) == ([], 0)
+
+
+def test_many_files_that_expire_at_once_hold_one_thread_for_a_bounded_time(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "BATCH_SIZE", 10)
+    store = open_blob_store((tmp_path / "blobs").as_uri())
+    with database.transaction() as session:
+        session.execute(
+            text("""
+                INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state,
+                    current_version_id, revision, retention_expires_at)
+                SELECT gen_random_uuid(), :organization, :organization, 'MessagingMedia', 'PrincipalIdentity',
+                    gen_random_uuid(), 'Available', gen_random_uuid(), 1, now() - :age
+                FROM generate_series(1, 25)"""),
+            {"organization": new_id(), "age": timedelta(minutes=1)},
+        )
+    rounds: list[Budget] = []
+    while not rounds or rounds[-1].is_cut_short:
+        with budget(0) as given:
+            expiry.expire_due(database, store)
+        rounds.append(given)
+    assert len(rounds) == 3
