@@ -1,4 +1,6 @@
-"""Where a client wants updates of a task posted to: kept with the task, its secrets encrypted, its address guarded.
+"""Where a client wants updates of a task posted to: kept with the task, sealed with its credentials, guarded.
+
+Path and query of an address may be a secret as much as a header: in clear only its origin is kept, for operators.
 
 What is posted and how often is tried is `push_deliveries.py`'s and the outbox's. The address is looked at here as text
 and again, as an address, whenever it is connected to. Credentials are never given back; the client's own token is.
@@ -11,6 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from sqlalchemy import Row, delete, func, select
@@ -64,7 +67,7 @@ class PushConfigurations:
         if session.execute(count).scalar_one() >= CONFIGURATIONS_LIMIT:
             raise _wrong("id", f"would be one more than the {CONFIGURATIONS_LIMIT} that a task may have")
         values = {
-            "url": wanted.url,
+            "url": origin_of(wanted.url),
             "scheme": wanted.authentication.scheme if wanted.authentication else None,
             "address_encrypted": seal_address(self.encryption, url=wanted.url, headers=headers),
         }
@@ -113,10 +116,16 @@ class PushConfigurations:
         return TaskPushNotificationConfig(
             id=row.id,
             task_id=str(row.task_id),
-            url=row.url,
+            url=opened["url"],
             token=opened["headers"].get(TOKEN_HEADER),
             authentication=AuthenticationInfo(scheme=row.scheme) if row.scheme else None,
         )
+
+
+def origin_of(url: str) -> str:
+    """Give scheme, host and port of an address, and nothing of what may be secret in it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _headers(wanted: TaskPushNotificationConfig) -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import runpy
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from shared.a2a.exact_json import parse
 from shared.deliveries.courier import Courier
+from shared.migrations import versions
 from tests.contracts.a2a.schemas import check
 from tests.support.agent_worker import answering_turns
 from tests.support.front import Front, open_front
@@ -186,3 +190,37 @@ def test_this_host_and_plain_http_are_refused_unless_operators_allow_them(front:
     ):
         answer = strict.send(configuration={"taskPushNotificationConfig": {"url": url}})
         assert (answer.status_code, reason(answer)) == (400, "INVALID_PARAMS")
+
+
+def test_no_part_of_an_address_that_may_be_secret_is_kept_in_clear(cast: Cast) -> None:
+    url = "https://example.com/hooks/path1?key=query1"
+    task = cast.member.task("work")
+    made = cast.member.ask("POST", PATH.format(task=task["id"]), json={"url": url}).get_json()
+    assert made["url"] == url
+    with cast.front.services.database.autocommit() as session:
+        statement = text("SELECT c::text FROM task_push_configurations c WHERE task_id = :id")
+        (kept,) = session.execute(statement, {"id": task["id"]}).scalars()
+    assert "https://example.com" in kept
+    assert [secret for secret in ("path1", "query1") if secret in kept] == []
+
+
+def _cut_addresses() -> str:
+    """Give the statement by which the migration cuts addresses."""
+    (path,) = Path(versions.__path__[0]).glob("*_push_addresses.py")
+    return str(runpy.run_path(str(path))["CUT"])
+
+
+def test_addresses_that_were_kept_in_clear_are_cut_to_their_origin(cast: Cast) -> None:
+    url = "https://example.com/hooks/path1?key=query1"
+    task = cast.member.task("work")
+    made = cast.member.ask("POST", PATH.format(task=task["id"]), json={"url": url}).get_json()
+    values = {"id": task["id"], "url": "https://someone:pass1@example.com:8443/path1?key=query1"}
+    with cast.front.services.database.transaction() as session:
+        session.execute(text("UPDATE task_push_configurations SET url = :url WHERE task_id = :id"), values)
+        session.execute(text(_cut_addresses()))
+        kept = session.execute(
+            text("SELECT url FROM task_push_configurations WHERE task_id = :id"), values
+        ).scalar_one()
+    assert kept == "https://example.com:8443"
+    found = cast.member.ask("GET", f"{PATH.format(task=task['id'])}/{made['id']}").get_json()
+    assert found["url"] == url
