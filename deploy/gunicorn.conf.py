@@ -45,7 +45,10 @@ _send_seconds = int(os.environ.get("WEB_SEND_SECONDS") or 60)
 limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
-forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS") or "127.0.0.1,::1"
+# Nobody's: the application alone decides whom it believes (TRUSTED_PROXIES), and no client may name a SCRIPT_NAME.
+forwarded_allow_ips = ""
+forwarder_headers = ""
+secure_scheme_headers = {}
 
 control_socket_disable = True
 accesslog = None
@@ -74,6 +77,20 @@ if _own_metrics:
     os.environ["METRICS_DIRECTORY"] = _own_metrics
 
 
+_operations_port = os.environ.get("OPERATIONS_PORT")
+_operations_bind = os.environ.get("OPERATIONS_BIND") or (_operations_port and f"127.0.0.1:{_operations_port}")
+_operations = None
+
+
+def on_starting(server):
+    """Listen for operators before any process is forked, so that whichever is alive answers them."""
+    global _operations  # noqa: PLW0603 (gunicorn's hooks share nothing else)
+    if _operations_bind:
+        host, _, port = _operations_bind.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        _operations = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=64)
+
+
 def when_ready(server):
     """Have the kernel hang up on clients that take nothing for too long, each of which holds a thread.
 
@@ -93,6 +110,8 @@ def post_worker_init(worker):
     """Have the accepting thread hang up without waiting for clients, which could otherwise hold up all others."""
     gunicorn.util.close_graceful = hang_up
     worker.log.access = lambda *_: None  # with a logconfig it would write nothing at the cost of writing it
+    if _operations is not None:
+        worker.wsgi.extensions["operations_port"].serve(_operations, is_draining=lambda: not worker.alive)
     spare_what_is_loaded()
 
 

@@ -14,10 +14,12 @@ import shlex
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.embedded.ports import find_free_port, is_free
 from deploy.embedded.postgres import OWNER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.embedded.wheels import StartFailed
@@ -30,8 +32,23 @@ ROOT = Path(__file__).resolve().parent.parent
 BOOTSTRAP = ("quartermaster", "bootstrap", "--credentials")
 START_SECONDS = 90.0
 RELEASE_SECONDS = 300.0
+POLL_SECONDS = 0.5
 WORKER_STAGE, BEAT_STAGE, WEB_STAGE = 2, 3, 4  # stopped in reverse; Postgres is 0, Valkey 1
 STOP_SECONDS = {WORKER_STAGE: 30.0, BEAT_STAGE: 5.0, WEB_STAGE: 35.0}
+
+
+class _Slowly:
+    """A question that is asked anew only once in a while: each answer makes a line, and each line would ask again."""
+
+    def __init__(self, question: Callable[[], bool], *, seconds: float) -> None:
+        self._question, self._seconds = question, seconds
+        self._asked_at = 0.0
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self._asked_at < self._seconds:
+            return False
+        self._asked_at = time.monotonic()
+        return self._question()
 
 
 class CannotStart(Exception):
@@ -85,11 +102,12 @@ def _run(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, .
     supervisor.run_to_end(first_owner, timeout_seconds=RELEASE_SECONDS)
     for program in programs.values():
         supervisor.start(program)
+    is_ready = _Slowly(lambda: _is_ready(address), seconds=POLL_SECONDS)
     supervisor.run_until(
-        lambda: supervisor.is_steady() and _is_ready(address),
-        what="The service",
-        timeout_seconds=START_SECONDS,
+        lambda: supervisor.is_steady() and is_ready(), what="The service", timeout_seconds=START_SECONDS
     )
+    if port := environment["OPERATIONS_PORT"]:
+        supervisor.say(f"operators ask http://127.0.0.1:{port} for /healthz, /readyz and /metrics")
     supervisor.announce(f"Quartermaster is ready at {environment['BASE_URL']}")
     supervisor.run()
 
@@ -112,6 +130,14 @@ def _require_free(address: Address) -> None:
             raise CannotStart(f"Port {address.port} is not free ({error.strerror}); {advice}") from error
 
 
+def _operations_port(environment: Mapping[str, str], address: Address) -> str:
+    """Choose a port for operators: a thousand above the front's where that is free; none beside OPERATIONS_BIND."""
+    if environment.get("OPERATIONS_BIND"):
+        return ""
+    wanted = address.port + 1000 if address.port + 1000 < 1 << 16 else address.port - 1000
+    return str(wanted if is_free(wanted) else find_free_port())
+
+
 def _settings(
     supervisor: Supervisor, environment: Mapping[str, str], home: Home, address: Address
 ) -> dict[str, str]:
@@ -127,6 +153,7 @@ def _settings(
         "BLOB_STORE": home.blobs.as_uri,
         "BASE_URL": lambda: f"http://{address.reachable_host}:{address.port}",
         "ENCRYPTION_KEYS": home.encryption_keys,
+        "OPERATIONS_PORT": lambda: _operations_port(environment, address),
         "METRICS_DIRECTORY": lambda: str(home.make_metrics()),
         "PYTHONUNBUFFERED": lambda: "1",
     }

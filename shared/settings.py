@@ -7,6 +7,7 @@ configuration.
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -237,6 +238,11 @@ class Settings(BaseSettings):
         default=(), description="Host names requests may carry, comma-separated; empty accepts any."
     )
 
+    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
+        default=(),
+        description="Networks of proxies whose X-Forwarded-For is believed, comma-separated; empty for none.",
+    )
+
     egress_allow_private: bool = Field(
         default=False,
         description="Let media and notifications reach private addresses and any port; for development.",
@@ -290,6 +296,10 @@ class Settings(BaseSettings):
         default=None,
         description="Directory in which the processes of one host share their metrics, best in memory (tmpfs).",
     )
+    public_metrics: bool = Field(
+        default=True,
+        description="Answer /metrics on the public port too; false leaves it to OPERATIONS_PORT alone.",
+    )
     faults: str = Field(default="", description="Named fault points to arm, for tests only; leave empty.")
 
     @field_validator("encryption_keys", mode="before")
@@ -307,6 +317,13 @@ class Settings(BaseSettings):
             if isinstance(value, str)
             else value
         )
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split_networks(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(ip_network(part.strip(), strict=False) for part in value.split(",") if part.strip())
 
     @field_validator("base_url")
     @classmethod

@@ -23,6 +23,7 @@ from shared.telemetry import (
 from web import edge
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
+from web.client_address import client_address
 from web.converters import register_converters
 from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.errors import register_error_handlers
@@ -36,6 +37,7 @@ from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
 from web.operations.documents import routes as document_routes
 from web.operations.health import routes as health_routes
+from web.operations.port import OperationsPort
 from web.operations.probes import Probes, build_probes
 from web.requests import MalformedRequest
 from web.services import Services, build_services
@@ -71,6 +73,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.url_map.merge_slashes = False
     app.extensions["services"] = services or build_services(settings)
     app.extensions["probes"] = _build_probes(settings, app.extensions["services"])
+    app.extensions["operations_port"] = OperationsPort(app.extensions["probes"])
     register_converters(app)
     register_error_handlers(app)
     for routes in ROUTES:
@@ -79,7 +82,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.before_request(_refuse_foreign_host)
     app.after_request(_finish)
     app.teardown_request(_forget)
-    app.wsgi_app = edge.wrap(app.wsgi_app)  # type: ignore[method-assign, assignment]
+    app.wsgi_app = edge.wrap(app.wsgi_app, settings.trusted_proxies)  # type: ignore[method-assign, assignment]
     return app
 
 
@@ -91,7 +94,11 @@ def _build_probes(settings: Settings, services: Services) -> Probes:
 
 def _begin() -> None:
     g.started = time.perf_counter()
-    g.log_context = bind_log_context(request_id=assign_request_id(request), trace_id=_trace_id())
+    g.log_context = bind_log_context(
+        request_id=assign_request_id(request),
+        trace_id=_trace_id(),
+        client_address=client_address(request.environ),
+    )
 
 
 def _refuse_foreign_host() -> None:

@@ -11,9 +11,16 @@ from enum import Enum
 
 from flask import Request, g
 
+from shared.admission import stranger
 from shared.errors import DomainError, Kind
 from shared.identity.authentication import Credential
-from shared.identity.errors import AttributionEmpty, AttributionRepeated, PrincipalSelectorNotAllowed
+from shared.identity.errors import (
+    AttributionEmpty,
+    AttributionRepeated,
+    ExpiredToken,
+    PrincipalSelectorNotAllowed,
+)
+from shared.telemetry import bind_log_context
 from web.client_address import client_address
 from web.edge import GRANTS
 from web.rate_limits import refuse_excess
@@ -56,7 +63,9 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         return services.lookups.recognize(authorization, client_address(http.environ))
     except DomainError as error:
         # A database that is away says nothing about the credential, and must not lock its holder out afterwards.
-        if authorization and error.kind is Kind.UNAUTHENTICATED:
+        # Nor was a token that has expired a guess: its holder needs to hear just that.
+        is_guess = error.kind is Kind.UNAUTHENTICATED and not isinstance(error, ExpiredToken)
+        if authorization and is_guess:
             slow_down_guessing(http, services)
         raise
 
@@ -80,6 +89,18 @@ def check_header_rules(http: Request) -> str | None:
     return attribution.strip()
 
 
+def name_in_log(credential: Credential | None) -> None:
+    """Say in every further line of this request whose it is: credential, actor and organization."""
+    if credential is None:
+        return
+    caller, distribution = credential.caller, credential.distribution
+    bind_log_context(
+        credential_id=credential.id,
+        actor=f"{caller.executor.kind}:{caller.executor.id}" if caller else f"Distribution:{credential.id}",
+        organization_id=caller.organization_id if caller else distribution and distribution.organization_id,
+    )
+
+
 def limit_rate(credential: str, services: Services) -> None:
     """Take one request from what a credential may ask in a minute; it is named by its id, or by all of what was sent.
 
@@ -97,7 +118,7 @@ def limit_rate(credential: str, services: Services) -> None:
 def slow_down_guessing(http: Request, services: Services) -> None:
     """Count a refused credential against its address; raise `RateLimited` when there were too many."""
     allowance = services.rate_limiter.take(
-        f"refused:{client_address(http.environ)}", services.settings.failed_logins_per_minute
+        f"refused:{stranger(client_address(http.environ)).member}", services.settings.failed_logins_per_minute
     )
     if allowance is not None:
         refuse_excess(allowance)

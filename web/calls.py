@@ -16,6 +16,7 @@ from shared.identity.authorization import Actor, administrator
 from shared.identity.callers import Caller
 from shared.identity.errors import OrganizationSuspended
 from web.admission import Admission
+from web.client_address import client_address
 from web.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.services import Services
 from web.small_bodies import read_small_body
@@ -61,7 +62,7 @@ class Call:
     @property
     def actor(self) -> Actor:
         """Who administers; raises PermissionDenied for a deployment."""
-        return administrator(self._known_caller, request_id())
+        return administrator(self._known_caller, request_id(), client_address(self.http.environ))
 
     @property
     def _known_caller(self) -> Caller:

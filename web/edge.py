@@ -1,14 +1,17 @@
 """The outermost layer, below any logger, tracer or error page: what must happen before Flask sees a request.
 
 It moves the read grant out of the address, so that nothing further in can write it down: access logs, spans, error
-pages and `request.url` all see an address without the secret. And it makes `Connection: close` on an answer true.
+pages and `request.url` all see an address without the secret. It finds the client's address behind trusted proxies
+(`client_address`). And it makes `Connection: close` on an answer true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+from web.client_address import Network, believe_proxies
 
 GRANTS = "quartermaster.grants"
 """Key in a request's environ: the read grants that stood in its query."""
@@ -21,11 +24,12 @@ StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
-def wrap(application: Application) -> Application:
-    """Put the edge around a WSGI application."""
+def wrap(application: Application, trusted_proxies: Sequence[Network] = ()) -> Application:
+    """Put the edge around a WSGI application; `trusted_proxies` may say whose requests they pass on."""
 
     def edge(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         _hide_grants(environ)
+        believe_proxies(environ, trusted_proxies)
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             if ("Connection", "close") in headers:

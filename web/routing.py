@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from shared.errors import DomainError
 from shared.identity.authentication import Credential
 from web.admission import Admission, admit, admit_always, caller_key, give_slots_back
-from web.authentication import Authentication, authenticate, check_header_rules, limit_rate
+from web.authentication import Authentication, authenticate, check_header_rules, limit_rate, name_in_log
 from web.calls import Answer, Call
 from web.edge import GRANTS
 from web.requests import read_query, refuse_query
@@ -137,10 +137,13 @@ def _view(operation: Operation) -> Callable[..., Response]:
     def view(**path: Any) -> Response:
         services: Services = current_app.extensions["services"]
         credential = authenticate(operation.authentication, request, services)
+        name_in_log(credential)
         admission = _admit(operation, services, credential)
         if credential is not None:
             limit_rate(str(credential.id), services)
-        attribution = check_header_rules(request) if credential is not None else None
+        attribution = None
+        if credential is not None or operation.authentication is Authentication.GRANT_OR_CALLER:
+            attribution = check_header_rules(request)
         query = _query(operation)
         caller = None
         if credential is not None and operation.authentication.has_caller:

@@ -15,6 +15,7 @@ from sqlalchemy import Row, insert, select
 
 from shared.database import Session
 from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.callers import ExecutorKind
 from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
 from shared.identity.permissions import Permission
 from shared.identity.tables import audit_events
@@ -34,6 +35,8 @@ class AuditEvent:
     resource_id: str
     details: Mapping[str, Any]
     request_id: str | None
+    credential_id: UUID | None
+    client_address: str | None
     at: datetime
 
 
@@ -60,6 +63,8 @@ def record(
             resource_id=str(resource_id),
             details={name: value if value is None else str(value) for name, value in details.items()},
             request_id=by.request_id,
+            credential_id=None if executor.kind is ExecutorKind.OPERATOR else by.caller.credential_id,
+            client_address=by.client_address,
         )
     )
 

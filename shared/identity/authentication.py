@@ -23,6 +23,7 @@ from shared.identity.errors import (
     AttributionMismatch,
     AttributionRepeated,
     AuthenticationRequired,
+    ExpiredToken,
     InvalidToken,
     OrganizationSuspended,
 )
@@ -39,7 +40,7 @@ from shared.identity.live_rows import (
     find_live_runtime,
 )
 from shared.identity.secrets import Prefix, is_well_formed
-from shared.identity.signed_tokens import MAX_TOKEN_CHARACTERS, TokenRefused
+from shared.identity.signed_tokens import MAX_TOKEN_CHARACTERS, TokenExpired, TokenRefused
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.tables import api_keys, distributions
 from shared.identity.usage_attribution import AttributionClaims
@@ -164,6 +165,8 @@ class Authenticator:
             return claims
         try:
             claims = access_tokens.verify_access_token(self._keys, self._settings, token)
+        except TokenExpired as expiry:
+            raise ExpiredToken from expiry
         except TokenRefused as refusal:
             raise InvalidToken from refusal
         self._access_claims.put(digest, claims, ttl_seconds=claims.expires_at_seconds - self._keys.now())

@@ -28,10 +28,11 @@ _NOBODY = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """The caller of one administrative request, and the request's id for the audit."""
+    """The caller of one administrative request, and for the audit the request's id and the client's address."""
 
     caller: Caller
     request_id: str | None = None
+    client_address: str | None = None
 
     @property
     def user_id(self) -> UUID | None:
@@ -53,11 +54,11 @@ OPERATOR = Actor(
 """Whoever holds the database's own credentials: the command line and the schedule."""
 
 
-def administrator(caller: Caller, request_id: str | None) -> Actor:
+def administrator(caller: Caller, request_id: str | None, client_address: str | None = None) -> Actor:
     """Let a user administer with what they hold; raise PermissionDenied for a deployment, which never does."""
     if caller.executor.kind is not ExecutorKind.USER:
         raise PermissionDenied("A deployment does not administer; use a user's API key.")
-    return Actor(caller=caller, request_id=request_id)
+    return Actor(caller=caller, request_id=request_id, client_address=client_address)
 
 
 def authorize_administration(by: Actor, permission: Permission, organization_id: UUID) -> None:

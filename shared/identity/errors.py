@@ -30,6 +30,10 @@ class InvalidToken(DomainError):
     kind = Kind.UNAUTHENTICATED
 
 
+class ExpiredToken(InvalidToken):
+    """The access token was good and has expired; get another one."""
+
+
 class AttributionInvalid(DomainError):
     """The Service-Usage-Attribution header is forged, expired, or names what is no longer active."""
 

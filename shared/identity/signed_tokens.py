@@ -31,6 +31,10 @@ class TokenRefused(Exception):
     """A token is not one of ours; the message is for tests and never reaches the sender."""
 
 
+class TokenExpired(TokenRefused):
+    """A token was ours, and its time is over."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """The claims of a token whose signature holds, and the key that made it."""
@@ -81,7 +85,7 @@ def require_issued_for(claims: Mapping[str, Any], *, issuer: str, audience: str,
     if seconds(claims, "iat") > now + CLOCK_LEEWAY_SECONDS:
         raise TokenRefused("issued in the future")
     if seconds(claims, "exp") <= now:
-        raise TokenRefused("expired")
+        raise TokenExpired("expired")
 
 
 def seconds(claims: Mapping[str, Any], name: str) -> int:

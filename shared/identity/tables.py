@@ -246,5 +246,7 @@ audit_events = Table(
     Column("details", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     Column("request_id", Text),
     instant("at", nullable=False, server_default=func.now()),
+    Column("credential_id", Uuid),
+    Column("client_address", Text),
     Index("ix_audit_events_organization_id_id", "organization_id", "id"),
 )

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import http.server
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -13,14 +14,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from deploy.embedded.ports import find_free_port
 
-CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "nginx" / "quartermaster.conf"
+SHIPPED = Path(__file__).resolve().parents[2] / "deploy" / "nginx"
+CONFIGURATION = SHIPPED / "quartermaster.conf"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 CONTENT = b"exactly these bytes"
+TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 PROTECTED = {
     "ETag": '"digest"',
     "Repr-Digest": "sha-256=:x:",
@@ -36,9 +40,12 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
 
 class Service(http.server.BaseHTTPRequestHandler):
-    """Answers like the service where nginx shall send the content."""
+    """Answers like the service where nginx shall send the content; remembers what reached it."""
+
+    reached: ClassVar[list[tuple[str, str, dict[str, str]]]] = []
 
     def do_GET(self) -> None:
+        self.reached.append((self.command, self.path, {name.lower(): v for name, v in self.headers.items()}))
         self.send_response(200)
         if self.path.startswith("/files/"):
             for name, value in PROTECTED.items():
@@ -46,6 +53,14 @@ class Service(http.server.BaseHTTPRequestHandler):
             self.send_header("X-Accel-Redirect", "/_blobs/objects/ab/blob")
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+    def do_POST(self) -> None:
+        self.reached.append((self.command, self.path, {name.lower(): v for name, v in self.headers.items()}))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -60,6 +75,7 @@ def proxy(tmp_path: Path) -> Iterator[int]:
     blob = tmp_path / "blobs" / "objects" / "ab" / "blob"
     blob.parent.mkdir(parents=True)
     blob.write_bytes(CONTENT)
+    Service.reached.clear()
     text = CONFIGURATION.read_text()
     for stated, actual in (
         ("server 127.0.0.1:8080;", f"server 127.0.0.1:{service.server_port};"),
@@ -70,12 +86,18 @@ def proxy(tmp_path: Path) -> Iterator[int]:
         assert stated in text
         text = text.replace(stated, actual)
     (tmp_path / "quartermaster.conf").write_text(text)
-    (tmp_path / "nginx.conf").write_text(
-        f"{'user root;' if os.geteuid() == 0 else ''} daemon off; pid {tmp_path}/pid;"
-        f" error_log stderr crit; events {{}} http {{ client_body_temp_path {tmp_path}/body;"
-        f" proxy_temp_path {tmp_path}/proxy; fastcgi_temp_path {tmp_path}/f; uwsgi_temp_path {tmp_path}/u;"
-        f" scgi_temp_path {tmp_path}/s; include {tmp_path}/quartermaster.conf; }}"
-    )
+    main = (SHIPPED / "nginx.conf").read_text()
+    for stated, actual in (
+        ("user quartermaster;", "user root;" if os.geteuid() == 0 else ""),
+        ("worker_processes auto;", "daemon off;"),
+        ("/run/nginx.pid", f"{tmp_path}/pid"),
+        ("/var/log/nginx/error.log", f"{tmp_path}/error.log"),
+        ("include mime.types;", "".join(f"{name}_temp_path {tmp_path}/{name};" for name in TEMPORARY)),
+        ("conf.d/*.conf", f"{tmp_path}/quartermaster.conf"),
+    ):
+        assert stated in main
+        main = main.replace(stated, actual)
+    (tmp_path / "nginx.conf").write_text(main)
     nginx = subprocess.Popen([str(NGINX), "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
     try:
         wait_for(port)
@@ -131,3 +153,97 @@ def test_no_log_holds_a_query(proxy: int, tmp_path: Path) -> None:
         time.sleep(0.02)
     assert '"path":"/files/1/content"' in log
     assert "svg_secret" not in log + (tmp_path / "quartermaster.error.log").read_text()
+
+
+def send(port: int, request: bytes) -> bytes:
+    """Send exactly this, and give the answer's first line."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        return connection.makefile("rb").readline()
+
+
+def test_half_bodies_wait_in_the_proxy_and_whole_ones_pass_them(proxy: int) -> None:
+    half = b"POST /oauth/token HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\n" + b"x" * 17
+    with contextlib.ExitStack() as stack:
+        for _ in range(64):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=10))
+            connection.sendall(half)
+        for path in ("/oauth/token", "/v1/chat/completions", "/message:send", "/admin/organizations"):
+            request = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok".encode()
+            assert send(proxy, request).startswith(b"HTTP/1.1 200")
+        assert len(Service.reached) == 4, "no half body has reached the service"
+
+
+@pytest.mark.parametrize("path", ["/files/agent-artifacts", "/files/1", "/distributions/1/media"])
+def test_uploads_reach_the_service_as_they_arrive(proxy: int, path: str) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\nha".encode()
+    with socket.create_connection(("127.0.0.1", proxy), timeout=10) as connection:
+        connection.sendall(head)
+        deadline = time.monotonic() + 10
+        while not Service.reached:
+            assert time.monotonic() < deadline, "the service has heard of it"
+            time.sleep(0.01)
+        connection.sendall(b"lf")
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+def test_large_uploads_and_only_they_may_be_large(proxy: int) -> None:
+    head = "POST {} HTTP/1.1\r\nHost: here\r\nContent-Length: 100000000\r\n\r\n"
+    assert send(proxy, head.format("/v1/responses").encode()).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metrics",
+        "/metrics/",
+        "//metrics",
+        "///metrics//",
+        "/%6detrics",
+        "/%2fmetrics",
+        "/./metrics",
+        "/files/../metrics",
+        "/files/%2e%2e/metrics",
+        "/metrics?x=1",
+        "/readyz",
+        "/readyz/",
+        "http://here/metrics",
+    ],
+)
+def test_nothing_for_operators_is_reached_through_the_proxy(proxy: int, path: str) -> None:
+    for extra in ("", "SCRIPT_NAME: /metrics\r\n", "X-Original-URL: /metrics\r\nX-Rewrite-URL: /metrics\r\n"):
+        assert send(proxy, f"GET {path} HTTP/1.1\r\nHost: here\r\n{extra}\r\n".encode()).startswith(
+            b"HTTP/1.1 404"
+        )
+    assert Service.reached == []
+
+
+def test_the_service_hears_the_address_that_the_proxy_saw_and_nothing_that_the_client_says(
+    proxy: int,
+) -> None:
+    claims = {
+        "X-Forwarded-For": "192.0.2.1",
+        "Forwarded": "for=192.0.2.1",
+        "X-Real-IP": "192.0.2.1",
+        "X-Forwarded-Host": "evil.example",
+        "X-Forwarded-Proto": "gopher",
+        "SCRIPT_NAME": "/x",
+        "X_Forwarded_For": "192.0.2.1",
+    }
+    for path in ("/healthz", "/files/1"):
+        get(proxy, path, claims)
+    for _, _, headers in Service.reached:
+        assert headers["x-forwarded-for"] == "127.0.0.1"
+        assert headers["x-forwarded-proto"] == "http"
+        assert "192.0.2.1" not in headers.values()
+        assert headers.keys().isdisjoint({"forwarded", "x-real-ip", "x-forwarded-host", "script_name"})
+    assert len(Service.reached) == 2
+
+
+def test_there_is_room_for_thousands_of_silent_clients() -> None:
+    main, proxied = (SHIPPED / "nginx.conf").read_text(), CONFIGURATION.read_text()
+    connections = re.search(r"worker_connections (\d+);", main)
+    assert connections is not None
+    assert int(connections[1]) >= 16_000
+    for rule in ("client_header_timeout 5s;", "client_body_timeout 10s;", "reset_timedout_connection on;"):
+        assert rule in proxied

@@ -21,6 +21,7 @@ from shared.identity.authorization import Actor
 from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
+from web.client_address import client_address
 from web.edge import GRANTS
 from web.files import schemas
 from web.files.answers import ENDED, FOUND, content_url
@@ -137,7 +138,8 @@ def download_content(call: Call, file_id: UUID) -> Response:
 
 def _actor(call: Call) -> Actor:
     """Give whoever acts, a deployment too: those who may share may take back."""
-    return Actor(caller=call.caller, request_id=request_id())
+    address = client_address(call.http.environ)
+    return Actor(caller=call.caller, request_id=request_id(), client_address=address)
 
 
 def _get_content(call: Call, file_id: UUID) -> Content:

@@ -210,6 +210,8 @@ class AuditEventBody(Shown):
     resource_id: str
     details: Details
     request_id: str | None
+    credential_id: Id | None
+    client_address: str | None
     at: UtcTime
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Response, current_app
 from prometheus_client import CONTENT_TYPE_LATEST
+from werkzeug.exceptions import NotFound
 
 from web.authentication import Authentication
 from web.calls import Answer, Call
@@ -43,8 +44,10 @@ def readyz(_: Call) -> Answer:
 
 
 @routes.operation("GET", "/metrics", authentication=Authentication.PUBLIC, answers={200: "text/plain"})
-def metrics(_: Call) -> Response:
-    """Give Prometheus the numbers of all processes of this host."""
+def metrics(call: Call) -> Response:
+    """Give Prometheus the numbers of all processes of this host; switched off by `PUBLIC_METRICS=false`."""
+    if not call.services.settings.public_metrics:
+        raise NotFound
     return Response(_probes().metrics(), content_type=CONTENT_TYPE_LATEST)
 
 

@@ -1,0 +1,118 @@
+"""The operations port: health, readiness and metrics on an address of their own, out of reach of the public one.
+
+Protects operators from the front's own trouble: every front process of a host listens here with a thread that does
+nothing else, so probes are answered while all threads that serve requests are busy, by whichever process is alive.
+It knows three paths and no credentials; who may reach it is decided by where it is bound.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from web.operations.health import Health, read_readiness
+from web.operations.probes import Probes
+
+CONNECTIONS = 8
+HEAD_BYTES = 8192
+HEAD_SECONDS = 5.0
+SEND_SECONDS = 10.0
+PAUSE_SECONDS = 0.1
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+
+Said = tuple[int, str, bytes]
+
+
+class OperationsPort:
+    """What answers on a listening socket that all front processes of a host share."""
+
+    def __init__(self, probes: Probes) -> None:
+        """Answer by these probes."""
+        self._probes = probes
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self._is_draining: Callable[[], bool] = lambda: False
+
+    def serve(self, listener: socket.socket, *, is_draining: Callable[[], bool]) -> None:
+        """Begin to answer, in threads of its own, for the life of this process."""
+        self._is_draining = is_draining
+        threading.Thread(target=self._accept, args=(listener,), name="operations", daemon=True).start()
+
+    def answer(self, method: str, target: str) -> Said:
+        """Give the status, media type and body of one request."""
+        path = target.partition("?")[0]
+        if path not in ("/healthz", "/readyz", "/metrics"):
+            return 404, _TEXT, b"Only /healthz, /readyz and /metrics are here.\n"
+        if method not in ("GET", "HEAD"):
+            return 405, _TEXT, b"Only GET and HEAD are answered.\n"
+        if path == "/healthz":
+            return 200, _JSON, Health(status="ok").model_dump_json().encode()
+        if path == "/metrics":
+            return 200, CONTENT_TYPE_LATEST, self._probes.metrics()
+        readiness = read_readiness(self._probes)
+        if self._is_draining():
+            readiness = readiness.model_copy(update={"status": "draining"})
+        status = 200 if readiness.status == "ok" else 503
+        return status, _JSON, readiness.model_dump_json(by_alias=True).encode()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            self._slots.acquire()
+            try:
+                connection, _ = listener.accept()
+                threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor or no thread left at the moment
+                self._slots.release()
+                time.sleep(PAUSE_SECONDS)
+
+    def _converse(self, connection: socket.socket) -> None:
+        try:
+            with closing(connection), suppress(OSError):
+                head = _read_head(connection)
+                if not head:
+                    return
+                words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+                is_sound = len(words) == 3 and words[2].startswith("HTTP/1.")  # noqa: PLR2004 (a request line)
+                said = self.answer(*words[:2]) if is_sound else (400, _TEXT, b"Not a request.\n")
+                connection.settimeout(SEND_SECONDS)
+                connection.sendall(_render(said, with_body=words[0] != "HEAD"))
+                connection.shutdown(socket.SHUT_WR)
+        finally:
+            self._slots.release()
+
+
+def _read_head(connection: socket.socket) -> bytes:
+    """Read up to the end of the head; nothing if it does not come whole, in time and size."""
+    deadline = time.monotonic() + HEAD_SECONDS
+    head = b""
+    while b"\r\n\r\n" not in head:
+        left = deadline - time.monotonic()
+        if left <= 0 or len(head) > HEAD_BYTES:
+            return b""
+        connection.settimeout(left)
+        piece = connection.recv(HEAD_BYTES)
+        if not piece:
+            return b""
+        head += piece
+    return head
+
+
+def _render(said: Said, *, with_body: bool) -> bytes:
+    status, media_type, body = said
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (body if with_body else b"")
