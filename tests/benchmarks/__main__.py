@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.benchmarks.admission import admission
 from tests.benchmarks.credits import hot_organization
 from tests.benchmarks.downloads import large_downloads
 from tests.benchmarks.growth import growth
@@ -33,6 +34,7 @@ from tests.benchmarks.uploads import (
 from tests.benchmarks.usage import usage_windows
 
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
+    "admission": admission,
     "upload": large_uploads,
     "memory": upload_memory,
     "small-uploads": small_uploads,

@@ -1,0 +1,116 @@
+"""What it costs a request that pools are shared: its slots, taken, moved and given back, and a whole short request.
+
+Measured in this process as CPU time of one thread, with nobody waiting: that is what every call pays.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID, uuid4
+
+from werkzeug.test import EnvironBuilder, run_wsgi_app
+
+from shared.admission import PoolKey, stranger
+from shared.settings import Settings
+from tests.benchmarks.product import Bench
+from tests.benchmarks.report import Line
+from tests.support.identity import make_settings
+from web import routing
+from web.admission import ADMISSION, Admission, admit_always
+from web.app import create_app
+from web.pools import Pools, build_pools
+
+MOST_MILLISECONDS = 0.1
+ROUNDS = 3
+
+
+def admission(bench: Bench) -> Iterator[Line]:
+    """Time a call's slots among few and many tenants, and a request with and without them."""
+    count = 4_000 if bench.quick else 20_000
+    settings = make_settings(log_level="CRITICAL")
+    for tenants in (1, 1_000):
+        yield _verdict(f"slots of a model call, {tenants} tenants", _call_seconds(settings, tenants, count))
+    yield _verdict("slots of a download by link, moved to its organization", _moved_seconds(settings, count))
+    within, without = _request_seconds(bench.directory, count // 4)
+    yield _verdict(
+        "a short request with slots, less one without",
+        within - without,
+        f"{within * 1000:.3f} less {without * 1000:.3f} ms",
+    )
+
+
+def _verdict(what: str, seconds: float, yardstick: str = "") -> Line:
+    milliseconds = seconds * 1000
+    return Line(
+        what=what,
+        figure=f"{milliseconds:.4f} ms",
+        yardstick=yardstick,
+        target=f"≤ {MOST_MILLISECONDS} ms",
+        met=milliseconds <= MOST_MILLISECONDS,
+    )
+
+
+def _call_seconds(settings: Settings, tenants: int, count: int) -> float:
+    pools = build_pools(settings)
+    with ExitStack() as others:
+        for _ in range(min(tenants, pools.requests.slots) - 1):
+            others.enter_context(pools.requests.acquire(PoolKey(uuid4(), None)))
+        for _ in range(tenants - 1):
+            others.enter_context(pools.model_calls.acquire(PoolKey(uuid4(), None)))
+        return _seconds_each(lambda key: _answer_call(pools, PoolKey(key, key)), count)
+
+
+def _answer_call(pools: Pools, key: PoolKey) -> None:
+    admission = Admission(key, pools.requests.acquire(key))
+    admission.hold(pools.model_calls)
+    admission.end()
+
+
+def _moved_seconds(settings: Settings, count: int) -> float:
+    pools = build_pools(settings)
+
+    def answer(organization_id: UUID) -> None:
+        key = stranger("192.0.2.1")
+        admission = Admission(key, pools.requests.acquire(key))
+        admission.move(PoolKey(organization_id, organization_id))
+        admission.hold(pools.downloads)
+        admission.end()
+
+    return _seconds_each(answer, count)
+
+
+def _seconds_each(act: Callable[[UUID], None], count: int) -> float:
+    key = uuid4()
+
+    def once() -> float:
+        began = time.thread_time()
+        for _ in range(count):
+            act(key)
+        return (time.thread_time() - began) / count
+
+    return statistics.median(once() for _ in range(ROUNDS))
+
+
+def _request_seconds(directory: Path, count: int) -> tuple[float, float]:
+    """Time a request that asks nobody, with its slots and without, in turn."""
+    app: Any = create_app(make_settings(blob_store=directory.as_uri(), log_level="CRITICAL")).wsgi_app
+    environ = EnvironBuilder(
+        "/problems/not_found", environ_overrides={"REMOTE_ADDR": "192.0.2.1"}
+    ).get_environ()
+
+    def ask() -> None:
+        sent = {name: value for name, value in environ.items() if name != ADMISSION}
+        run_wsgi_app(app, sent, buffered=True)
+
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        taken[0].append(_seconds_each(lambda _: ask(), count))
+        with patch.object(routing, "admit", lambda environ, *_: admit_always(environ)):
+            taken[1].append(_seconds_each(lambda _: ask(), count))
+    return statistics.median(taken[0]), statistics.median(taken[1])
