@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from pathlib import PurePosixPath
+from typing import Literal
 from urllib.parse import quote
 
 MAXIMUM_NAME_BYTES = 255
@@ -36,11 +37,11 @@ def clean_file_name(raw: str) -> str:
     return _shorten(unicodedata.normalize("NFC", visible).strip(_TRIMMED)) or NAMELESS
 
 
-def content_disposition(file_name: str) -> str:
+def content_disposition(file_name: str, kind: Literal["attachment", "inline"] = "attachment") -> str:
     """Write the `Content-Disposition` of a download (RFC 6266): the exact name, and an ASCII one for old clients."""
     plain = _NOT_PLAIN.sub("_", _without_accents(file_name)) or NAMELESS
     exact = quote(file_name, safe=_ATTRIBUTE_CHARACTERS)
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}"
+    return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{exact}"
 
 
 def _shorten(name: str) -> str:

@@ -33,6 +33,9 @@ PROTECTED = {
     "Content-Disposition": "attachment",
     "Cache-Control": "private, no-store",
     "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "ETag",
     "X-Request-Id": "request",
 }
 

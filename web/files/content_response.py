@@ -1,15 +1,15 @@
-"""The answer to a download: one exact version, whole or in ranges, with headers that keep a browser from running it.
+"""The answer to a download: one exact version, whole or in ranges.
 
 The rule it protects: the bytes sent are those the headers announce. A file of another length than recorded is refused
 before the first byte, and a source that breaks off ends the connection, never a shorter answer that looks complete.
 A local file leaves by sendfile where the server can, or by the front proxy where one is configured.
 
-Left to others: whether the caller may have the version (`shared.files`), where its bytes lie (the blob store).
+Left to others: whether the caller may have the version (`shared.files`), where its bytes lie (the blob store), what a
+browser may do with them (`presentation`).
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import secrets
@@ -20,12 +20,11 @@ from typing import IO, cast
 from wsgiref.types import WSGIEnvironment
 
 from flask import Response
-from werkzeug.datastructures import Headers
 from werkzeug.wsgi import wrap_file
 
 from shared.files.blobs.base import BlobDamaged, BlobReader
-from shared.files.file_names import content_disposition
 from shared.files.resources import Version
+from web.files.presentation import Presentation, describe, protect
 from web.files.ranges import ByteRange, Selection, select_bytes
 
 BLOCK_BYTES = 256 << 10
@@ -37,28 +36,6 @@ _CONDITIONS = {
     "If-Range": "HTTP_IF_RANGE",
     "Range": "HTTP_RANGE",
 }
-_PROTECTION = {
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Robots-Tag": "noindex",
-    "Cross-Origin-Resource-Policy": "same-site",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
-_OPAQUE_TYPE = "application/octet-stream"
-_ACTIVE_TYPES = frozenset(
-    {
-        "text/html",
-        "text/xml",
-        "text/xsl",
-        "text/vbscript",
-        "application/xml",
-        "application/x-shockwave-flash",
-        "message/rfc822",
-        "multipart/x-mixed-replace",
-    }
-)
-_SCRIPTS = ("javascript", "ecmascript", "jscript", "livescript")
 
 
 def content_response(
@@ -66,7 +43,7 @@ def content_response(
     version: Version,
     blob: BlobReader,
     *,
-    cache_control: str,
+    presentation: Presentation,
     proxy_prefix: str | None = None,
 ) -> Response:
     """Answer a GET or HEAD with a version's content; closes the blob when the answer is sent, or at once on any error.
@@ -75,18 +52,22 @@ def content_response(
     Raises VersionMismatch, RangeNotSatisfiable, BlobDamaged, and what the blob raises.
     """
     try:
-        return _respond(environ, version, blob, cache_control, proxy_prefix)
+        return _respond(environ, version, blob, presentation, proxy_prefix)
     except BaseException:
         blob.close()
         raise
 
 
 def _respond(
-    environ: WSGIEnvironment, version: Version, blob: BlobReader, cache_control: str, proxy_prefix: str | None
+    environ: WSGIEnvironment,
+    version: Version,
+    blob: BlobReader,
+    presentation: Presentation,
+    proxy_prefix: str | None,
 ) -> Response:
     entity_tag = f'"{version.content_sha256.hex()}"'
-    response = Response(headers={"ETag": entity_tag, "Cache-Control": cache_control, "Vary": "Authorization"})
-    response.headers.extend(_PROTECTION)
+    response = Response(headers={"ETag": entity_tag, "Vary": "Authorization"})
+    protect(response.headers, version, presentation)
     conditions = {name: environ[variable] for name, variable in _CONDITIONS.items() if variable in environ}
     method = environ["REQUEST_METHOD"]
     selected = select_bytes(method, conditions, entity_tag=entity_tag, byte_size=version.byte_size)
@@ -94,7 +75,7 @@ def _respond(
         response.status_code = HTTPStatus.NOT_MODIFIED
         blob.close()
         return response
-    _describe(response.headers, version)
+    describe(response.headers, version, presentation)
     if proxy_prefix is not None and blob.fixed_path is not None:
         response.headers["X-Accel-Redirect"] = f"{proxy_prefix.rstrip('/')}/{blob.fixed_path}"
         blob.close()
@@ -106,21 +87,6 @@ def _respond(
     if len(ranges) > 1:
         return _send_parts(response, blob, ranges, version)
     return _send_range(response, environ, blob, ranges[0], version)
-
-
-def _describe(headers: Headers, version: Version) -> None:
-    headers["Content-Type"] = _harmless(version.media_type)
-    headers["Content-Disposition"] = content_disposition(version.file_name)
-    headers["Accept-Ranges"] = "bytes"
-    # RFC 9530: of the whole representation, also when a range of it is sent.
-    headers["Repr-Digest"] = f"sha-256=:{base64.b64encode(version.content_sha256).decode()}:"
-
-
-def _harmless(media_type: str) -> str:
-    """Give the type as declared, unless a browser would run such content if ever it showed it."""
-    kind = media_type.partition(";")[0].strip().lower()
-    is_active = kind in _ACTIVE_TYPES or kind.endswith("+xml") or any(word in kind for word in _SCRIPTS)
-    return _OPAQUE_TYPE if is_active else media_type
 
 
 def _refuse_damaged(file: FileIO | None, version: Version) -> None:

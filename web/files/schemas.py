@@ -310,6 +310,10 @@ class ContentQuery(Sent):
     """The parameters of a download with credentials; a grant names its version itself."""
 
     version_id: Id | None = Field(default=None, description="An earlier version; the current one by default.")
+    disposition: Literal["attachment", "inline"] | None = Field(
+        default=None,
+        description="With a grant: `inline` to show images (not SVG), audio, video, PDF and plain text in a page.",
+    )
 
 
 class ListQuery(Sent):

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from flask import Response
+from werkzeug.datastructures import Headers
 
 from shared.admission import PoolKey
-from shared.errors import FieldError, ValidationFailed
+from shared.errors import DomainError, FieldError, ValidationFailed
 from shared.files import (
     errors,
     grant_revocation,
@@ -23,11 +24,19 @@ from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
 from web.client_address import client_address
 from web.edge import GRANTS
+from web.errors import answer_domain_error
 from web.files import schemas
 from web.files.answers import ENDED, FOUND, content_url
 from web.files.content_response import content_response
+from web.files.presentation import (
+    CORS_MAX_AGE_SECONDS,
+    CORS_METHODS,
+    CORS_REQUEST_HEADERS,
+    Presentation,
+    allow_any_page,
+)
 from web.files.ranges import RangeNotSatisfiable
-from web.requests import DuplicateParameter
+from web.requests import DuplicateParameter, refuse_query
 from web.routing import Routes
 
 log = get_logger(__name__)
@@ -103,6 +112,7 @@ def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
         errors.GrantExpired,
         errors.FilePending,
         errors.VersionMismatch,
+        ValidationFailed,
         RangeNotSatisfiable,
         BlobMissing,
         BlobDamaged,
@@ -113,8 +123,44 @@ def download_content(call: Call, file_id: UUID) -> Response:
     """Download exact content, by a read grant or with credentials.
 
     A grant names its version; with credentials it is the current one unless `versionId` says otherwise. Takes
-    ranges and conditions (RFC 9110).
+    ranges and conditions (RFC 9110). What a grant opens may be embedded in any page.
     """
+    if not call.http.environ.get(GRANTS):
+        if call.query.disposition is not None:
+            refuse_query("disposition")
+        return _send_content(call, file_id, Presentation.PRIVATE)
+    is_inline = call.query.disposition == "inline"
+    try:
+        return _send_content(call, file_id, Presentation.SHARED_INLINE if is_inline else Presentation.SHARED)
+    except DomainError as error:
+        response = answer_domain_error(error)
+        allow_any_page(response.headers)
+        return response
+
+
+@routes.operation(
+    "OPTIONS",
+    "/files/<id:file_id>/content",
+    authentication=Authentication.GRANT_OR_CALLER,
+    query=schemas.ContentQuery,
+    answers={204: None},
+    errors=(ValidationFailed,),
+)
+def ask_before_download(call: Call, file_id: UUID) -> Answer:  # noqa: ARG001 (the same for every file)
+    """Tell a browser what a script of another origin may ask a shared link for.
+
+    Which headers it may send is the same for all links, whether they work or not.
+    """
+    headers = Headers({"Allow": CORS_METHODS})
+    if call.http.environ.get(GRANTS):
+        allow_any_page(headers)
+        headers["Access-Control-Allow-Methods"] = CORS_METHODS
+        headers["Access-Control-Allow-Headers"] = CORS_REQUEST_HEADERS
+        headers["Access-Control-Max-Age"] = str(CORS_MAX_AGE_SECONDS)
+    return Answer(status=204, headers=dict(headers))
+
+
+def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Response:
     services = call.services
     content = _get_content(call, file_id)
     refuse_unreadable(content, services.blobs)
@@ -126,7 +172,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
             call.http.environ,
             content.version,
             services.blobs.open(content.version.id, placed=content.is_placed),
-            cache_control="private, no-store" if call.http.environ.get(GRANTS) else "private, no-cache",
+            presentation=presentation,
             proxy_prefix=services.settings.x_accel_prefix,
         )
     except BlobMissing:

@@ -24,6 +24,7 @@ from web.edge import BODY_READ, wrap
 from web.errors import STATUSES
 from web.files.content_response import content_response
 from web.files.multipart import receive_file_part
+from web.files.presentation import Presentation
 from web.files.slow_senders import BodyReceptions
 
 room = Pool("uploads", int(os.environ.get("ROOM", "4")), patience_seconds=0)
@@ -86,7 +87,7 @@ def respond(environ: WSGIEnvironment) -> Response:
             return Response(json.dumps({"name": part.file_name, "sha256": part.sha256.hex()}), 201)
         case "/local" | "/remote" as path:
             blob = LocalBlob() if path == "/local" else RemoteBlob()
-            return content_response(environ, version(), blob, cache_control="private, no-cache")
+            return content_response(environ, version(), blob, presentation=Presentation.PRIVATE)
         case _:
             return Response("well")
 

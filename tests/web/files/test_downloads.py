@@ -20,6 +20,7 @@ from shared.files.blobs.base import BlobDamaged
 from shared.files.resources import Version
 from tests.web.files.serving import ask, gunicorn
 from web.files.content_response import content_response
+from web.files.presentation import Presentation
 from web.files.ranges import RangeNotSatisfiable
 
 CONTENT = os.urandom(300_000)
@@ -201,7 +202,7 @@ def environ(method: str = "GET", **headers: str) -> WSGIEnvironment:
 
 def test_gunicorn_is_given_the_file_itself_at_the_right_place(blob: OpenFile) -> None:
     asked = environ(Range="bytes=100-199") | {"wsgi.file_wrapper": FileWrapper}
-    response = content_response(asked, version(), blob, cache_control="private, no-store")
+    response = content_response(asked, version(), blob, presentation=Presentation.SHARED)
     sent = response(asked, lambda *_: lambda _: None)
     assert isinstance(sent, FileWrapper)
     assert os.lseek(sent.filelike.fileno(), 0, os.SEEK_CUR) == 100
@@ -214,7 +215,7 @@ def test_gunicorn_is_given_the_file_itself_at_the_right_place(blob: OpenFile) ->
 @pytest.mark.parametrize("asked", ["", "bytes=0-9", "bytes=500-", "bytes=0-9,20-29"])
 def test_a_server_without_sendfile_sends_the_same(blob: OpenFile, asked: str) -> None:
     request = environ(Range=asked)
-    response = content_response(request, version(), blob, cache_control="private, no-store")
+    response = content_response(request, version(), blob, presentation=Presentation.SHARED)
     chunks, status, headers = run_wsgi_app(response, request)
     body = b"".join(chunks)
     assert len(body) == int(headers["Content-Length"])
@@ -240,14 +241,14 @@ def test_a_server_without_sendfile_sends_the_same(blob: OpenFile, asked: str) ->
 )
 def test_types_that_a_browser_would_run_are_not_declared(blob: OpenFile, declared: str, sent: str) -> None:
     with blob:
-        response = content_response(environ(), version(declared), blob, cache_control="private, no-store")
+        response = content_response(environ(), version(declared), blob, presentation=Presentation.SHARED)
     assert response.headers["Content-Type"] == sent
 
 
 @pytest.mark.parametrize("condition", [{}, {"method": "HEAD"}, {"Range": "bytes=0-9"}])
 def test_the_front_proxy_is_told_where_the_file_lies(blob: OpenFile, condition: dict[str, str]) -> None:
     response = content_response(
-        environ(**condition), version(), blob, cache_control="private, no-store", proxy_prefix="/internal/"
+        environ(**condition), version(), blob, presentation=Presentation.SHARED, proxy_prefix="/internal/"
     )
     assert response.headers["X-Accel-Redirect"] == "/internal/ab/blob"
     assert response.status_code == 200
@@ -257,20 +258,20 @@ def test_the_front_proxy_is_told_where_the_file_lies(blob: OpenFile, condition: 
 
 @pytest.mark.parametrize("condition", [{"method": "HEAD"}, {"If_None_Match": "*"}])
 def test_an_answer_without_content_closes_the_file_at_once(blob: OpenFile, condition: dict[str, str]) -> None:
-    content_response(environ(**condition), version(), blob, cache_control="private, no-store")
+    content_response(environ(**condition), version(), blob, presentation=Presentation.SHARED)
     assert blob.is_closed
 
 
 def test_a_refusal_closes_the_file(blob: OpenFile) -> None:
     with pytest.raises(RangeNotSatisfiable):
-        content_response(environ(Range="bytes=5000-"), version(), blob, cache_control="private, no-store")
+        content_response(environ(Range="bytes=5000-"), version(), blob, presentation=Presentation.SHARED)
     assert blob.is_closed
 
 
 @pytest.mark.parametrize("byte_size", [999, 1001])
 def test_a_file_of_another_length_than_recorded_is_not_sent(blob: OpenFile, byte_size: int) -> None:
     with pytest.raises(BlobDamaged):
-        content_response(environ(), version(byte_size=byte_size), blob, cache_control="private, no-store")
+        content_response(environ(), version(byte_size=byte_size), blob, presentation=Presentation.SHARED)
     assert blob.is_closed
 
 
@@ -278,7 +279,7 @@ def test_an_empty_content_is_sent_as_such(tmp_path: Path) -> None:
     (tmp_path / "blob").touch()
     request = environ(Range="bytes=0-")
     blob = OpenFile(tmp_path / "blob")
-    response = content_response(request, version(byte_size=0), blob, cache_control="private, no-store")
+    response = content_response(request, version(byte_size=0), blob, presentation=Presentation.SHARED)
     chunks, status, headers = run_wsgi_app(response, request)
     assert (b"".join(chunks), status, headers["Content-Length"]) == (b"", "200 OK", "0")
     assert blob.is_closed

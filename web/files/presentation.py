@@ -1,0 +1,118 @@
+"""How content is presented to a browser: never run, and shown in a page only where a read grant allows it.
+
+A read grant is made to be passed on: any page may embed what it opens, and any script may read it, for whoever holds
+the link has the content anyway. With credentials a content's address is for its owner's own programs, and no page.
+
+`?disposition=inline` shows what a browser can show and cannot run: images but no SVG, audio, video, PDF, plain text.
+Everything else stays an attachment, whatever is asked for. The sandbox has no origin, and nothing in it runs.
+"""
+
+from __future__ import annotations
+
+import base64
+from enum import Enum
+
+from werkzeug.datastructures import Headers
+
+from shared.files.file_names import content_disposition
+from shared.files.resources import Version
+
+CORS_METHODS = "GET, HEAD"
+CORS_REQUEST_HEADERS = "If-Match, If-None-Match, If-Range, Range, Traceparent, X-Request-Id"
+CORS_MAX_AGE_SECONDS = 7200
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag,"
+    " Repr-Digest, Retry-After, X-Request-Id",
+}
+_PROTECTION = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Robots-Tag": "noindex",
+    "Cross-Origin-Resource-Policy": "same-site",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+# What a browser builds around a picture or a film needs a style and the address itself; anyone may frame it.
+_INLINE_POLICY = (
+    "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline';"
+    " frame-ancestors *"
+)
+_OPAQUE_TYPE = "application/octet-stream"
+_ACTIVE_TYPES = frozenset(
+    {
+        "text/html",
+        "text/xml",
+        "text/xsl",
+        "text/vbscript",
+        "application/xml",
+        "application/x-shockwave-flash",
+        "message/rfc822",
+        "multipart/x-mixed-replace",
+    }
+)
+_SCRIPTS = ("javascript", "ecmascript", "jscript", "livescript")
+_PASSIVE_TYPES = frozenset({"application/pdf", "text/plain"})
+_PASSIVE_KINDS = frozenset({"image", "audio", "video"})
+
+
+class Presentation(Enum):
+    """For whom content is described: its owner's programs, or the holders of a link, to keep or to show."""
+
+    PRIVATE = "private"
+    SHARED = "shared"
+    SHARED_INLINE = "shared inline"
+
+
+def protect(headers: Headers, version: Version, presentation: Presentation) -> None:
+    """Write the headers that every answer about a version has, one without content too."""
+    headers.extend(_PROTECTION)
+    if presentation is Presentation.PRIVATE:
+        headers["Cache-Control"] = "private, no-cache"
+        return
+    headers["Cache-Control"] = "private, no-store"
+    allow_any_page(headers)
+    if _is_inline(version, presentation):
+        headers["Content-Security-Policy"] = _INLINE_POLICY
+
+
+def allow_any_page(headers: Headers) -> None:
+    """Let pages of every origin embed and read what a grant opens, and read why it does not."""
+    headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    headers.extend(_CORS)
+
+
+def describe(headers: Headers, version: Version, presentation: Presentation) -> None:
+    """Write the headers that describe a version's content."""
+    headers["Content-Type"] = _harmless(version.media_type)
+    headers["Content-Disposition"] = content_disposition(
+        version.file_name, "inline" if _is_inline(version, presentation) else "attachment"
+    )
+    headers["Accept-Ranges"] = "bytes"
+    # RFC 9530: of the whole representation, also when a range of it is sent.
+    headers["Repr-Digest"] = f"sha-256=:{base64.b64encode(version.content_sha256).decode()}:"
+
+
+def _is_inline(version: Version, presentation: Presentation) -> bool:
+    return presentation is Presentation.SHARED_INLINE and _is_passive(version.media_type)
+
+
+def _is_passive(media_type: str) -> bool:
+    essence = _essence(media_type)
+    kind, _, name = essence.partition("/")
+    if kind in _PASSIVE_KINDS:
+        return "svg" not in name and "xml" not in name
+    return essence in _PASSIVE_TYPES
+
+
+def _harmless(media_type: str) -> str:
+    """Give the type as declared, unless a browser would run such content if ever it showed it."""
+    essence = _essence(media_type)
+    is_active = (
+        essence in _ACTIVE_TYPES or essence.endswith("+xml") or any(word in essence for word in _SCRIPTS)
+    )
+    return _OPAQUE_TYPE if is_active else media_type
+
+
+def _essence(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()
