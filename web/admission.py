@@ -17,8 +17,8 @@ from wsgiref.types import WSGIEnvironment
 from flask import Flask, Response, request
 
 from shared.admission import STRANGERS, Pool, PoolKey, Slot, stranger
-from shared.identity.authentication import Credential
 from shared.identity.callers import Caller
+from shared.identity.credentials import Credential
 from web.client_address import client_address
 from web.pools import Pools
 

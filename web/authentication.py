@@ -13,7 +13,7 @@ from flask import Request, g
 
 from shared.admission import stranger
 from shared.errors import DomainError, Kind
-from shared.identity.authentication import Credential
+from shared.identity.credentials import Credential
 from shared.identity.errors import (
     AttributionEmpty,
     AttributionRepeated,

@@ -11,9 +11,9 @@ from typing import Any, cast
 from flask import Request, g
 from pydantic import BaseModel
 
-from shared.identity.authentication import Credential
 from shared.identity.authorization import Actor, administrator
 from shared.identity.callers import Caller
+from shared.identity.credentials import Credential
 from shared.identity.errors import OrganizationSuspended
 from web.admission import Admission
 from web.client_address import client_address

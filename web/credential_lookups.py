@@ -11,7 +11,8 @@ import threading
 from concurrent.futures import Future
 
 from shared.admission import Pool, PoolKey, stranger
-from shared.identity.authentication import Authenticator, Credential
+from shared.identity.authentication import Authenticator
+from shared.identity.credentials import Credential
 
 
 class CredentialLookups:

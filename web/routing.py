@@ -16,7 +16,7 @@ from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
 
 from shared.errors import DomainError
-from shared.identity.authentication import Credential
+from shared.identity.credentials import Credential
 from web.admission import Admission, admit, admit_always, caller_key, give_slots_back
 from web.authentication import Authentication, authenticate, check_header_rules, limit_rate, name_in_log
 from web.calls import Answer, Call

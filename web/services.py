@@ -11,6 +11,7 @@ from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
 from shared.identity.authentication import Authenticator
+from shared.identity.rechecking import Rechecks
 from shared.identity.signing_keys import SigningKeys
 from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
@@ -34,6 +35,7 @@ class Services:
     blobs: BlobStore
     signing_keys: SigningKeys
     authenticator: Authenticator
+    rechecks: Rechecks
     pools: Pools
     lookups: CredentialLookups
     valkey: redis.Redis
@@ -59,6 +61,7 @@ def build_services(settings: Settings) -> Services:
         database=database,
         blobs=open_configured_store(settings, database),
         signing_keys=signing_keys,
+        rechecks=Rechecks(database, settings),
         authenticator=authenticator,
         pools=pools,
         lookups=CredentialLookups(authenticator, pools.lookups),

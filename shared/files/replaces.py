@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from sqlalchemy.exc import IntegrityError
 
 from shared.credits.storage import refuse_unpaid_storage
 from shared.database import Database, LockTimeout, Session
-from shared.files.access import get_file, refuse_ended
+from shared.files.access import Recheck, as_it_was, authorize, get_file, refuse_ended
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.errors import (
     OperationConflict,
@@ -32,6 +33,7 @@ from shared.files.operations import (
 )
 from shared.files.resources import File, Receipt, Version
 from shared.files.staging import (
+    Confirm,
     Receive,
     commit_statement,
     commit_values,
@@ -83,9 +85,17 @@ FROM version CROSS JOIN file LEFT JOIN blob ON true
 
 
 def replace(
-    database: Database, store: BlobStore, caller: Caller, request: ReplaceRequest, receive: Receive
+    database: Database,
+    store: BlobStore,
+    caller: Caller,
+    request: ReplaceRequest,
+    receive: Receive,
+    *,
+    recheck: Recheck = as_it_was,
 ) -> Receipt:
     """Store the content as the file's next version; a retry gets the first result.
+
+    The caller is authorized again once the content has been received, which may take hours.
 
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired,
     FileDeleted, PreconditionRequired, VersionMismatch, StorageUnpaid, the errors of `body_errors.py`,
@@ -95,11 +105,19 @@ def replace(
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
         standing = get_standing(session, operation, payer_id=file.payer_id)
+    confirm = partial(_confirm, caller, file, recheck)
     if standing.outcome is not None:
-        return replay(store, standing.outcome, receive(None))
+        part = receive(None)
+        confirm()
+        return replay(store, standing.outcome, part)
     _require_replaceable(file, request)
     refuse_unpaid_storage(is_refused=standing.is_storage_refused)
-    return _store(database, store, caller, file, request, operation, receive)
+    return _store(database, store, caller, file, request, operation, receive, confirm)
+
+
+def _confirm(caller: Caller, file: File, recheck: Recheck) -> None:
+    current = recheck(caller)
+    authorize(current, Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id)
 
 
 def _store(
@@ -110,6 +128,7 @@ def _store(
     request: ReplaceRequest,
     operation: Operation,
     receive: Receive,
+    confirm: Confirm,
 ) -> Receipt:
     statement = commit_statement(_COMMIT, is_recorded=store.records_before_receiving)
     values = {
@@ -136,6 +155,7 @@ def _store(
             time_limit_seconds=request.time_limit_seconds,
             receive=receive,
             commit=commit,
+            confirm=confirm,
         )
     except LockTimeout:
         raise OperationInProgress from None

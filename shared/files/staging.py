@@ -49,6 +49,9 @@ Commit = Callable[[Session, ReceivedPart, Blob], "Committed | None"]
 
 Begin = Callable[[], AbstractContextManager[Session]]
 
+Confirm = Callable[[], None]
+"""Raises a DomainError when who began may not end it any more: the last question before the commit."""
+
 RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
 
 
@@ -66,13 +69,14 @@ def stage_and_commit(
     time_limit_seconds: float,
     receive: Receive,
     commit: Commit[Committed],
+    confirm: Confirm | None = None,
     begin: Begin | None = None,
 ) -> tuple[ReceivedPart, Committed | None]:
     """Receive the content, make it durable, commit its rows; return what was received and what was committed.
 
-    `time_limit_seconds` bounds the reception, so that a sweep can tell a dead one. An effect of more than one
-    statement says by `begin` which transaction it needs. On any failure nothing stays behind that a sweep does not
-    find.
+    `time_limit_seconds` bounds the reception, so that a sweep can tell a dead one. What `confirm` raises takes
+    everything back. An effect of more than one statement says by `begin` which transaction it needs. On any failure
+    nothing stays behind that a sweep does not find.
     """
     reception = _Reception(database, store, version_id, byte_size, time_limit_seconds)
     try:
@@ -80,6 +84,8 @@ def stage_and_commit(
         faults.reach("upload.received")
         blob = reception.receiver.seal()
         faults.reach("upload.sealed")
+        if confirm is not None:
+            confirm()
     except BaseException:
         reception.discard()
         raise

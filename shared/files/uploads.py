@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from shared.credits.storage import refuse_unpaid_storage
 from shared.database import Database, LockTimeout, Session
-from shared.errors import FieldError, ValidationFailed
-from shared.files.access import authorize_creation
+from shared.errors import FieldError, PermissionDenied, ValidationFailed
+from shared.files.access import Recheck, as_it_was, authorize_creation
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.errors import OperationInProgress
 from shared.files.operations import (
@@ -23,6 +24,7 @@ from shared.files.operations import (
 )
 from shared.files.resources import Purpose, Receipt, Version
 from shared.files.staging import (
+    Confirm,
     Receive,
     commit_statement,
     commit_values,
@@ -87,9 +89,17 @@ SELECT version.created_at, blob.version_id IS NOT NULL AS is_staged FROM version
 
 
 def upload(
-    database: Database, store: BlobStore, caller: Caller, request: UploadRequest, receive: Receive
+    database: Database,
+    store: BlobStore,
+    caller: Caller,
+    request: UploadRequest,
+    receive: Receive,
+    *,
+    recheck: Recheck = as_it_was,
 ) -> Receipt:
     """Store the content as a new file of the caller's owner; a retry gets the first result.
+
+    The caller is authorized again once the content has been received, which may take hours.
 
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
     StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
@@ -100,11 +110,19 @@ def upload(
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
         standing = get_standing(session, operation, payer_id=caller.payer_id)
+    confirm = partial(_confirm, caller, owner, recheck)
     if standing.outcome is not None:
-        return replay(store, standing.outcome, receive(None))
+        part = receive(None)
+        confirm()
+        return replay(store, standing.outcome, part)
     _require_future(request.retention_expires_at, standing.now)
     refuse_unpaid_storage(is_refused=standing.is_storage_refused)
-    return _store(database, store, caller, owner, request, operation, receive)
+    return _store(database, store, caller, owner, request, operation, receive, confirm)
+
+
+def _confirm(caller: Caller, owner: Owner, recheck: Recheck) -> None:
+    if authorize_creation(recheck(caller)) != owner:
+        raise PermissionDenied("The caller no longer stores files for the owner that this upload began with.")
 
 
 def _require_future(deadline: datetime | None, now: datetime) -> None:
@@ -125,6 +143,7 @@ def _store(
     request: UploadRequest,
     operation: Operation,
     receive: Receive,
+    confirm: Confirm,
 ) -> Receipt:
     file_id = new_id()
     values = _file_values(caller, owner, request, file_id)
@@ -143,6 +162,7 @@ def _store(
             time_limit_seconds=request.time_limit_seconds,
             receive=receive,
             commit=commit,
+            confirm=confirm,
         )
     except LockTimeout:
         raise OperationInProgress from None

@@ -8,15 +8,19 @@ the network's word (reported caller) nor the token's (claims) decides anything t
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from uuid import UUID
 
 from shared.database import Database
-from shared.errors import PermissionDenied
 from shared.identity import access_tokens, usage_attribution
 from shared.identity.access_tokens import AccessClaims
-from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
+from shared.identity.callers import Caller, Proof
+from shared.identity.credentials import (
+    Credential,
+    CredentialKind,
+    attributed_caller,
+    direct_caller,
+    runtime_credential,
+    user_credential,
+)
 from shared.identity.errors import (
     AttributionEmpty,
     AttributionInvalid,
@@ -25,15 +29,11 @@ from shared.identity.errors import (
     AuthenticationRequired,
     ExpiredToken,
     InvalidToken,
-    OrganizationSuspended,
 )
 from shared.identity.expiring_cache import ExpiringCache
 from shared.identity.key_rotation import Purpose
 from shared.identity.last_use import LastUse
 from shared.identity.live_rows import (
-    LiveApiKey,
-    LiveDistribution,
-    LiveRuntime,
     find_live_api_key,
     find_live_attribution,
     find_live_distribution,
@@ -48,29 +48,6 @@ from shared.settings import Settings
 from shared.telemetry import REFUSED_CREDENTIALS
 
 CACHE_LIMIT = 4096
-
-
-class CredentialKind(StrEnum):
-    """What was presented."""
-
-    ACCESS_TOKEN = "access_token"  # noqa: S105 (a kind, not a secret)
-    API_KEY = "api_key"
-    DISTRIBUTION_TOKEN = "distribution_token"  # noqa: S105 (a kind, not a secret)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Credential:
-    """A credential that is good at this moment.
-
-    `id` names it for rate limits and logs. `caller` is who calls when no attribution is sent; a distribution's token
-    has none, because it only serves the distribution's own routes.
-    """
-
-    kind: CredentialKind
-    id: UUID
-    caller: Caller | None
-    distribution: LiveDistribution | None = None
-    is_suspended: bool = False
 
 
 class Authenticator:
@@ -111,7 +88,7 @@ class Authenticator:
         """
         if attribution is not None:
             return self._resolve_attributed(credential, attribution)
-        return _direct_caller(credential)
+        return direct_caller(credential)
 
     def _recognize(self, token: str, digest: bytes) -> Credential:
         try:
@@ -133,7 +110,8 @@ class Authenticator:
             runtime = find_live_runtime(session, claims)
         if runtime is None:
             raise InvalidToken
-        return _runtime_credential(claims, runtime), claims.expires_at_seconds - self._keys.now()
+        proof = Proof(digest=digest, access=claims)
+        return runtime_credential(proof, claims, runtime), claims.expires_at_seconds - self._keys.now()
 
     def _read_api_key(self, digest: bytes) -> Credential:
         with self._database.transaction() as session:
@@ -142,7 +120,7 @@ class Authenticator:
             raise InvalidToken
         if not key.used_recently:
             self._last_use.note(api_keys, key.id)
-        return _user_credential(key)
+        return user_credential(Proof(digest=digest), key)
 
     def _read_distribution(self, digest: bytes) -> Credential:
         with self._database.transaction() as session:
@@ -204,23 +182,14 @@ class Authenticator:
         return claims
 
     def _attributed_caller(self, credential: Credential, claims: AttributionClaims) -> Caller:
-        direct = _direct_caller(credential)
+        direct = direct_caller(credential)
         if claims.deployment_id != direct.deployment_id:
             raise AttributionMismatch
         with self._database.transaction() as session:
             live = find_live_attribution(session, claims)
         if live is None:
             raise AttributionInvalid
-        if live.is_suspended:
-            raise OrganizationSuspended
-        return replace(
-            direct,
-            owner=Owner(kind=live.owner_kind, id=claims.principal_id, organization_id=live.organization_id),
-            payer_id=claims.payer_id,
-            distribution_id=claims.distribution_id,
-            transaction_id=claims.transaction_id,
-            reported_caller=claims.reported_caller,
-        )
+        return attributed_caller(direct, claims, live)
 
 
 def _bearer(authorization: str | None) -> str:
@@ -235,56 +204,3 @@ def _bearer(authorization: str | None) -> str:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-
-
-def _direct_caller(credential: Credential) -> Caller:
-    if credential.is_suspended:
-        raise OrganizationSuspended
-    if credential.caller is None:
-        raise PermissionDenied("A distribution's token serves only the distribution's own routes.")
-    return credential.caller
-
-
-def _runtime_credential(claims: AccessClaims, runtime: LiveRuntime) -> Credential:
-    daemon_id, organization_id = runtime.daemon_id, runtime.organization_id
-    caller = Caller(
-        executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=daemon_id),
-        credential_id=claims.credential_id,
-        organization_id=organization_id,
-        owner=Owner(kind=OwnerKind.DAEMON_IDENTITY, id=daemon_id, organization_id=organization_id),
-        payer_id=organization_id,
-        deployment_id=claims.deployment_id,
-        version_id=claims.version_id,
-        permissions_by_scope={
-            scope: held & claims.scope for scope, held in runtime.permissions_by_scope.items()
-        },
-    )
-    return Credential(
-        kind=CredentialKind.ACCESS_TOKEN,
-        id=claims.credential_id,
-        caller=caller,
-        is_suspended=runtime.is_suspended,
-    )
-
-
-def _user_credential(key: LiveApiKey) -> Credential:
-    """Make a user's credential; an operator stays able to act on a suspended organization, from outside it."""
-    outside = key.is_suspended and key.is_operator
-    organization_id = None if outside else key.organization_id
-    caller = Caller(
-        executor=Executor(kind=ExecutorKind.USER, id=key.user_id),
-        credential_id=key.id,
-        organization_id=organization_id,
-        owner=None,
-        payer_id=organization_id,
-        bound_organization_id=key.bound_organization_id,
-        is_operator=key.is_operator,
-        is_suspended=outside,
-        permissions_by_scope={} if outside else key.permissions_by_scope,
-    )
-    return Credential(
-        kind=CredentialKind.API_KEY,
-        id=key.id,
-        caller=caller,
-        is_suspended=key.is_suspended and not outside,
-    )

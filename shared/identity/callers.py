@@ -13,9 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared.identity.permissions import Permission
+
+if TYPE_CHECKING:  # both know of reported callers
+    from shared.identity.access_tokens import AccessClaims
+    from shared.identity.usage_attribution import AttributionClaims
 
 _NOTHING: frozenset[Permission] = frozenset()
 
@@ -61,6 +66,18 @@ class ReportedCaller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a call was authenticated with, so that its rows can be found again while it is being worked on.
+
+    `digest` is the SHA-256 of the credential, `access` what an access token says, `attribution` what that header says.
+    """
+
+    digest: bytes = field(repr=False)
+    access: AccessClaims | None = None
+    attribution: AttributionClaims | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """One authenticated call.
 
@@ -69,7 +86,7 @@ class Caller:
     organization or an owner identity, already narrowed to the token's scope; ask through `permissions_on`.
     `credential_id` names the credential presented, for rate limits. `bound_organization_id` is set for a key that may
     act in one organization only. `is_suspended` is set for an operator whose organization is suspended: they administer
-    from outside it, and do nothing in it.
+    from outside it, and do nothing in it. `proof` is there for calls from outside.
     """
 
     executor: Executor
@@ -85,6 +102,7 @@ class Caller:
     bound_organization_id: UUID | None = None
     is_operator: bool = False
     is_suspended: bool = False
+    proof: Proof | None = field(default=None, compare=False, repr=False)
     permissions_by_scope: Mapping[UUID, frozenset[Permission]] = field(
         default_factory=dict, hash=False, repr=False
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
-from shared.identity.authentication import Credential
 from shared.identity.callers import ReportedCaller
+from shared.identity.credentials import Credential
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.usage_attribution import Attribution, MintedAttribution, mint_usage_attribution

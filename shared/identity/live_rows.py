@@ -107,9 +107,14 @@ def find_live_runtime(session: Session, claims: AccessClaims) -> LiveRuntime | N
     )
 
 
-def find_live_api_key(session: Session, key_hash: bytes) -> LiveApiKey | None:
-    """Read a user's key; None when it is unknown, expired or revoked, or the user may not use it any more."""
-    row = session.execute(_API_KEY, {"hash": key_hash}).one_or_none()
+def find_live_api_key(
+    session: Session, key_hash: bytes, *, acting_in: UUID | None = None
+) -> LiveApiKey | None:
+    """Read a user's key; None when it is unknown, expired or revoked, or the user may not use it any more.
+
+    `acting_in` is where a call of before acts, if its user has turned to another organization meanwhile.
+    """
+    row = session.execute(_API_KEY, {"hash": key_hash, "acting_in": acting_in}).one_or_none()
     if row is None:
         return None
     return LiveApiKey(
@@ -212,7 +217,9 @@ _API_KEY = (
         and_(
             memberships.c.user_id == users.c.id,
             memberships.c.organization_id
-            == func.coalesce(api_keys.c.organization_id, users.c.active_organization_id),
+            == func.coalesce(
+                api_keys.c.organization_id, bindparam("acting_in", type_=Uuid), users.c.active_organization_id
+            ),
         ),
     )
     .outerjoin(organizations, organizations.c.id == memberships.c.organization_id)

@@ -99,7 +99,12 @@ def upload_agent_artifact(call: Call) -> Answer:
     )
     services = call.services
     receipt = uploads.upload(
-        services.database, services.blobs, call.caller, request, _receive(call, query.byte_size)
+        services.database,
+        services.blobs,
+        call.caller,
+        request,
+        _receive(call, query.byte_size),
+        recheck=services.rechecks.current,
     )
     return _receipt_answer(call, receipt, first_status=201)
 
@@ -137,7 +142,12 @@ def replace_content(call: Call, file_id: UUID) -> Answer:
     )
     services = call.services
     receipt = replaces.replace(
-        services.database, services.blobs, call.caller, request, _receive(call, query.byte_size)
+        services.database,
+        services.blobs,
+        call.caller,
+        request,
+        _receive(call, query.byte_size),
+        recheck=services.rechecks.current,
     )
     return _receipt_answer(call, receipt, first_status=200)
 

@@ -1,0 +1,118 @@
+"""A caller is judged again while their call is worked on: what was revoked ends it, what merely ran out does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from sqlalchemy import update
+
+from shared.database import Database, Session
+from shared.errors import DomainError
+from shared.identity.api_keys import revoke_api_key
+from shared.identity.authorization import OPERATOR
+from shared.identity.callers import Caller
+from shared.identity.errors import InvalidToken, OrganizationSuspended
+from shared.identity.memberships import remove_member
+from shared.identity.organizations import suspend_organization
+from shared.identity.rechecking import Rechecks
+from shared.identity.tables import users
+from shared.identity.users import disable_user
+from shared.settings import Settings
+from tests.support.identity import IdentityFactory, Person
+
+
+@pytest.fixture
+def rechecks(database: Database, settings: Settings) -> Rechecks:
+    return Rechecks(database, settings)
+
+
+@pytest.fixture
+def organization_id(factory: IdentityFactory) -> UUID:
+    return factory.organization().id
+
+
+@pytest.fixture
+def person(factory: IdentityFactory, organization_id: UUID) -> Person:
+    return factory.person(organization_id)
+
+
+def authenticate(factory: IdentityFactory, authorization: str) -> Caller:
+    authenticator = factory.authenticator()
+    return authenticator.resolve(authenticator.authenticate(authorization), None)
+
+
+def test_a_caller_whom_nobody_revoked_is_the_same(
+    rechecks: Rechecks, factory: IdentityFactory, person: Person, organization_id: UUID
+) -> None:
+    for authorization in (
+        person.authorization,
+        factory.authorization(factory.deployment(organization_id)),
+        factory.operator().authorization,
+    ):
+        caller = authenticate(factory, authorization)
+        assert rechecks.current(caller) == caller
+
+
+Revoke = Callable[[Session, Caller, UUID], object]
+REVOCATIONS: dict[str, tuple[Revoke, type[DomainError]]] = {
+    "key": (
+        lambda session, caller, _: revoke_api_key(session, by=OPERATOR, key_id=caller.credential_id),
+        InvalidToken,
+    ),
+    "user": (
+        lambda session, caller, _: disable_user(session, by=OPERATOR, user_id=caller.executor.id),
+        InvalidToken,
+    ),
+    "membership": (
+        lambda session, caller, organization_id: remove_member(
+            session, by=OPERATOR, organization_id=organization_id, user_id=caller.executor.id
+        ),
+        InvalidToken,
+    ),
+    "organization": (
+        lambda session, _, organization_id: suspend_organization(
+            session, by=OPERATOR, organization_id=organization_id
+        ),
+        OrganizationSuspended,
+    ),
+}
+
+
+@pytest.mark.parametrize("revoked", REVOCATIONS)
+def test_a_user_who_lost_the_right_to_call_is_refused(
+    rechecks: Rechecks,
+    database: Database,
+    factory: IdentityFactory,
+    person: Person,
+    organization_id: UUID,
+    revoked: str,
+) -> None:
+    act, refusal = REVOCATIONS[revoked]
+    caller = authenticate(factory, person.authorization)
+    with database.transaction() as session:
+        act(session, caller, organization_id)
+    with pytest.raises(refusal):
+        rechecks.current(caller)
+
+
+def test_a_user_who_turned_to_another_organization_goes_on_in_the_first(
+    rechecks: Rechecks, database: Database, factory: IdentityFactory, person: Person
+) -> None:
+    caller = authenticate(factory, person.authorization)
+    with database.transaction() as session:
+        session.execute(update(users).where(users.c.id == person.user_id).values(active_organization_id=None))
+    assert rechecks.current(caller) == caller
+
+
+def test_a_token_that_ran_out_ends_no_call(database: Database, settings: Settings) -> None:
+    brief = settings.model_copy(update={"access_token_seconds": 1})
+    factory = IdentityFactory(database, brief)
+    authorization = factory.authorization(factory.deployment(factory.organization().id))
+    caller = authenticate(factory, authorization)
+    time.sleep(1.5)
+    with pytest.raises(InvalidToken):
+        authenticate(factory, authorization)
+    assert Rechecks(database, brief).current(caller) == caller
