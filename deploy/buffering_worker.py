@@ -3,7 +3,8 @@
 The accepting thread gathers what comes without blocking (`arrivals.py`). Bodies that are chunked, announced by
 `Expect` or longer than `SMALL_BODY_BYTES` are left to the thread, which is given their head. Head and small body have
 absolute deadlines; what is gathered is bounded, and shared among addresses. After an answer the connection waits for
-its next request here again, together with what has come of it.
+its next request here again, together with what has come of it. An answer that waits (`shared/held_answers.py`) leaves
+its thread and is sent by `answer_writer.py`.
 
 TLS, which cannot be gathered before its handshake, stays with gunicorn's own ways. The private parts of gunicorn that
 are touched here are named in `tests/deploy/test_gunicorn_parts.py`, and its version is pinned.
@@ -24,9 +25,12 @@ from typing import Any, ClassVar
 
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
+from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
+from shared.held_answers import HOLD, HeldAnswer
 
 LINGER_MILLISECONDS = 2
+SPARE_SECONDS = 0.02
 ACCEPTED_AT_ONCE = 64
 SPARE_CONNECTIONS = 8
 LOOK_SECONDS = 0.25
@@ -49,16 +53,35 @@ TOO_LONG = refusal(
 NO_ROOM = refusal("503 Service Unavailable", "service_unavailable", "Too much is being received; try again.")
 
 
+class _Held(BaseException):
+    """Leaves gunicorn's handling of a request, which catches every Exception, with an answer to be held."""
+
+    def __init__(self, answer: HeldAnswer, response: Any) -> None:
+        super().__init__()
+        self.answer = answer
+        self.response = response
+
+
 class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     """The worker class of the front."""
 
     limits: ClassVar = Limits()
+    send_seconds: ClassVar = 60.0
 
     def init_process(self) -> None:
         """Begin to serve, in the process that does."""
         self.arrivals = Arrivals(self.limits)
         self.looked_at = time.monotonic()
+        self.writer = AnswerWriter(
+            partial(self.method_queue.defer, self._take_back), send_seconds=self.send_seconds
+        )
         super().init_process()
+
+    def load_wsgi(self) -> None:
+        """Load the application, which may give answers to be held."""
+        super().load_wsgi()
+        if not self.cfg.is_ssl:
+            self.wsgi: Any = partial(self._call, self.wsgi)
 
     # In the accepting thread, which never blocks:
 
@@ -162,7 +185,19 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             super().finish_request(conn, fs)
             return
         self.arrivals.handed_over_bytes -= conn.held_bytes
-        if not fs.cancelled() and fs.exception() is None and fs.result():
+        result = None if fs.cancelled() or fs.exception() is not None else fs.result()
+        if isinstance(result, HeldConnection):
+            self.writer.hold(result)
+        elif result:
+            self._gather(conn.arrival, self._patience(conn.arrival.stage))
+        else:
+            self.nr_conns -= 1
+            hang_up(conn.sock)
+
+    def _take_back(self, conn: Any, is_sent: bool) -> None:  # noqa: FBT001 (through gunicorn's queue)
+        """Go on with a connection whose held answer is over; close it unless the answer and the body were whole."""
+        if is_sent and getattr(conn.parser.mesg.body.reader, "length", None) == 0:
+            conn.arrival.take(conn.parser.unreader.take_buffered())
             self._gather(conn.arrival, self._patience(conn.arrival.stage))
         else:
             self.nr_conns -= 1
@@ -185,15 +220,35 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             conn.data_ready = True
             conn.init()
             conn.parser.unreader.unread(conn.arrival.hand_over())
-            if not super().handle(conn):
+            try:
+                is_kept = super().handle(conn)
+            except _Held as held:
+                return HeldConnection(conn, held.response, held.answer)
+            if not is_kept:
                 return False
             conn.arrival.take(conn.parser.unreader.take_buffered())
             if not self._follows(conn):
                 return True
 
+    def _call(self, application: Any, environ: dict[str, Any], start_response: Any) -> Any:
+        environ[HOLD] = self._spare_seconds
+        answer = application(environ, start_response)
+        if isinstance(answer, HeldAnswer):
+            raise _Held(answer, start_response.__self__)
+        return answer
+
+    def _spare_seconds(self) -> float:
+        """Tell how long a thread may wait for its own answer before it is held."""
+        return 0.0 if self._is_wanted else SPARE_SECONDS
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether somebody waits for a thread, or for the worker's end."""
+        return self.tpool._work_queue.qsize() > 0 or not self.alive  # noqa: SLF001 (nobody else knows)
+
     def _follows(self, conn: Any) -> bool:
         """Wait a moment for the next request: to hand a connection back costs an eighth of what a model call does."""
-        if self.tpool._work_queue.qsize() > 0 or not self.alive:  # noqa: SLF001 (nobody else knows)
+        if self._is_wanted:
             return False
         if conn.arrival.stage is not Stage.WHOLE and _is_readable(conn.sock):
             with contextlib.suppress(OSError):

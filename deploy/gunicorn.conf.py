@@ -41,6 +41,7 @@ timeout = 60  # of a worker that no longer answers its parent; requests may last
 graceful_timeout = int(os.environ.get("WEB_DRAIN_SECONDS") or 30)
 keepalive = int(os.environ.get("WEB_KEEPALIVE_SECONDS") or 15)
 _send_seconds = int(os.environ.get("WEB_SEND_SECONDS") or 60)
+BufferingWorker.send_seconds = _send_seconds
 
 limit_request_line = 8190
 limit_request_fields = 100

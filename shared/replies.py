@@ -24,6 +24,7 @@ from uuid import UUID, uuid4
 
 import redis
 
+from shared.held_answers import Bell
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -80,11 +81,16 @@ class Inbox:
         self._delivered_bytes = 0
         self._received_bytes = 0
         self._is_lost = False
+        self._bell: Bell | None = None
+
+    def ring(self, bell: Bell) -> None:
+        """Ring this bell whenever a reply has come."""
+        self._bell = bell
 
     def receive(self, timeout_seconds: float) -> Reply | None:
         """Wait for the next reply; None when there is none in time. After a LOST one there are no more."""
         try:
-            reply = self._replies.get(timeout=timeout_seconds)
+            reply = self._replies.get(block=timeout_seconds > 0, timeout=timeout_seconds or None)
         except queue.Empty:
             return None
         self._received_bytes += len(reply.data)
@@ -114,12 +120,17 @@ class Inbox:
             return
         self._expected += 1
         self._delivered_bytes += len(reply.data)
-        self._replies.put(reply)
+        self._put(reply)
 
     def lose(self) -> None:
         """Tell the waiting request that replies are missing."""
         self._is_lost = True
-        self._replies.put(Reply(kind=ReplyKind.LOST))
+        self._put(Reply(kind=ReplyKind.LOST))
+
+    def _put(self, reply: Reply) -> None:
+        self._replies.put(reply)
+        if self._bell is not None:
+            self._bell.ring()
 
 
 class ReplyChannel:

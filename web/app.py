@@ -28,6 +28,7 @@ from web.converters import register_converters
 from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.errors import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
+from web.holding import HeldResponse
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.media.imports import routes as import_routes
 from web.media.network_settings import routes as network_routes
@@ -110,6 +111,8 @@ def _refuse_foreign_host() -> None:
 
 
 def _finish(response: Response) -> Response:
+    if isinstance(response, HeldResponse):
+        return response  # there will be another in its place
     response.headers["X-Request-Id"] = request_id()
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     if "rate_limit" in g:

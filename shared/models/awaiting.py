@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -81,15 +81,24 @@ def _as_the_upstream_said(error: UpstreamRefused) -> dict[str, Any]:
     }
 
 
-def replies(invoker: Invoker, inbox: Inbox) -> Generator[Reply | None]:
-    """Give the DATA and END replies of a call as they come, and None after every `PING_SECONDS` without one.
+def ping_seconds() -> float:
+    """Tell how long to wait for a reply before looking whether one will come."""
+    return PING_SECONDS
+
+
+def replies(
+    invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float] = ping_seconds
+) -> Generator[Reply | None]:
+    """Give the DATA and END replies of a call as they come, and None whenever none came in `wait_seconds()`.
+
+    Who does not wait here asks again when the inbox rings its bell, and every `PING_SECONDS`.
 
     Ends after END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator
     early to cancel the call.
     """
     is_over = False
     try:
-        for reply in _watched(invoker, inbox):
+        for reply in _watched(invoker, inbox, wait_seconds):
             is_over = reply is not None and reply.kind in (ReplyKind.END, ReplyKind.FAILED)
             if reply is not None and reply.kind is ReplyKind.FAILED:
                 raise CallFailed(json.loads(reply.data))
@@ -105,10 +114,10 @@ def replies(invoker: Invoker, inbox: Inbox) -> Generator[Reply | None]:
             _cancel(invoker, inbox)
 
 
-def _watched(invoker: Invoker, inbox: Inbox) -> Iterator[Reply | None]:
+def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) -> Iterator[Reply | None]:
     silence = Silence(invoker, inbox.address.invocation_id)
     while True:
-        reply = inbox.receive(PING_SECONDS)
+        reply = inbox.receive(wait_seconds())
         if reply is None:
             silence.judge()
             yield None

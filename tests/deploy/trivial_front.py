@@ -66,9 +66,9 @@ class TrivialFront:
 
 
 @contextlib.contextmanager
-def trivial_front(directory: Path, **settings: str) -> Iterator[TrivialFront]:
+def trivial_front(directory: Path, application: str = APPLICATION, **settings: str) -> Iterator[TrivialFront]:
     """Run it, with two threads in one process unless `settings` say otherwise."""
-    (directory / "trivial.py").write_text(APPLICATION)
+    (directory / "trivial.py").write_text(application)
     port = find_free_port()
     environment = {**os.environ, "PORT": str(port), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
     environment |= {"PYTHONPATH": f"{directory}{os.pathsep}{ROOT}", **settings}

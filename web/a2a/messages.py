@@ -19,7 +19,7 @@ from shared.a2a.types import SendMessageRequest, SendMessageResponse
 from shared.files.body_errors import ContentTooLarge, UploadTimeout
 from web.a2a.routing import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
-from web.models.answers import has_hung_up
+from web.holding import has_hung_up
 from web.requests import MalformedJson
 
 routes = AgentRoutes("agents")

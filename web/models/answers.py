@@ -1,91 +1,92 @@
 """Answer a model call: the one JSON document, or the events as they come.
 
 The front reads nothing of what it passes on: workers send ready frames. Until the first frame a failure is an answer
-with its own status; afterwards, or after a while of waiting, the stream has begun and ends with an error event.
+with its own status; afterwards, or after a while of waiting, the stream has begun and ends with an error event. While
+nothing comes the answer is held without a thread (`web/holding.py`).
 """
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from wsgiref.types import WSGIEnvironment
 
 from flask import Response
-from werkzeug.exceptions import ClientDisconnected
 
 from shared.errors import DomainError
-from shared.models.awaiting import replies
+from shared.models import awaiting
 from shared.models.dialects import Dialect
 from shared.models.dialects.failures import Failure, chat_error, responses_error
 from shared.models.dialects.frames import DONE, chat_frame, event_frame
 from shared.models.invocations import Invoker
 from shared.replies import Inbox, Reply, ReplyKind
 from shared.telemetry import get_logger
+from web.holding import Steps, Waiting, answer_stream, answer_whole, event_stream
 
 log = get_logger(__name__)
 
 COMMENT_AFTER_SECONDS = 10.0
+"""After so long without a frame a comment is sent, so that neither client nor proxy gives up."""
 _COMMENT = b": still working\n\n"
-_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def whole_answer(invoker: Invoker, inbox: Inbox, environ: WSGIEnvironment) -> Response:
     """Wait for the document. Raises what `replies` raises, and ClientDisconnected once nobody waits for it."""
-    with closing(replies(invoker, inbox)) as coming:
+    waiting = _wait(inbox, environ)
+    return answer_whole(_document(awaiting.replies(invoker, inbox, waiting.seconds)), waiting)
+
+
+def streamed_answer(invoker: Invoker, inbox: Inbox, dialect: Dialect, environ: WSGIEnvironment) -> Response:
+    """Wait for the first frame, or for so long that the client should hear something, then stream."""
+    waiting = _wait(inbox, environ)
+    return answer_stream(_events(awaiting.replies(invoker, inbox, waiting.seconds), dialect), waiting)
+
+
+def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:
+    # Steps read what was delivered; those that ask the database come when nothing was for a while.
+    waiting = Waiting(environ, idle_seconds=awaiting.PING_SECONDS, is_blocking=False)
+    inbox.ring(waiting.bell)
+    return waiting
+
+
+def _document(coming: Generator[Reply | None]) -> Steps:
+    with closing(coming):
         for reply in coming:
-            if reply is None and has_hung_up(environ.get("gunicorn.socket")):
-                raise ClientDisconnected
-            if reply is not None and reply.kind is ReplyKind.END:
-                return Response(reply.data, content_type="application/json")
+            if reply is None:
+                yield None
+            elif reply.kind is ReplyKind.END:
+                yield Response(reply.data, content_type="application/json")
+                return
     raise RuntimeError("a call ended without its end")
 
 
-def streamed_answer(invoker: Invoker, inbox: Inbox, dialect: Dialect) -> Response:
-    """Wait for the first frame, or for so long that the client should hear something, then stream."""
-    coming = replies(invoker, inbox)
-    first = _first(coming)
-    frames = _frames(first, coming, dialect)
-    return Response(frames, content_type="text/event-stream; charset=utf-8", headers=_HEADERS)
-
-
-def has_hung_up(connection: socket.socket | None) -> bool:
-    """Tell whether the client has closed its side, which an answer that writes nothing until its end cannot notice."""
-    if connection is None:
-        return False
+def _events(coming: Generator[Reply | None], dialect: Dialect) -> Steps:
+    sent, said_at, has_begun = 0, time.monotonic(), False
     try:
-        # The plain socket's method: that of a TLS socket takes no flags.
-        return not socket.socket.recv(connection, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-
-
-def _first(coming: Generator[Reply | None]) -> Reply | None:
-    began = time.monotonic()
-    for reply in coming:
-        if reply is not None or time.monotonic() - began > COMMENT_AFTER_SECONDS:
-            return reply
-    return None
-
-
-def _frames(first: Reply | None, coming: Generator[Reply | None], dialect: Dialect) -> Iterator[bytes]:
-    sent = 0
-    try:
-        yield first.data if first is not None else _COMMENT
         for reply in coming:
+            data = _data(reply, said_at)
+            if not has_begun and (data or reply is not None):
+                has_begun = True
+                yield event_stream()
+            if data:
+                sent, said_at = sent + 1, time.monotonic()
+                yield data
             if reply is None:
-                yield _COMMENT
-            elif reply.data:
-                sent += 1
-                yield reply.data
+                yield None
     except DomainError as error:
+        if not has_begun:
+            raise
         log.warning("stream.failed", code=error.code)
         yield from _error_frames(error, dialect, sent)
     finally:
         coming.close()  # which cancels the call unless it is over
+
+
+def _data(reply: Reply | None, said_at: float) -> bytes:
+    if reply is not None:
+        return reply.data
+    return _COMMENT if time.monotonic() - said_at > COMMENT_AFTER_SECONDS else b""
 
 
 def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[bytes]:

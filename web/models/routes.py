@@ -136,5 +136,5 @@ def _create(call: Call, request: ParsedRequest) -> Response:
     call.admission.hold(call.services.pools.model_calls)
     inbox = invoke(models.invoker, models.catalog.current(), call.caller, request)
     if request.is_stream:
-        return streamed_answer(models.invoker, inbox, Dialect(request.dialect))
+        return streamed_answer(models.invoker, inbox, Dialect(request.dialect), call.http.environ)
     return whole_answer(models.invoker, inbox, call.http.environ)

@@ -1,0 +1,289 @@
+"""Sends the answers that wait (`shared/held_answers.py`) from one thread of the process, however many they are.
+
+A connection is given over with its answer. Whoever rings the answer's bell has it asked for its next pieces, here if
+that costs no wait, else on one of a few threads; nobody is asked for more than some pieces in a turn, nor while what
+the client has not taken yet is more than `OUTBOX_BYTES`. Pieces are sent without blocking. A client that hangs up, or
+takes nothing for `send_seconds`, ends its answer. The connection is given back when the answer has been sent.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum, auto
+from functools import partial
+from itertools import count
+from typing import Any
+
+from shared.held_answers import HeldAnswer
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+OUTBOX_BYTES = 64 << 10
+PIECES_AT_ONCE = 50
+BLOCKING_THREADS = 8
+TICK_SECONDS = 0.05
+"""Answers whose time comes within a tick of each other are asked together."""
+_GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class Outbox(bytearray):
+    """Stands in for the socket in gunicorn's response: keeps what is to be sent."""
+
+    sendall = bytearray.extend
+
+
+class State(Enum):
+    """What an answer does at the moment; `ASKED` also while it waits for a thread to be asked on."""
+
+    IDLE = auto()
+    QUEUED = auto()
+    ASKED = auto()
+    OVER = auto()
+
+
+class HeldConnection:
+    """A connection whose answer is under way; `response` is gunicorn's, which frames it."""
+
+    __slots__ = (
+        *("answer", "conn", "fd", "is_ended", "is_gone", "is_rung", "outbox"),
+        *("response", "resume_at", "stalled_at", "state"),
+    )
+
+    def __init__(self, conn: Any, response: Any, answer: HeldAnswer) -> None:
+        """Have the response write into an outbox from now on."""
+        self.conn = conn
+        self.answer = answer
+        self.fd: int = conn.sock.fileno()
+        self.outbox = response.sock = Outbox()
+        self.response = response
+        self.state = State.IDLE
+        self.is_rung = self.is_ended = self.is_gone = False
+        self.resume_at = 0.0
+        self.stalled_at: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client should first take what there is."""
+        return len(self.outbox) > OUTBOX_BYTES
+
+    def ask(self) -> None:
+        """Put the next pieces into the outbox."""
+        for _ in range(PIECES_AT_ONCE):
+            if self.is_full or self.is_gone:
+                return
+            try:
+                piece = next(self.answer, None)
+                if not piece:
+                    break
+                self.response.write(piece)
+            except Exception:  # as gunicorn has it: an answer that has begun can only be broken off
+                log.exception("answer.failed")
+                self.is_gone = True
+                return
+        else:
+            self.is_rung = True
+            return
+        if piece is None:
+            self.response.close()
+            self.is_ended = True
+
+
+class AnswerWriter:
+    """The answers of a process that wait; `give_back(conn, is_sent)` takes a connection when its answer is over."""
+
+    def __init__(self, give_back: Callable[[Any, bool], None], *, send_seconds: float) -> None:
+        """Begin with the first answer."""
+        self._give_back = give_back
+        self._send_seconds = send_seconds
+        self._lock = threading.Lock()
+        self._new: deque[HeldConnection] = deque()
+        self._ready: deque[HeldConnection] = deque()
+        self._asked: deque[HeldConnection] = deque()
+        self._held: dict[int, HeldConnection] = {}
+        self._times: list[tuple[float, int, HeldConnection]] = []
+        self._numbers = count()
+        self._is_asleep = False
+        self._thread: threading.Thread | None = None
+
+    def hold(self, held: HeldConnection) -> None:
+        """Send an answer from here on."""
+        if self._thread is None:
+            self._begin()
+        self._new.append(held)
+        self._rouse()
+
+    def _begin(self) -> None:
+        self._rouser = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.epoll()
+        self._poll.register(self._rouser, select.EPOLLIN)
+        self._threads = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="held-answers")
+        self._thread = threading.Thread(target=self._run, name="answer-writer", daemon=True)
+        self._thread.start()
+
+    def _rouse(self) -> None:
+        if self._is_asleep:
+            os.eventfd_write(self._rouser, 1)
+
+    def _ring(self, held: HeldConnection) -> None:
+        with self._lock:
+            if held.state is State.IDLE:
+                held.state = State.QUEUED
+                self._ready.append(held)
+            else:
+                held.is_rung = True
+        self._rouse()
+
+    # In the writer's thread:
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._turn()
+            except Exception:  # without this thread no answer that waits would ever be sent
+                log.exception("answers.not_written")
+
+    def _turn(self) -> None:
+        for fd, events in self._sleep():
+            if fd == self._rouser:
+                os.eventfd_read(self._rouser)
+            elif (held := self._held.get(fd)) is not None:
+                held.is_gone = held.is_gone or bool(events & _GONE)
+                self._attend(held)
+        while self._new:
+            self._take(self._new.popleft())
+        while self._asked:
+            self._settle(self._asked.popleft())
+        for _ in range(len(self._ready)):
+            self._begin_asking(self._ready.popleft())
+        self._look_at_times(time.monotonic())
+
+    def _sleep(self) -> list[tuple[int, int]]:
+        self._is_asleep = True  # said before the last look, so that who adds something later rouses us
+        try:
+            if self._new or self._asked or self._ready:
+                return self._poll.poll(0)
+            until = self._times[0][0] + TICK_SECONDS if self._times else None
+            return self._poll.poll(None if until is None else max(0.0, until - time.monotonic()))
+        finally:
+            self._is_asleep = False
+
+    def _take(self, held: HeldConnection) -> None:
+        self._held[held.fd] = held
+        self._poll.register(held.fd, select.EPOLLRDHUP)
+        now = time.monotonic()
+        held.resume_at = now + held.answer.idle_seconds
+        self._note_time(held, now)
+        held.answer.bell.be_heard_by(partial(self._ring, held))
+        self._ring(held)  # what came before
+
+    def _begin_asking(self, held: HeldConnection) -> None:
+        if not self._claim(held, State.QUEUED):
+            return
+        if held.answer.is_blocking:
+            self._threads.submit(self._ask_all, [held])
+        else:
+            held.ask()
+            self._settle(held)
+
+    def _claim(self, held: HeldConnection, state: State) -> bool:
+        """Have nobody else ask an answer that is in this state."""
+        with self._lock:
+            if held.state is not state:
+                return False
+            held.state = State.ASKED
+            held.is_rung = False
+            return True
+
+    def _ask_all(self, asked: list[HeldConnection]) -> None:
+        """Ask in a thread that may wait."""
+        for held in asked:
+            held.ask()
+            self._asked.append(held)
+            self._rouse()
+
+    def _settle(self, held: HeldConnection) -> None:
+        """Go on after an answer was asked."""
+        held.resume_at = time.monotonic() + held.answer.idle_seconds
+        with self._lock:
+            held.state = State.IDLE
+        self._attend(held)
+        if held.is_rung and held.state is State.IDLE and not held.is_full:
+            self._ring(held)
+
+    def _attend(self, held: HeldConnection) -> None:
+        """Send what can be sent, and end what is over."""
+        if held.state in (State.ASKED, State.OVER):
+            return  # a thread may be writing to the outbox
+        if not held.is_gone and held.outbox:
+            self._send(held)
+        if held.is_gone or (held.is_ended and not held.outbox):
+            self._end(held)
+
+    def _send(self, held: HeldConnection) -> None:
+        was_full = held.is_full
+        try:
+            sent = held.conn.sock.send(held.outbox, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            held.is_gone = True
+            return
+        del held.outbox[:sent]
+        was_stalled = held.stalled_at is not None
+        if not held.outbox:
+            held.stalled_at = None
+        elif sent or not was_stalled:
+            held.stalled_at = time.monotonic()
+        if was_stalled != bool(held.outbox):
+            self._poll.modify(held.fd, select.EPOLLRDHUP | (select.EPOLLOUT if held.outbox else 0))
+        if was_full and not held.is_full:
+            self._ring(held)
+
+    def _end(self, held: HeldConnection) -> None:
+        with self._lock:
+            held.state = State.OVER
+        del self._held[held.fd]
+        self._poll.unregister(held.fd)
+        if held.is_ended:
+            held.answer.close()
+        else:
+            self._threads.submit(_close, held.answer)
+        self._give_back(held.conn, held.is_ended and not held.is_gone and not held.response.should_close())
+
+    def _look_at_times(self, now: float) -> None:
+        due: list[HeldConnection] = []
+        while self._times and self._times[0][0] <= now:
+            _, _, held = heapq.heappop(self._times)
+            if held.state is State.OVER:
+                continue
+            if held.stalled_at is not None and held.stalled_at + self._send_seconds <= now:
+                held.is_gone = True
+                self._attend(held)
+                continue
+            if held.resume_at <= now and not held.is_full and self._claim(held, State.IDLE):
+                due.append(held)
+            self._note_time(held, now)
+        if due:
+            self._threads.submit(self._ask_all, due)
+
+    def _note_time(self, held: HeldConnection, now: float) -> None:
+        at = held.resume_at if held.resume_at > now else now + held.answer.idle_seconds
+        at = min(at, (held.stalled_at or now) + self._send_seconds)
+        heapq.heappush(self._times, (at, next(self._numbers), held))
+
+
+def _close(answer: HeldAnswer) -> None:
+    """Close an answer that was not read to its end: its owner may have something to cancel, and wait for it."""
+    try:
+        answer.close()
+    except Exception:
+        log.exception("answer.not_closed")

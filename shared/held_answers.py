@@ -1,0 +1,63 @@
+"""Answers that hold no thread while they wait: what the application and the server that sends them agree on.
+
+The application gives the server an iterable of pieces, as WSGI has it, in which an empty piece means "nothing yet:
+go on once the bell has rung, or after a while". A server that knows this says so in the environ, under `HOLD`; what it
+puts there tells how long a thread may wait before the answer is handed over. Other servers are never given one.
+
+The iterable remembers the context in which it was made, request and log fields included, and goes on in it on any
+thread, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextvars import copy_context
+
+HOLD = "quartermaster.hold"
+"""Key in a request's environ: a callable that tells for how many seconds its thread may wait."""
+
+
+class Bell:
+    """Tells whoever sends an answer that there may be more of it; rung from any thread."""
+
+    __slots__ = ("_listener",)
+
+    def __init__(self) -> None:
+        """Be heard by nobody yet."""
+        self._listener: Callable[[], None] | None = None
+
+    def be_heard_by(self, listener: Callable[[], None]) -> None:
+        """Call this at every ring from now on; it must return at once."""
+        self._listener = listener
+
+    def ring(self) -> None:
+        """Say that there may be more."""
+        if self._listener is not None:
+            self._listener()
+
+
+class HeldAnswer(Iterator[bytes]):
+    """The rest of an answer. Close it if it is not read to its end."""
+
+    __slots__ = ("_context", "_pieces", "bell", "idle_seconds", "is_blocking")
+
+    def __init__(
+        self, pieces: Generator[bytes], bell: Bell, *, idle_seconds: float, is_blocking: bool
+    ) -> None:
+        """Ask for the next piece at the latest after `idle_seconds`.
+
+        An answer `is_blocking` if its pieces cost a wait of their own, for the database.
+        """
+        self.bell = bell
+        self.idle_seconds = idle_seconds
+        self.is_blocking = is_blocking
+        self._pieces = pieces
+        self._context = copy_context()
+
+    def __next__(self) -> bytes:
+        """Give the next piece, or an empty one if there is nothing yet."""
+        return self._context.run(next, self._pieces)
+
+    def close(self) -> None:
+        """Give up what is held for the answer."""
+        self._context.run(self._pieces.close)

@@ -1,0 +1,160 @@
+"""Answers that wait, under a real gunicorn of two threads, whose clients read well, badly or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.deploy.trivial_front import TrivialFront, many_files, post, read_answer, trivial_front
+from tests.support.stack import wait_until
+
+APPLICATION = """
+import pathlib, threading, time
+from shared.held_answers import Bell, HeldAnswer
+
+HERE = pathlib.Path(__file__).parent
+
+def waits(start_response):
+    while not (HERE / "go").exists():
+        yield b""
+    start_response("200 OK", [("Content-Length", "4")])
+    yield b"done"
+
+def rung(start_response, bell):
+    is_over = []
+    threading.Timer(0.5, lambda: (is_over.append(True), bell.ring())).start()
+    while not is_over:
+        yield b""
+    start_response("200 OK", [("Content-Length", "4")])
+    yield b"rung"
+
+def streams(start_response, piece):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    try:
+        yield b"begun"
+        while True:
+            yield piece
+    finally:
+        with (HERE / "closed").open("a") as closed:
+            closed.write("x")
+
+def fails(start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    yield b"begun"
+    yield b""
+    raise RuntimeError
+
+def application(environ, start_response):
+    path, bell = environ["PATH_INFO"], Bell()
+    if path == "/":
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+    body = environ["wsgi.input"].read()
+    pieces = {
+        "/waits": lambda: waits(start_response),
+        "/rung": lambda: rung(start_response, bell),
+        "/stream": lambda: streams(start_response, b""),
+        "/flood": lambda: streams(start_response, bytes(1 << 16)),
+        "/fails": lambda: fails(start_response),
+    }[path]()
+    idle = 60 if path == "/rung" else 0.2
+    return HeldAnswer(pieces, bell, idle_seconds=idle, is_blocking=environ["QUERY_STRING"] == "blocking")
+"""
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[TrivialFront]:
+    with trivial_front(tmp_path, APPLICATION, WEB_SEND_SECONDS="1") as running:
+        yield running
+
+
+@pytest.mark.parametrize("query", [b"", b"?blocking"])
+def test_answers_that_wait_hold_no_thread_and_come_on_connections_that_live_on(
+    front: TrivialFront, query: bytes
+) -> None:
+    count = 1000
+    request = post(b"x", path=b"/waits" + query)
+    with many_files(count + 500), contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(front.connect(request)) for _ in range(count)]
+        for _ in range(5):
+            assert front.ask() == b"ok"
+        (front.directory / "go").touch()
+        for connection in waiting:
+            assert read_answer(connection) == (200, b"done")
+        for connection in waiting[:20]:
+            connection.sendall(request)
+            assert read_answer(connection) == (200, b"done")
+
+
+def test_a_bell_ends_a_wait_at_once(front: TrivialFront) -> None:
+    with contextlib.ExitStack() as stack:
+        asking = [stack.enter_context(front.connect(post(b"x", path=b"/rung"))) for _ in range(50)]
+        assert {read_answer(connection) for connection in asking} == {(200, b"rung")}
+
+
+def test_a_client_that_hangs_up_ends_its_answer(front: TrivialFront) -> None:
+    with front.connect(post(b"x", path=b"/stream")) as connection:
+        _read_until(connection, b"begun")
+    wait_until(lambda: _closed(front) == 1, "the answer is closed")
+
+
+def test_a_request_behind_an_answer_under_way_waits_for_its_end(front: TrivialFront) -> None:
+    with front.connect(post(b"x", path=b"/waits") + post(b"x", path=b"/rung")) as connection:
+        time.sleep(0.3)
+        (front.directory / "go").touch()
+        assert [read_answer(connection)[1] for _ in range(2)] == [b"done", b"rung"]
+
+
+def test_clients_that_take_nothing_are_hung_up_on_and_little_is_kept_for_them(front: TrivialFront) -> None:
+    worker = psutil.Process(front.process.pid).children()[0]
+    before = worker.memory_info().rss
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", front.port))
+            connection.sendall(post(b"x", path=b"/flood"))
+        most = 0
+        while _closed(front) < 100:
+            most = max(most, worker.memory_info().rss)
+            assert front.ask() == b"ok"
+            time.sleep(0.05)
+    assert most - before < 40 << 20
+
+
+def test_an_answer_that_fails_under_way_is_broken_off(front: TrivialFront) -> None:
+    with front.connect(post(b"x", path=b"/fails")) as connection:
+        received = _read_until(connection, b"begun")
+        while piece := connection.recv(100):
+            received += piece
+    assert not received.endswith(b"0\r\n\r\n")
+
+
+def test_a_stop_waits_for_answers_under_way(front: TrivialFront) -> None:
+    with front.connect(post(b"x", path=b"/waits")) as connection:
+        time.sleep(0.3)
+        front.process.terminate()
+        time.sleep(0.5)
+        (front.directory / "go").touch()
+        assert read_answer(connection) == (200, b"done")
+    assert front.process.wait(12) == 0
+
+
+def _read_until(connection: socket.socket, text: bytes) -> bytes:
+    received = b""
+    while text not in received:
+        piece = connection.recv(1 << 16)
+        assert piece, received
+        received += piece
+    return received
+
+
+def _closed(front: TrivialFront) -> int:
+    path = front.directory / "closed"
+    return len(path.read_text()) if path.exists() else 0
