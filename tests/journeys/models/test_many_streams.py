@@ -6,13 +6,16 @@ import contextlib
 import os
 
 import psutil
+import requests
 
-from tests.journeys.models.asking import ask, listening
+from tests.deploy.trivial_front import many_files
+from tests.journeys.models.asking import ask, listening, waiting
 from tests.journeys.models.conftest import running_worker
 from tests.support.model_service import ModelService
 from tests.support.stack import free_port
 
 STREAMS = 500
+WAITING_STREAMS = 1200
 MOST_MEMORY_BYTES = 150 << 20
 
 
@@ -24,9 +27,7 @@ def resident_bytes(pid: int) -> int:
 
 def test_five_hundred_idle_streams_fit_one_web_process(service: ModelService) -> None:
     before = count_cancelled(service)
-    front = service.stack.web(
-        port=free_port(), WEB_THREADS=str(4 * STREAMS), PATIENCE="whole", CONCURRENT_SMALL_BODIES="200"
-    )
+    front = service.stack.web(port=free_port(), WEB_THREADS="16", PATIENCE="whole")
     with (
         service.stack.running(front),
         running_worker(service) as worker,
@@ -49,6 +50,24 @@ def test_five_hundred_idle_streams_fit_one_web_process(service: ModelService) ->
         streams.close()
         service.wait_until_settled()
     assert count_cancelled(service) == before + STREAMS
+
+
+def test_streams_that_wait_for_a_worker_keep_no_other_request_waiting(service: ModelService) -> None:
+    front = service.stack.web(port=free_port(), WEB_THREADS="16", PATIENCE="whole", QUEUED_MODEL_CALLS="5000")
+    with (
+        service.stack.running(front),
+        many_files(WAITING_STREAMS + 500),
+        contextlib.ExitStack() as streams,
+    ):
+        for _ in range(WAITING_STREAMS):
+            streams.enter_context(waiting(service, "hello", stream=True, front=front))
+        for _ in range(10):
+            assert requests.get(f"{front.url}/readyz", timeout=5).status_code == 200
+            authorization = {"Authorization": f"Bearer {service.api_key}"}
+            assert requests.get(f"{front.url}/v1/models", headers=authorization, timeout=5).ok
+        streams.close()
+        with running_worker(service):  # which finds the calls cancelled
+            service.wait_until_settled()
 
 
 def count_cancelled(service: ModelService) -> int:
