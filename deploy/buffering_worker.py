@@ -31,6 +31,7 @@ from shared.held_answers import HOLD, HeldAnswer
 
 LINGER_MILLISECONDS = 2
 SPARE_SECONDS = 0.02
+SPARE_THREADS = 8
 ACCEPTED_AT_ONCE = 64
 SPARE_CONNECTIONS = 8
 LOOK_SECONDS = 0.25
@@ -72,6 +73,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         """Begin to serve, in the process that does."""
         self.arrivals = Arrivals(self.limits)
         self.looked_at = time.monotonic()
+        self.busy = 0
         self.writer = AnswerWriter(
             partial(self.method_queue.defer, self._take_back), send_seconds=self.send_seconds
         )
@@ -142,6 +144,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             self._forget(arrival)
             arrival.conn.held_bytes = len(arrival.data)
             self.arrivals.handed_over_bytes += len(arrival.data)
+            self.busy += 1
             self.enqueue_req(arrival.conn)
 
     def _evict(self, arrival: Arrival | None) -> None:
@@ -185,6 +188,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             super().finish_request(conn, fs)
             return
         self.arrivals.handed_over_bytes -= conn.held_bytes
+        self.busy -= 1
         result = None if fs.cancelled() or fs.exception() is not None else fs.result()
         if isinstance(result, HeldConnection):
             self.writer.hold(result)
@@ -238,8 +242,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         return answer
 
     def _spare_seconds(self) -> float:
-        """Tell how long a thread may wait for its own answer before it is held."""
-        return 0.0 if self._is_wanted else SPARE_SECONDS
+        """Tell how long a thread may wait for its own answer before it is held: a moment, while few are busy."""
+        return SPARE_SECONDS if self.busy <= SPARE_THREADS and self.alive else 0.0
 
     @property
     def _is_wanted(self) -> bool:

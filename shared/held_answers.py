@@ -37,9 +37,7 @@ class Bell:
 
 
 class HeldAnswer(Iterator[bytes]):
-    """The rest of an answer. Close it if it is not read to its end."""
-
-    __slots__ = ("_context", "_pieces", "bell", "idle_seconds", "is_blocking")
+    """The rest of an answer. Close it once it was read to its end, or nobody reads it any more."""
 
     def __init__(
         self, pieces: Generator[bytes], bell: Bell, *, idle_seconds: float, is_blocking: bool
@@ -52,12 +50,21 @@ class HeldAnswer(Iterator[bytes]):
         self.idle_seconds = idle_seconds
         self.is_blocking = is_blocking
         self._pieces = pieces
+        self._on_close: Callable[[], None] | None = None
         self._context = copy_context()
 
     def __next__(self) -> bytes:
         """Give the next piece, or an empty one if there is nothing yet."""
         return self._context.run(next, self._pieces)
 
+    def call_on_close(self, act: Callable[[], None]) -> None:
+        """Call this, too, when the answer is closed."""
+        self._on_close = act
+
     def close(self) -> None:
         """Give up what is held for the answer."""
-        self._context.run(self._pieces.close)
+        try:
+            self._context.run(self._pieces.close)
+        finally:
+            if self._on_close is not None:
+                self._on_close()

@@ -203,7 +203,7 @@ class Settings(BaseSettings):
         description="Streams and blocking sends that one web process holds for one credential; more are answered 429.",
     )
     streams_per_process: int = Field(
-        default=384,
+        default=4096,
         gt=0,
         description="Streams and blocking sends that one web process holds at once, shared among organizations.",
     )

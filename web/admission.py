@@ -20,6 +20,7 @@ from shared.admission import STRANGERS, Pool, PoolKey, Slot, stranger
 from shared.identity.callers import Caller
 from shared.identity.credentials import Credential
 from web.client_address import client_address
+from web.holding import is_held
 from web.pools import Pools
 
 ADMISSION = "quartermaster.admission"
@@ -113,6 +114,8 @@ def give_slots_back(app: Flask) -> None:
 
 def _end_with_answer(response: Response) -> Response:
     admission: Admission | None = request.environ.get(ADMISSION)
+    if admission is not None and is_held(response):
+        admission.leave_thread()
     if admission is not None and not _is_taken_at_once(response):
         call_when_sent(response, admission.end)
         admission.is_answering = True

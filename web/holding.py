@@ -43,18 +43,47 @@ class Waiting:
 
 
 class HeldResponse(Response):
-    """Stands for a response that is not there yet."""
+    """Stands for a response that is not there yet; closed when that has been sent."""
 
     def __init__(self, steps: Steps, waiting: Waiting) -> None:
         """Take the steps that are left."""
-        super().__init__()
+        super().__init__(iter(()))
         self._steps = steps
         self._waiting = waiting
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Give the server the answer to hold, which starts the response when there is one."""
         app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001 (Flask's documented way)
-        return _held(_pieces(app, environ, start_response, self._steps), self._waiting)
+        answer = _held(self._pieces(app, environ, start_response), self._waiting)
+        answer.call_on_close(self.close)
+        return answer
+
+    def _pieces(
+        self, app: Flask, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Generator[bytes]:
+        """Give the pieces of the answer, or of the error in its place."""
+        has_begun = False
+        try:
+            for step in self._steps:
+                if isinstance(step, Response):
+                    has_begun = True
+                    yield from app.finalize_request(step)(environ, start_response)
+                else:
+                    yield step or b""
+            if not has_begun:
+                raise RuntimeError("an answer ended without a response")
+        except Exception as error:
+            if has_begun:
+                raise
+            answer = app.make_response(app.handle_user_exception(error))
+            yield from app.finalize_request(answer)(environ, start_response)
+        finally:
+            self._steps.close()
+
+
+def is_held(response: Response) -> bool:
+    """Tell whether a response will leave the thread that made it."""
+    return isinstance(response, HeldResponse) or isinstance(response.response, HeldAnswer)
 
 
 def answer_whole(steps: Steps, waiting: Waiting) -> Response:
@@ -121,28 +150,5 @@ def _frames(steps: Steps) -> Generator[bytes]:
     try:
         for step in steps:
             yield step if isinstance(step, bytes) else b""
-    finally:
-        steps.close()
-
-
-def _pieces(
-    app: Flask, environ: WSGIEnvironment, start_response: StartResponse, steps: Steps
-) -> Generator[bytes]:
-    """Give the pieces of an answer whose response is still to come, or of the error in its place."""
-    has_begun = False
-    try:
-        for step in steps:
-            if isinstance(step, Response):
-                has_begun = True
-                yield from app.finalize_request(step)(environ, start_response)
-            else:
-                yield step or b""
-        if not has_begun:
-            raise RuntimeError("an answer ended without a response")
-    except Exception as error:
-        if has_begun:
-            raise
-        answer = app.make_response(app.handle_user_exception(error))
-        yield from app.finalize_request(answer)(environ, start_response)
     finally:
         steps.close()
