@@ -15,6 +15,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SECONDS_OF_CHAOS ?= 1800
+SECONDS_OF_NEIGHBOURS ?= 20
 # Each has a Postgres and a Valkey of its own; most tests wait more than they compute.
 TEST_PROCESSES ?= 2
 DIST ?= dist
@@ -41,8 +42,9 @@ format: $(TEST_READY) ## Format the code and mend what can be mended mechanicall
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-chaos: $(TEST_READY) ## Kill processes at random under load and count what was lost (SECONDS_OF_CHAOS=1800)
+chaos: $(TEST_READY) ## Kill at random and count what was lost, then attack each pool and time a victim (SECONDS_OF_CHAOS=1800)
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS_OF_CHAOS)
+	$(BIN)/python -m tests.chaos.neighbours --seconds $(SECONDS_OF_NEIGHBOURS)
 
 bench: $(TEST_READY) ## Measure against the yardsticks (ARGUMENTS=--quick for a short form)
 	$(BIN)/python -m tests.benchmarks $(ARGUMENTS)

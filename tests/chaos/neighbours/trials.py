@@ -24,6 +24,8 @@ POLL_SECONDS = 0.02
 SLOW_STREAM = {"chunks": 500, "delay_seconds": 2.0}
 LARGE_FILE_BYTES = 24 << 20
 LONG_BODY_BYTES = 1 << 20
+GATHERED_BYTES = 256 << 10
+"""More than a front gathers before a thread reads it."""
 DRIP_SECONDS = 0.5
 READY_SECONDS = 1.0
 
@@ -194,6 +196,13 @@ def _ask_call(*models: str) -> Callable[[Scene], None]:
     return ask
 
 
+def _ask_long_call(scene: Scene) -> None:
+    body = scene.victim.chat("fake/chat")
+    body["messages"][0]["content"] = "x" * GATHERED_BYTES
+    scene.victim.post("/v1/chat/completions", body)
+    scene.victim.post("/v1/chat/completions", scene.victim.chat("fake/chat"))
+
+
 def _ask_readiness_and_calls(scene: Scene) -> None:
     for port in scene.ports:
         began = time.monotonic()
@@ -205,6 +214,7 @@ def _ask_readiness_and_calls(scene: Scene) -> None:
 
 def _ask_upload(scene: Scene) -> None:
     _upload(scene.victim.agent, b"y" * 4096)
+    _upload(scene.victim.agent, b"y" * GATHERED_BYTES)
 
 
 def _ask_download(scene: Scene) -> None:
@@ -259,7 +269,7 @@ def _upload(agent: Client, body: bytes) -> dict[str, Any]:
 
 TRIALS = {
     "strangers": Trial(pool="strangers", attack=_strangers, ask=_ask_json_and_form),
-    "bodies": Trial(pool="bodies", attack=_long_bodies, ask=_ask_call("fake/chat")),
+    "bodies": Trial(pool="bodies", attack=_long_bodies, ask=_ask_long_call),
     "uploads": Trial(pool="uploads", attack=_uploads, ask=_ask_upload),
     "downloads": Trial(pool="downloads", attack=_downloads, ask=_ask_download),
     "streams": Trial(
