@@ -53,6 +53,8 @@ REMEMBERED_TENANTS = 16
 """Tenants whose last served member is remembered; each costs an idle claim two more looks into the index."""
 MARK_READY_SECONDS = 1.0
 """How often, at the most, a busy process looks for rows whose time has come; an idle one looks at every claim."""
+SHARES = 10
+"""In a fair batch, a tenant's rows are a tenth of it until every tenant has as many."""
 _HALF = 128
 _LAST = (1 << _HALF) - 1
 _BOTTOM = 0
@@ -81,6 +83,42 @@ def next_in_turn(*, table: str, tenant: str, member: str, ready: str, order: str
             AND ({tenant}, {member}) < (gap.high_tenant, gap.high_member)
         ORDER BY {tenant}, {member}, {order} LIMIT 1 FOR UPDATE SKIP LOCKED
     ) head LIMIT 1"""  # noqa: S608 (names of columns, from the code)
+
+
+def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str = "id") -> str:
+    """Write the query for the first `:each` due rows of every tenant: `id`, `tenant`, and `place` among the tenant's.
+
+    For sweeps that end many rows at once. It walks an index on (tenant, order) of the rows that are `ready` from tenant
+    to tenant, so that it costs what there are of these, and not what waits for a later time.
+    """
+    # The tenant as a range and not as an equality, for the reason that stands at the top.
+    return f"""
+    WITH RECURSIVE tenants AS (
+        (SELECT {tenant} AS tenant FROM {table} WHERE {ready} ORDER BY {tenant} LIMIT 1)
+        UNION ALL
+        SELECT (
+            SELECT {tenant} FROM {table} WHERE {ready} AND {tenant} > tenants.tenant ORDER BY {tenant} LIMIT 1
+        )
+        FROM tenants WHERE tenants.tenant IS NOT NULL
+    )
+    SELECT head.id, tenants.tenant, head.place FROM tenants CROSS JOIN LATERAL (
+        SELECT {key} AS id, row_number() OVER (ORDER BY {tenant}, {order}) AS place FROM {table}
+        WHERE {ready} AND {tenant} >= tenants.tenant AND {tenant} <= tenants.tenant AND {order} <= now()
+        ORDER BY {tenant}, {order} LIMIT :each
+    ) head"""  # noqa: S608 (names of columns, from the code)
+
+
+def find_fairly(session: Session, *, oldest: Executable, fair: Executable, limit: int) -> list[UUID]:
+    """Find the ids of so many due rows, with `oldest` while these are all, else also with `fair`.
+
+    Both take `:limit`; `fair`, made with `first_of_each`, takes `:each`. So the walk from tenant to tenant is paid only
+    when more is due than one batch, and then nobody's first rows wait for more than a batch.
+    """
+    found = list(session.execute(oldest, {"limit": limit}).scalars())
+    if len(found) < limit:
+        return found
+    first = session.execute(fair, {"limit": limit, "each": max(1, limit // SHARES)}).scalars()
+    return list(dict.fromkeys([*first, *found]))[:limit]
 
 
 class Rotation:

@@ -2,7 +2,8 @@
 
 Nothing waits for this: content is unavailable from the very moment of its deadline, because every read compares it
 with the clock. The sweep walks the index of deadlines from its lower end, so that its cost follows what has expired
-and not what is stored. Under the row's lock it looks at the deadline again: a renewal that came first wins.
+and not what is stored. When more is due than one batch, each organization's first files are in it, however many files
+of another have expired before. Under the row's lock it looks at the deadline again: a renewal that came first wins.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from sqlalchemy import text
 
 from shared import faults
 from shared.database import Database
+from shared.fair_claims import find_fairly, first_of_each
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.collection import LEASE, remove_claimed
 from shared.files.placement import blob_of
@@ -21,12 +23,22 @@ from shared.telemetry import SWEPT
 
 BATCH_SIZE = 500
 
-_END_DUE = text(
+_FINITE = "state = 'Available' AND retention_expires_at IS NOT NULL"
+_OLDEST = text(
+    f"""
+SELECT id FROM files WHERE {_FINITE} AND retention_expires_at <= now()
+ORDER BY retention_expires_at LIMIT :limit FOR UPDATE SKIP LOCKED
+"""  # noqa: S608 (a condition from the code)
+)
+_HEADS = first_of_each(table="files", tenant="organization_id", ready=_FINITE, order="retention_expires_at")
+FAIR = f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit"  # noqa: S608
+_FAIR = text(FAIR)
+_END = text(
     """
 WITH due AS (
     SELECT id FROM files
-    WHERE state = 'Available' AND retention_expires_at IS NOT NULL AND retention_expires_at <= now()
-    ORDER BY retention_expires_at LIMIT :batch_size FOR UPDATE SKIP LOCKED
+    WHERE id = ANY (CAST(:ids AS uuid[])) AND state = 'Available' AND retention_expires_at <= now()
+    FOR UPDATE SKIP LOCKED
 )
 UPDATE files SET state = 'Expired', ended_at = files.retention_expires_at
 FROM due WHERE files.id = due.id RETURNING files.id
@@ -60,7 +72,9 @@ def expire_due(database: Database, store: BlobStore) -> int:
 
 def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
     with database.transaction() as session:
-        ended = [str(at) for at in session.execute(_END_DUE, {"batch_size": BATCH_SIZE}).scalars()]
+        due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        ids = {"ids": [str(file_id) for file_id in due]}
+        ended = [str(at) for at in session.execute(_END, ids).scalars()] if due else []
         rows = session.execute(_DOOM, {"file_ids": ended, "lease": LEASE}).all() if ended else []
         faults.reach("expiry.before_commit")
     faults.reach("expiry.expired")

@@ -8,19 +8,22 @@ second, so that no placement, however late, brings it back.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Interval, Uuid, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Interval, Uuid, bindparam, func, or_, select, update
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from shared import faults
 from shared.database import Database, Session
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.tables import blobs
+from shared.sweeping import drain
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -30,22 +33,20 @@ BATCH_SIZE = 100
 _POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
 
 # Built once: assembling a statement anew costs as much as running it.
-_FREE = (
-    select(blobs.c.version_id)
-    .where(
-        blobs.c.state == bindparam("claimed_state"),
-        or_(blobs.c.lease_until.is_(None), blobs.c.lease_until < func.now()),
-    )
-    .order_by(blobs.c.created_at)
-    .limit(bindparam("batch_size"))
-    .with_for_update(skip_locked=True)
+_FREE = select(blobs.c.version_id).where(
+    blobs.c.state == bindparam("claimed_state"),
+    or_(blobs.c.lease_until.is_(None), blobs.c.lease_until < func.now()),
 )
-_CLAIM = (
-    update(blobs)
-    .where(blobs.c.version_id.in_(_FREE))
-    .values(lease_until=func.now() + bindparam("lease", type_=Interval))
-    .returning(blobs)
-)
+
+
+def _claim_in(order: ColumnElement[Any]) -> ReturningUpdate[Any]:
+    free = _FREE.order_by(order).limit(bindparam("batch_size")).with_for_update(skip_locked=True)
+    lease = {"lease_until": func.now() + bindparam("lease", type_=Interval)}
+    return update(blobs).where(blobs.c.version_id.in_(free)).values(lease).returning(blobs)
+
+
+_CLAIM_OLDEST = _claim_in(blobs.c.created_at)
+_CLAIM_NEWEST = _claim_in(blobs.c.created_at.desc())
 _LIVE = (
     update(blobs)
     .where(
@@ -60,13 +61,19 @@ def place_staged(database: Database, store: BlobStore) -> int:
     """Place everything that is staged, batch by batch until none is left unclaimed; return how many were placed."""
     store.require()
     placed = 0
-    while True:
-        claimed = _claim(database)
-        if claimed:
-            placed += _place(database, store, claimed)
-        # Whatever is staged after a claim has a message of its own.
-        if len(claimed) < BATCH_SIZE:
-            return placed
+    # While much is staged, every other batch is the newest: an upload that somebody waits for is not placed after all
+    # that another has uploaded, and what is older is reached all the same.
+    orders = itertools.cycle((_CLAIM_OLDEST, _CLAIM_NEWEST))
+
+    def batch() -> int:
+        nonlocal placed
+        claimed = _claim(database, next(orders))
+        placed += _place(database, store, claimed) if claimed else 0
+        return len(claimed)
+
+    # Whatever is staged after a claim has a message of its own.
+    drain(batch, size=BATCH_SIZE)
+    return placed
 
 
 def wait_while_staged(database: Database, version_id: UUID, wait_seconds: float) -> bool:
@@ -97,15 +104,22 @@ def blob_of(row: Any) -> Blob:
     )
 
 
-def claim_blobs(session: Session, state: str, *, batch_size: int, lease: timedelta = LEASE) -> list[Blob]:
-    """Take the oldest blobs of a state that nobody holds, for as long as the lease."""
+def claim_blobs(
+    session: Session,
+    state: str,
+    *,
+    batch_size: int,
+    lease: timedelta = LEASE,
+    statement: ReturningUpdate[Any] = _CLAIM_OLDEST,
+) -> list[Blob]:
+    """Take blobs of a state that nobody holds, the oldest unless told otherwise, for as long as the lease."""
     values = {"claimed_state": state, "batch_size": batch_size, "lease": lease}
-    return [blob_of(row) for row in session.execute(_CLAIM, values)]
+    return [blob_of(row) for row in session.execute(statement, values)]
 
 
-def _claim(database: Database) -> Sequence[Blob]:
+def _claim(database: Database, statement: ReturningUpdate[Any]) -> Sequence[Blob]:
     with database.autocommit() as session:
-        claimed = claim_blobs(session, "staged", batch_size=BATCH_SIZE)
+        claimed = claim_blobs(session, "staged", batch_size=BATCH_SIZE, statement=statement)
     faults.reach("placement.claimed")
     return claimed
 

@@ -53,6 +53,12 @@ files = Table(
         "retention_expires_at",
         postgresql_where=text("state = 'Available' AND retention_expires_at IS NOT NULL"),
     ),
+    Index(
+        "ix_files_due_by_organization",
+        "organization_id",
+        "retention_expires_at",
+        postgresql_where=text("state = 'Available' AND retention_expires_at IS NOT NULL"),
+    ),
     Index("ix_files_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
 )
 

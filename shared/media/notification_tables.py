@@ -1,6 +1,6 @@
 """Where distributions want to be told what became of their media, and the files whose end is still to be told.
 
-Mirrored by migration 0005.
+Mirrored by migrations 0005 and 0020.
 """
 
 from __future__ import annotations
@@ -28,4 +28,5 @@ expiring_media = Table(
     Column("details", JSONB, nullable=False),
     instant("expires_at", nullable=False),
     Index("ix_expiring_media_expires_at", "expires_at"),
+    Index("ix_expiring_media_distribution_id_expires_at", "distribution_id", "expires_at"),
 )

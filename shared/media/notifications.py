@@ -21,6 +21,7 @@ from sqlalchemy import bindparam, func, select, text
 from shared import faults
 from shared.database import Database, Session
 from shared.deliveries.outbox import enqueue_delivery
+from shared.fair_claims import find_fairly, first_of_each
 from shared.identity.tables import distributions
 from shared.media.imports import Import, ImportState
 from shared.media.notification_tables import notification_endpoints
@@ -105,7 +106,8 @@ def notice_expired_media(database: Database) -> int:
 
 
 def _notice(session: Session) -> int:
-    due = session.execute(_DUE, {"batch_size": BATCH_SIZE}).all()
+    ids = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+    due = session.execute(_DUE, {"ids": [str(file_id) for file_id in ids]}).all() if ids else ()
     for row in due:
         if row.renewed_until is not None:
             session.execute(_POSTPONE, {"file_id": row.file_id, "expires_at": row.renewed_until})
@@ -134,6 +136,15 @@ WHERE id = :file_id AND retention_expires_at IS NOT NULL
 ON CONFLICT (file_id) DO NOTHING
 """
 )
+_OLDEST = text(
+    """
+SELECT file_id FROM expiring_media WHERE expires_at <= now() ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED
+"""
+)
+_HEADS = first_of_each(
+    table="expiring_media", tenant="distribution_id", ready="true", order="expires_at", key="file_id"
+)
+_FAIR = text(f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608
 # Content is gone from the very moment of its deadline, whether or not its own sweep has come by; a file that somebody
 # deleted has not expired.
 _DUE = text(
@@ -144,8 +155,8 @@ SELECT watched.file_id, watched.distribution_id, watched.details, watched.expire
     CASE WHEN files.state = 'Available' AND files.retention_expires_at > now() THEN files.retention_expires_at END
         AS renewed_until
 FROM expiring_media watched LEFT JOIN files ON files.id = watched.file_id
-WHERE watched.expires_at <= now()
-ORDER BY watched.expires_at LIMIT :batch_size FOR UPDATE OF watched SKIP LOCKED
+WHERE watched.file_id = ANY (CAST(:ids AS uuid[])) AND watched.expires_at <= now()
+ORDER BY watched.expires_at FOR UPDATE OF watched SKIP LOCKED
 """
 )
 _POSTPONE = text("UPDATE expiring_media SET expires_at = :expires_at WHERE file_id = :file_id")

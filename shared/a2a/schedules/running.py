@@ -2,8 +2,9 @@
 
 One transaction for a schedule: its row is locked, its ticks are written down, their tasks are begun and its next tick
 is set. So a tick is run with everything that belongs to it or not at all, however many workers look and whatever dies;
-two that look at once pass over each other's row. A tick that the agent cannot take (disabled, suspended, without
-permission) is refused, which is written down, and does not come again.
+two that look at once pass over each other's row. When more is due than a batch, organizations take turns: 10,000
+schedules of one that are due in the same minute do not delay another's. A tick that the agent cannot take (disabled,
+suspended, without permission) is refused, which is written down, and does not come again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, bindparam, delete, func, insert, select, text, update
 
 from shared import faults
 from shared.a2a.agent_callers import OnBehalf, make_agent_caller
@@ -30,8 +31,10 @@ from shared.a2a.sending import Sending, send
 from shared.a2a.types import Message, Part, SendMessageConfiguration, SendMessageRequest
 from shared.database import Database, Session
 from shared.errors import DomainError, Unavailable
+from shared.fair_claims import find_fairly, first_of_each
 from shared.identity.tables import deployments
 from shared.ids import new_id
+from shared.sweeping import drain
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -41,7 +44,7 @@ ON_TIME = timedelta(minutes=2)
 COUNTED = 1000
 """How many ticks that were passed over are counted at the most."""
 KEPT_RUNS = 1000
-SCHEDULES_AT_ONCE = 1000
+BATCH_SIZE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +57,27 @@ class Scheduler:
 
 
 def run_due_schedules(scheduler: Scheduler) -> int:
-    """Run what is due; give how many schedules were."""
-    done = 0
-    while done < SCHEDULES_AT_ONCE:
-        with scheduler.database.transaction() as session:
-            row = session.execute(_DUE).one_or_none()
-            if row is None:
-                break
-            _run(session, scheduler, row)
-            faults.reach("schedules.before_commit")
-        faults.reach("schedules.committed")
-        done += 1
-    return done
+    """Run what is due, the organizations in turn when that is much; give how many schedules were."""
+
+    def batch() -> int:
+        with scheduler.database.autocommit() as session:
+            due = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        return sum(_run_if_due(scheduler, schedule_id) for schedule_id in due)
+
+    # What another process runs meanwhile makes a batch short; what is left then comes with the next sweep.
+    return drain(batch, size=BATCH_SIZE)
+
+
+def _run_if_due(scheduler: Scheduler, schedule_id: UUID) -> bool:
+    """Run one schedule; False when it is not due any more, or another process has it."""
+    with scheduler.database.transaction() as session:
+        row = session.execute(_DUE, {"id": schedule_id}).one_or_none()
+        if row is None:
+            return False
+        _run(session, scheduler, row)
+        faults.reach("schedules.before_commit")
+    faults.reach("schedules.committed")
+    return True
 
 
 def _run(session: Session, scheduler: Scheduler, row: Row[Any]) -> None:
@@ -212,12 +224,21 @@ def _written(tick: datetime) -> str:
     return tick.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_OLDEST = text("SELECT id FROM schedules WHERE next_at <= clock_timestamp() ORDER BY next_at LIMIT :limit")
+_HEADS = first_of_each(
+    table="schedules", tenant="deployment_id", ready="next_at IS NOT NULL", order="next_at"
+)
+# Turns are the organization's, whatever number of deployments it has.
+FAIR = f"""
+SELECT due.id FROM ({_HEADS}) due JOIN deployments ON deployments.id = due.tenant
+ORDER BY row_number() OVER (PARTITION BY deployments.organization_id ORDER BY due.place, random()), random()
+LIMIT :limit
+"""  # noqa: S608 (names of columns, from the code)
+_FAIR = text(FAIR)
 _NOW = func.clock_timestamp()
 _DUE = (
     select(schedules, deployments.c.organization_id, _NOW.label("now"))
     .join(deployments, deployments.c.id == schedules.c.deployment_id)
-    .where(schedules.c.next_at <= _NOW)
-    .order_by(schedules.c.next_at)
-    .limit(1)
+    .where(schedules.c.id == bindparam("id"), schedules.c.next_at <= _NOW)
     .with_for_update(of=schedules, skip_locked=True)
 )

@@ -1,4 +1,4 @@
-"""The tables of schedules, mirrored by migration 0009: when an agent is to be told something, and when it was.
+"""The tables of schedules (migrations 0009, 0020): when an agent is to be told something, and when it was.
 
 `next_at` is the next tick, NULL while the schedule is off or if there is none. A run's row and the task that it began
 are written in one transaction, and a tick has one row: so no tick is run twice.
@@ -44,6 +44,12 @@ schedules = Table(
     CheckConstraint("disabled_at IS NULL OR next_at IS NULL", name="disabled"),
     Index("ix_schedules_deployment_id_id", "deployment_id", "id"),
     Index("ix_schedules_principal_id", "principal_id"),
+    Index(
+        "ix_schedules_due_by_deployment",
+        "deployment_id",
+        "next_at",
+        postgresql_where=text("next_at IS NOT NULL"),
+    ),
     Index("ix_schedules_due", "next_at", postgresql_where=text("next_at IS NOT NULL")),
 )
 

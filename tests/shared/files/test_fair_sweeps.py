@@ -1,0 +1,90 @@
+"""What one organization has expired or uploaded does not delay another's by more than a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from shared.database import Database
+from shared.files import expiry, placement
+from shared.files.blobs.base import Blob
+from shared.files.expiry import expire_due
+from shared.files.placement import place_staged
+from shared.ids import new_id
+from shared.sweeping import budget
+from tests.shared.files.conftest import Shelf
+from tests.support.plans import explain
+
+
+@pytest.fixture(autouse=True)
+def _no_files(database: Database) -> None:
+    with database.transaction() as session:
+        for table in ("blobs", "file_operations", "file_versions", "files"):
+            session.execute(text(f"DELETE FROM {table}"))
+
+
+def add_files(database: Database, organization_id: UUID, count: int, *, deadline: str) -> None:
+    with database.transaction() as session:
+        session.execute(
+            text(f"""
+                INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state,
+                    current_version_id, revision, retention_expires_at)
+                SELECT gen_random_uuid(), :organization, :organization, 'MessagingMedia', 'PrincipalIdentity',
+                    gen_random_uuid(), 'Available', gen_random_uuid(), 1, {deadline}
+                FROM generate_series(1, :count)"""),
+            {"organization": organization_id, "count": count},
+        )
+
+
+def count_expired(database: Database, organization_id: UUID) -> int:
+    with database.transaction() as session:
+        expired = "SELECT count(*) FROM files WHERE organization_id = :id AND state = 'Expired'"
+        return int(session.execute(text(expired), {"id": organization_id}).scalar_one())
+
+
+def test_many_expired_files_of_one_organization_do_not_delay_anothers(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expiry, "BATCH_SIZE", 20)
+    many, others = new_id(), [new_id() for _ in range(3)]
+    add_files(shelf.database, many, 100, deadline="now() - interval '1 hour'")
+    for other in others:
+        add_files(shelf.database, other, 1, deadline="now() - interval '1 s'")
+    with budget(0):
+        assert expire_due(shelf.database, shelf.store) == 20
+    assert [count_expired(shelf.database, at) for at in (many, *others)] == [17, 1, 1, 1]
+    assert expire_due(shelf.database, shelf.store) == 83
+
+
+def test_finding_some_of_each_does_not_read_what_expires_later(database: Database) -> None:
+    for deadline in ("now() - interval '1 hour'", "now() + interval '1 day'"):
+        add_files(database, new_id(), 10_000, deadline=deadline)
+        add_files(database, new_id(), 10, deadline=deadline)
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("VACUUM ANALYZE files"))
+    plan = explain(database, expiry.FAIR, {"each": 20, "limit": 50})
+    assert "ix_files_due_by_organization" in plan.indexes
+    assert plan.rows_removed == 0
+    assert plan.blocks < 200
+
+
+def test_the_newest_uploads_are_placed_before_all_that_waits(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "BATCH_SIZE", 4)
+    staged = [shelf.upload() for _ in range(20)]
+    batches: list[set[UUID]] = []
+    place = shelf.store.place
+
+    def noticed(blobs: Sequence[Blob]) -> Any:
+        batches.append({blob.version_id for blob in blobs})
+        return place(blobs)
+
+    monkeypatch.setattr(shelf.store, "place", noticed)
+    assert place_staged(shelf.database, shelf.store) == 20
+    assert staged[0].version.id in batches[0]
+    assert staged[-1].version.id in batches[1]
