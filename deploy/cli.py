@@ -86,12 +86,19 @@ def beat() -> None:
 
 @main.command()
 def migrate() -> None:
-    """Bring the database to the newest schema."""
+    """Migrate the database to the newest schema, and grant the processes' role what it needs."""
     from deploy.administration import installation
+    from shared.database import Database
+    from shared.migrations.grants import current_role, grant_access
     from shared.migrations.runner import migrate as run_migrations
 
-    with installation() as (database, _):
-        run_migrations(database.engine)
+    with installation() as (database, settings):
+        owner = Database(settings.migrations_database_url or settings.database_url, pool_size=1)
+        try:
+            run_migrations(owner.engine)
+            grant_access(owner.engine, current_role(database.engine))
+        finally:
+            owner.dispose()
 
 
 @main.command()

@@ -2,7 +2,9 @@
 
 Run as a script (`python -I -S launch.py …`): it stands between a supervisor and the program so that
 the program dies with the supervisor even when that is killed with SIGKILL, and so that Postgres, which refuses to
-run as root, runs as an unprivileged account where everything else is root. It owns nothing else.
+run as root, runs as an unprivileged account where everything else is root. That account gets no capability; where its
+files lie below closed directories (a checkout in /root), it keeps the one to pass them, and reaches named files only.
+It owns nothing else.
 """
 
 import argparse
@@ -10,30 +12,18 @@ import ctypes
 import os
 import pwd
 import sys
+from importlib import import_module
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-PR_SET_KEEPCAPS = 8
-PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
-CAPABILITY_VERSION_3 = 0x20080522
-CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 
 
 def main() -> None:
     """Bind, change account if asked, and execute the command."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--parent", type=int, required=True, help="pid whose end ends the program")
-    parser.add_argument(
-        "--death-signal", type=int, required=True, help="signal sent to the program at that end"
-    )
-    parser.add_argument("--account", help="account to run as; root only")
-    parser.add_argument(
-        "--reach-all-paths", action="store_true", help="keep the right to pass closed directories"
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    options = parser.parse_args()
+    options = _read_options()
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if options.account:
-        _change_account(options.account, reach_all_paths=options.reach_all_paths)
+        _change_account(options)
     bind_to_parent(options.death_signal)  # after the change of account, which clears it
     if os.getppid() != options.parent:
         sys.exit("The process that started this one is gone.")
@@ -46,37 +36,46 @@ def main() -> None:
 def bind_to_parent(death_signal: int) -> None:
     """Have the kernel send this process a signal when its parent (precisely: the parent's thread) ends."""
     if sys.platform == "linux":
-        _check(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0), "prctl")
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"prctl: {os.strerror(ctypes.get_errno())}")
 
 
-def _change_account(name: str, *, reach_all_paths: bool) -> None:
-    account = pwd.getpwnam(name)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if reach_all_paths:
-        _check(libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl")
+def _read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--parent", type=int, required=True, help="pid whose end ends the program")
+    parser.add_argument(
+        "--death-signal", type=int, required=True, help="signal sent to the program at that end"
+    )
+    parser.add_argument("--account", help="account to run as; root only")
+    parser.add_argument(
+        "--reach-all-paths", action="store_true", help="keep the right to pass closed directories"
+    )
+    parser.add_argument("--read", action="append", default=[], help="with it: what the program may read")
+    parser.add_argument("--write", action="append", default=[], help="with it: what the program may write")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    return parser.parse_args()
+
+
+def _change_account(options: argparse.Namespace) -> None:
+    # This runs isolated and without packages: the module beside this one is found by its directory alone.
+    sys.path.insert(0, str(Path(__file__).parent))
+    confinement = import_module("confinement")
+
+    account = pwd.getpwnam(options.account)
+    closed = options.reach_all_paths
+    keep = (confinement.CAP_DAC_READ_SEARCH, confinement.CAP_DAC_OVERRIDE) if closed else ()
+    confinement.drop_capabilities(keep)
+    if closed:
+        confinement.keep_over_change_of_account()
     os.setgroups([])
     os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
     os.setresuid(account.pw_uid, account.pw_uid, account.pw_uid)
     os.environ["HOME"] = account.pw_dir
-    if reach_all_paths:
-        _keep_path_capabilities(libc)
-
-
-def _keep_path_capabilities(libc: ctypes.CDLL) -> None:
-    """Hold on to file-access capabilities across exec: the checkout may lie below a directory like /root."""
-    mask = 1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH
-    for wanted in (mask, 1 << CAP_DAC_OVERRIDE):  # containers often grant only the second
-        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-        data = (ctypes.c_uint32 * 6)(wanted, wanted, wanted, 0, 0, 0)
-        if libc.capset(header, data) == 0:
-            break
-    for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
-        libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
-
-
-def _check(result: int, call: str) -> None:
-    if result != 0:
-        raise OSError(ctypes.get_errno(), f"{call}: {os.strerror(ctypes.get_errno())}")
+    confinement.gain_no_privileges()
+    if closed:
+        confinement.keep_path_capability()
+        confinement.confine_to(options.read, options.write)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,25 @@ from pathlib import Path
 def main(directory: Path) -> None:
     """Write what is missing."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    postgres = _keep(directory / "postgres_password", secrets.token_urlsafe(24))
+    _keep(directory / "postgres_password", secrets.token_urlsafe(24))
+    migrations = _keep(directory / "migrations_password", secrets.token_urlsafe(24))
+    application = _keep(directory / "application_password", secrets.token_urlsafe(24))
     valkey = _keep(directory / "valkey_password", secrets.token_urlsafe(24))
-    _keep(directory / "database_url", f"postgresql://quartermaster:{postgres}@postgres/quartermaster")
+    _keep_addresses(directory, migrations, application)
     _keep(directory / "redis_url", f"redis://:{valkey}@valkey:6379/0")
     _keep(directory / "models_redis_url", f"redis://:{valkey}@valkey-models:6379/0")
     _keep(directory / "encryption_keys", base64.urlsafe_b64encode(os.urandom(32)).decode())
     _keep(directory / "s3_access_key_id", secrets.token_hex(10))
     _keep(directory / "s3_secret_access_key", secrets.token_urlsafe(30))
+
+
+def _keep_addresses(directory: Path, migrations: str, application: str) -> None:
+    """Write the two addresses of the database; where one is known from before there were roles, it serves as both."""
+    address = "postgresql://{}:{}@postgres/quartermaster"
+    known = directory / "database_url"
+    owner = address.format("quartermaster_migrations", migrations)
+    _keep(directory / "migrations_database_url", known.read_text() if known.exists() else owner)
+    _keep(known, address.format("quartermaster_app", application))
 
 
 def _keep(path: Path, value: str) -> str:

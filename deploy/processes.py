@@ -30,7 +30,9 @@ class Program:
     directory: Path | None = None
     log: Path | None = None  # output goes to this file instead of to the caller
     account: str | None = None
-    reach_all_paths: bool = False
+    reach_all_paths: bool = False  # with an account: pass closed directories, and reach only what these name
+    readable: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
     prepare: Callable[[], None] | None = None  # runs before every start
     stop_signal: signal.Signals = signal.SIGTERM
     death_signal: signal.Signals = signal.SIGKILL  # what it gets when we are killed
@@ -46,6 +48,8 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
     command += ["--death-signal", str(int(program.death_signal))]
     command += ["--account", program.account] if program.account else []
     command += ["--reach-all-paths"] if program.reach_all_paths else []
+    command += [f"--read={path}" for path in program.readable]
+    command += [f"--write={path}" for path in program.writable]
     with contextlib.ExitStack() as stack:
         output: int | IO[bytes] = subprocess.PIPE
         if program.log is not None:

@@ -16,11 +16,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy.embedded.ports import find_free_port, is_free
-from deploy.embedded.postgres import OWNER, EmbeddedPostgres
+from deploy.embedded.postgres import DATABASE, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.embedded.wheels import StartFailed
 from deploy.home import Home, HomeInUse
@@ -30,6 +30,7 @@ from deploy.supervisor import GaveUp, Interrupted, Supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOTSTRAP = ("quartermaster", "bootstrap", "--credentials")
+MIGRATIONS = "MIGRATIONS_DATABASE_URL"
 START_SECONDS = 90.0
 RELEASE_SECONDS = 300.0
 POLL_SECONDS = 0.5
@@ -95,9 +96,14 @@ def _run(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, .
     address = _listening_address(os.environ)
     home.claim()
     _require_free(address)
-    environment = dict(os.environ) | _settings(supervisor, os.environ, home, address)
+    settings = _settings(supervisor, os.environ, home, address)
+    environment = dict(os.environ) | settings
+    # Of all processes only the release may change the schema.
+    release_environment = environment | _migrations_address(settings, home)
+    environment.pop(MIGRATIONS, None)
     programs = _programs(root, environment)
-    supervisor.run_to_end(programs.pop("release"), timeout_seconds=RELEASE_SECONDS)
+    release = replace(programs.pop("release"), environment=release_environment)
+    supervisor.run_to_end(release, timeout_seconds=RELEASE_SECONDS)
     first_owner = _program("bootstrap", (*bootstrap, str(home.credentials)), root, environment)
     supervisor.run_to_end(first_owner, timeout_seconds=RELEASE_SECONDS)
     for program in programs.values():
@@ -161,11 +167,18 @@ def _settings(
     return {name: environment.get(name) or make() for name, make in makers.items()} | {"PATH": path}
 
 
+def _migrations_address(settings: Mapping[str, str], home: Home) -> dict[str, str]:
+    """Give the address to migrate with, where the database is the one that was started here."""
+    server = EmbeddedPostgres(home.postgres)
+    is_own = settings["DATABASE_URL"] == server.database_url(DATABASE)
+    return {MIGRATIONS: server.migrations_url(DATABASE)} if is_own else {}
+
+
 def _start_postgres(supervisor: Supervisor, home: Home) -> str:
     server = EmbeddedPostgres(home.postgres)
     supervisor.start(server.program())
     supervisor.run_until(server.is_ready, what="Postgres", timeout_seconds=START_SECONDS)
-    return server.create_database(OWNER)
+    return server.create_database(DATABASE)
 
 
 def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey) -> str:

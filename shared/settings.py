@@ -26,6 +26,10 @@ class Settings(BaseSettings):
     database_url: str = Field(
         description="Postgres (15 or later), as postgresql://user:password@host:port/name."
     )
+    migrations_database_url: str | None = Field(
+        default=None,
+        description="The same database as the role that owns its schema, for `migrate` alone; empty for DATABASE_URL.",
+    )
     redis_url: str = Field(
         description="Valkey or Redis for messages between front and workers, as redis://host:port/0."
     )
@@ -331,9 +335,11 @@ class Settings(BaseSettings):
         TypeAdapter(HttpUrl).validate_python(value)
         return value.rstrip("/")
 
-    @field_validator("database_url")
+    @field_validator("database_url", "migrations_database_url")
     @classmethod
-    def _psycopg2_url(cls, value: str) -> str:
+    def _psycopg2_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
         scheme, separator, rest = value.partition("://")
         if not separator or scheme.split("+")[0] not in ("postgres", "postgresql"):
             raise ValueError("must begin with postgresql://")

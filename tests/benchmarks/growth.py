@@ -39,7 +39,7 @@ def growth(bench: Bench) -> Iterator[Line]:
 def _front(bench: Bench, name: str, redis_database: int, files: int) -> Front:
     front = bench.lone_front(name, redis_database)
     store_unexpired(
-        front.stack.database_url, files, owner_id=front.daemon_id, organization_id=front.organization_id
+        front.stack.administrator_url, files, owner_id=front.daemon_id, organization_id=front.organization_id
     )
     warm_up(front, uploads=1)
     return front
@@ -52,7 +52,7 @@ def _asking(bench: Bench, front: Front, request: Request, count: int, status: in
             connection.ask(request(front, file_id, version_id), expect=status)
         connection.close()
 
-    files = some_files(front.stack.database_url, count, owner_id=front.daemon_id)
+    files = some_files(front.stack.administrator_url, count, owner_id=front.daemon_id)
     return lambda: bench.meter(front).run(lambda: ask(files))
 
 

@@ -122,9 +122,11 @@ def _installation(
     catalog.write_text(_PROVIDER.format(address=upstream.base_url) + "".join(models))
     stack.environment["MODELS_CONFIG"] = str(catalog)
     stack.set_up()
-    payers, people, keys = add_key_holders(stack.database_url, size.keys, organizations=size.organizations)
+    payers, people, keys = add_key_holders(
+        stack.administrator_url, size.keys, organizations=size.organizations
+    )
     record_usage(
-        stack.database_url,
+        stack.administrator_url,
         size.calls,
         organizations=payers,
         users=people[:1000],

@@ -154,7 +154,7 @@ def placement_latency(bench: Bench) -> Iterator[Line]:
     front = bench.front
     warm_up(front)
     connection = Connection(front.port)
-    database = psycopg2.connect(front.stack.database_url)
+    database = psycopg2.connect(front.stack.administrator_url)
     database.autocommit = True
     seconds = []
     with database.cursor() as cursor:
@@ -201,7 +201,7 @@ def _put(port: int, pid: int, path: str, content: Path, stored: Path) -> Sample:
 
 def _settled(bench: Bench, sample: Sample, *, remove: bool = False) -> Sample:
     """Wait until the workers have placed everything; large content is then taken away, to spare the disk."""
-    database = psycopg2.connect(bench.front.stack.database_url)
+    database = psycopg2.connect(bench.front.stack.administrator_url)
     database.autocommit = True
     with database.cursor() as cursor:
         while _count_staged(cursor):

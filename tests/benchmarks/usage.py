@@ -34,7 +34,7 @@ def usage_windows(bench: Bench) -> Iterator[Line]:
     """Ask for each window by HTTP, one after the other."""
     records, asked = bench.scaled(10_000_000, 100_000), bench.scaled(50, 15)
     front = bench.lone_front("usage", 5)
-    url = front.stack.database_url
+    url = front.stack.administrator_url
     users = [str(new_id()) for _ in range(USERS)]
     record_usage(
         url, records, organizations=[front.organization_id], users=users, models=MODELS, with_money=False
@@ -75,7 +75,7 @@ def _window(bench: Bench, front: Front, window: Window, *, records: int, groups:
 
 
 def _plain_seconds(bench: Bench, front: Front, window: Window) -> float:
-    connection = psycopg2.connect(front.stack.database_url)
+    connection = psycopg2.connect(front.stack.administrator_url)
 
     def ask() -> None:
         with connection.cursor() as cursor:

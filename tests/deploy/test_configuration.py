@@ -58,6 +58,24 @@ def test_every_secret_of_the_compose_file_is_made(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
 
 
+def test_only_the_release_may_change_the_schema(tmp_path: Path) -> None:
+    holders = [name for name, service in OURS.items() if "migrations_database_url" in service["secrets"]]
+    assert holders == ["release"]
+    make_secrets.main(tmp_path)
+    assert (tmp_path / "database_url").read_text().startswith("postgresql://quartermaster_app:")
+    owner = (tmp_path / "migrations_database_url").read_text()
+    assert owner.startswith("postgresql://quartermaster_migrations:")
+    # The image runs these in the order of their names: roles first, then what they are opened with.
+    scripts = sorted(path.name for path in (DEPLOY / "postgres").iterdir())
+    assert scripts == ["roles.sql", "roles_passwords.sh"]
+
+
+def test_secrets_of_an_installation_without_roles_still_open_its_database(tmp_path: Path) -> None:
+    (tmp_path / "database_url").write_text("postgresql://quartermaster:known@postgres/quartermaster")
+    make_secrets.main(tmp_path)
+    assert (tmp_path / "migrations_database_url").read_text() == (tmp_path / "database_url").read_text()
+
+
 def test_secrets_that_exist_are_kept(tmp_path: Path) -> None:
     make_secrets.main(tmp_path)
     before = {path.name: path.read_text() for path in tmp_path.iterdir()}

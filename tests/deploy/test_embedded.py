@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import psycopg2
 import pytest
 import redis
+from sqlalchemy import create_engine
 
-from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.postgres import APPLICATION_ROLE, SUPERUSER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.migrations.grants import grant_access
+from shared.migrations.runner import migrate
 from shared.valkey import writes_to_disk
 
 
@@ -38,7 +44,8 @@ def test_postgres_keeps_what_was_committed_when_it_is_killed(tmp_path: Path) -> 
     server = EmbeddedPostgres(tmp_path / "postgres")
     server.start()
     try:
-        url = server.create_database("kept")
+        server.create_database("kept")
+        url = server.migrations_url("kept")
         run(url, "CREATE TABLE facts AS SELECT 42 AS fact")
         server.kill()
         server.start()
@@ -94,14 +101,143 @@ def test_postgres_copes_with_a_home_too_deep_for_a_socket(tmp_path: Path) -> Non
 
 
 def test_databases_are_copied_and_dropped(postgres_server: EmbeddedPostgres) -> None:
-    template = postgres_server.create_database("pattern")
-    run(template, "CREATE TABLE facts AS SELECT 42 AS fact")
-    copy = postgres_server.create_database("copy_of_pattern", template="pattern")
-    assert run(copy, "SELECT fact FROM facts") == [(42,)]
+    postgres_server.create_database("pattern")
+    run(postgres_server.migrations_url("pattern"), "CREATE TABLE facts AS SELECT 42 AS fact")
+    postgres_server.create_database("copy_of_pattern", template="pattern")
+    assert run(postgres_server.migrations_url("copy_of_pattern"), "SELECT fact FROM facts") == [(42,)]
     for name in ("copy_of_pattern", "pattern", "never_made"):
         postgres_server.drop_database(name)
     names = run(postgres_server.url, "SELECT datname FROM pg_database WHERE datname LIKE '%pattern'")
     assert names == []
+
+
+def test_the_services_role_has_rows_and_nothing_else(
+    postgres_server: EmbeddedPostgres, migrated_template: str
+) -> None:
+    url = postgres_server.create_database("least", template=migrated_template)
+    role = "SELECT rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls FROM pg_roles WHERE rolname = "
+    for name in ("quartermaster_app", "quartermaster_migrations"):
+        assert run(url, f"{role}'{name}'") == [(False,) * 5]
+    owned = "SELECT count(*) FROM pg_class WHERE relowner = 'quartermaster_app'::regrole"
+    assert run(url, owned) == [(0,)]
+    assert run(url, "SELECT count(*) FROM organizations") == [(0,)]
+    for refused in (
+        "CREATE TABLE mine (id int)",
+        "DROP TABLE organizations",
+        "ALTER TABLE organizations ADD COLUMN more int",
+        "TRUNCATE audit_events",
+        "UPDATE alembic_version SET version_num = '0001'",
+        "CREATE DATABASE more",
+        "CREATE ROLE more",
+        "SELECT pg_read_file('/etc/passwd')",
+        "COPY organizations TO '/tmp/organizations'",
+        "COPY organizations FROM PROGRAM 'true'",
+        "SET ROLE quartermaster_migrations",
+        "ALTER TABLE audit_events DISABLE TRIGGER ALL",
+    ):
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            run_alone(url, refused)
+
+
+def test_an_installation_whose_superuser_owned_all_is_given_roles(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", durable=False)
+    server.start()
+    try:
+        superuser = server.database_url("quartermaster", role=SUPERUSER)
+        run_alone(server.url, "CREATE DATABASE quartermaster")
+        migrate_as(superuser)
+        run(superuser, "INSERT INTO organizations (id, name) VALUES (gen_random_uuid(), 'Kept')")
+        url = server.create_database("quartermaster")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            run(url, "SELECT name FROM organizations")
+        migrate_as(server.migrations_url("quartermaster"))
+        assert run(url, "SELECT name FROM organizations") == [("Kept",)]
+        of_the_superuser = """
+            SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relowner = 10
+            UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proowner = 10"""
+        assert run(url, of_the_superuser) == []
+        assert server.create_database("quartermaster") == url
+    finally:
+        server.stop()
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the account of its programs")
+
+
+@as_root
+def test_postgres_has_no_capability_where_its_files_are_open_to_it(open_directory: Path) -> None:
+    server = EmbeddedPostgres(open_directory / "postgres", durable=False)
+    if server.program().reach_all_paths:
+        pytest.skip("the installed packages lie in a closed directory")
+    server.start()
+    try:
+        for process in server_processes(server):
+            status = status_of(process)
+            assert {status[name] for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb", "CapInh")} == {0}
+            assert status["NoNewPrivs"] == 1
+    finally:
+        server.stop()
+
+
+@as_root
+def test_in_a_closed_directory_postgres_passes_it_and_reads_no_files_but_its_own(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    secret = closed / "secret"
+    secret.write_text("root's own")
+    secret.chmod(0o600)
+    server = EmbeddedPostgres(closed / "postgres", durable=False)
+    assert server.program().reach_all_paths
+    server.start()
+    try:
+        for process in server_processes(server):
+            status = status_of(process)
+            held = status["CapEff"] | status["CapPrm"] | status["CapAmb"]
+            assert held in (1 << 2, 1 << 1), "to search and read, or what a container grants in its place"
+            assert status["CapBnd"] & ~0b110 == 0
+            assert status["NoNewPrivs"] == 1
+        for path in (secret, Path("/etc/shadow"), Path("/proc/1/environ")):
+            with pytest.raises(psycopg2.Error, match="Permission denied"):
+                run(server.url, f"SELECT pg_read_file('{path}')")
+        with pytest.raises(psycopg2.Error, match="Permission denied"):
+            run_alone(server.url, f"COPY (SELECT 1) TO '{closed / 'written'}'")
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that every account may pass, which a test's own is not."""
+    with TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def server_processes(server: EmbeddedPostgres) -> list[psutil.Process]:
+    postmaster = psutil.Process(int((server.directory / "data" / "postmaster.pid").read_text().split()[0]))
+    return [postmaster, *postmaster.children()]
+
+
+def status_of(process: psutil.Process) -> dict[str, int]:
+    """Give the numbers of a process's rights."""
+    lines = (line.split(":") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return {name: int(value, 16) for name, value in lines if name.startswith("Cap") or name == "NoNewPrivs"}
+
+
+def run_alone(url: str, statement: str) -> None:
+    connection = psycopg2.connect(url)
+    connection.autocommit = True
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def migrate_as(url: str) -> None:
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
+    migrate(engine)
+    grant_access(
+        engine, APPLICATION_ROLE if url.startswith("postgresql://quartermaster_migrations") else SUPERUSER
+    )
+    engine.dispose()
 
 
 def test_valkey_keeps_its_messages_and_its_port_when_it_is_stopped_and_loses_them_only_on_demand(

@@ -24,9 +24,10 @@ SECRETS = re.compile(r"(?:sv[a-z]|whsec)_[A-Za-z0-9+/=]{20,}")
 
 RELEASE = """
     import os, psycopg2
-    connection = psycopg2.connect(os.environ["DATABASE_URL"])
+    connection = psycopg2.connect(os.environ["MIGRATIONS_DATABASE_URL"])
     with connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE IF NOT EXISTS releases (at timestamptz)")
+        cursor.execute("GRANT SELECT ON releases TO quartermaster_app")
         cursor.execute("INSERT INTO releases VALUES (now())")
 """
 WEB = """
@@ -96,6 +97,7 @@ class Copy:
 
 FOREIGN = {
     "DATABASE_URL",
+    "MIGRATIONS_DATABASE_URL",
     "REDIS_URL",
     "MODELS_REDIS_URL",
     "BLOB_STORE",

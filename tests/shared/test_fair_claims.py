@@ -31,6 +31,14 @@ RETURNING fair_jobs.id, head.tenant, head.member"""
 A, B, C = sorted(new_id() for _ in range(3))
 
 
+@pytest.fixture(scope="module")
+def database(administrator_url: str) -> Iterator[Database]:
+    """This module's database, as one who may make a table in it."""
+    database = Database(administrator_url.replace("postgresql://", "postgresql+psycopg2://", 1))
+    yield database
+    database.dispose()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _table(database: Database) -> None:
     with database.transaction() as session:

@@ -38,7 +38,8 @@ _SHAPES = {
 
 @pytest.fixture
 def empty(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
-    url = postgres_server.create_database(f"test_{uuid4().hex}")
+    postgres_server.create_database(name := f"test_{uuid4().hex}")
+    url = postgres_server.migrations_url(name)
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
     yield engine
     engine.dispose()
@@ -46,7 +47,8 @@ def empty(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
 
 @pytest.fixture
 def declared(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
-    url = postgres_server.create_database(f"test_{uuid4().hex}")
+    postgres_server.create_database(name := f"test_{uuid4().hex}")
+    url = postgres_server.migrations_url(name)
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
     metadata.create_all(engine)
     yield engine

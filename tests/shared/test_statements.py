@@ -20,9 +20,9 @@ PID = "SELECT pg_backend_pid() AS pid"
 
 
 @pytest.fixture
-def narrow(database_url: str) -> Iterator[Database]:
-    """Two connections for statements."""
-    database = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=4)
+def narrow(administrator_url: str) -> Iterator[Database]:
+    """Two connections for statements, as one who may make a table."""
+    database = Database(administrator_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=4)
     with database.autocommit() as session:
         session.fetch_one("CREATE TABLE IF NOT EXISTS words (word text) ; SELECT 1", {})
     yield database

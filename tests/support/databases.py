@@ -1,6 +1,7 @@
 """Databases for tests: one migrated template for the run, a fresh clone for each module.
 
 A clone starts empty. The tests of one module share it and make the rows they need, so they never count whole tables.
+They, and what they test, work as the service's own role; `administrator_url` is for tests that make tables.
 """
 
 from __future__ import annotations
@@ -9,21 +10,31 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
-from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.postgres import APPLICATION_ROLE, SUPERUSER, EmbeddedPostgres
 from shared.database import Database
+from shared.migrations.grants import grant_access
 from shared.migrations.runner import migrate
 
 _TEMPLATE = "migrated"
+# Beyond what the service's role has anywhere else: to bring statistics up to date, and to plant broken rows.
+_RIGHTS_OF_TESTS = ("pg_maintain", "SET ON PARAMETER session_replication_role")
 
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_server: EmbeddedPostgres) -> str:
     """Make a database with the newest schema, to clone; gives its name."""
-    engine = create_engine(_driver_url(postgres_server.create_database(_TEMPLATE)))
+    postgres_server.create_database(_TEMPLATE)
+    engine = create_engine(_driver_url(postgres_server.migrations_url(_TEMPLATE)))
     migrate(engine)
+    grant_access(engine, APPLICATION_ROLE)
     engine.dispose()
+    administrator = create_engine(_driver_url(postgres_server.url))
+    with administrator.begin() as connection:
+        for right in _RIGHTS_OF_TESTS:
+            connection.execute(text(f"GRANT {right} TO {APPLICATION_ROLE}"))
+    administrator.dispose()
     return _TEMPLATE
 
 
@@ -31,6 +42,13 @@ def migrated_template(postgres_server: EmbeddedPostgres) -> str:
 def database_url(postgres_server: EmbeddedPostgres, migrated_template: str) -> str:
     """Clone the template for this module; gives the address as `DATABASE_URL` would."""
     return postgres_server.create_database(f"test_{uuid4().hex}", template=migrated_template)
+
+
+@pytest.fixture(scope="module")
+def administrator_url(postgres_server: EmbeddedPostgres, database_url: str) -> str:
+    """Give the address of this module's database for its superuser."""
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    return postgres_server.database_url(name, role=SUPERUSER)
 
 
 @pytest.fixture(scope="module")

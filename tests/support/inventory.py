@@ -71,7 +71,7 @@ _DISAGREEING_ROWS = {
 @contextlib.contextmanager
 def connect(stack: Stack) -> Iterator[psycopg2.extensions.connection]:
     """Open a plain connection to the stack's database, past everything under test."""
-    connection = psycopg2.connect(stack.database_url)
+    connection = psycopg2.connect(stack.administrator_url)
     connection.autocommit = True
     with contextlib.closing(connection):
         yield connection

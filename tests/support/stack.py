@@ -22,7 +22,7 @@ from typing import Any
 from cryptography.fernet import Fernet
 
 from deploy.embedded.ports import find_free_port
-from deploy.embedded.postgres import EmbeddedPostgres
+from deploy.embedded.postgres import SUPERUSER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.processes import Program, kill, spawn, stop
 from deploy.roles import beat_command, web_command, worker_command
@@ -31,6 +31,7 @@ PATIENCE_SECONDS = 30.0
 ROOT = Path(__file__).resolve().parents[2]
 FOREIGN = (
     "DATABASE_URL",
+    "MIGRATIONS_DATABASE_URL",
     "REDIS_URL",
     "MODELS_REDIS_URL",
     "BLOB_STORE",
@@ -169,6 +170,8 @@ class Stack:
         self._started: list[Service] = []
         directory.mkdir(parents=True, exist_ok=True)
         self.database_url = servers.postgres.create_database(name)
+        self.migrations_url = servers.postgres.migrations_url(name)
+        self.administrator_url = servers.postgres.database_url(name, role=SUPERUSER)
         self.redis_url = servers.valkey.url.rpartition("/")[0] + f"/{redis_database}"
         self.models_redis_url = servers.valkey_models.url.rpartition("/")[0] + f"/{redis_database}"
         self.web_port = free_port()
@@ -202,7 +205,7 @@ class Stack:
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             cwd=ROOT,
-            env=self.environment,
+            env=self.environment | {"MIGRATIONS_DATABASE_URL": self.migrations_url},
             capture_output=True,
             text=True,
             check=False,

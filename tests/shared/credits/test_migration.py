@@ -26,7 +26,8 @@ STORAGE_TABLES = (storage_days, storage_mark)
 
 @pytest.fixture
 def engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
-    url = postgres_server.create_database(f"migration_{uuid4().hex}")
+    postgres_server.create_database(name := f"migration_{uuid4().hex}")
+    url = postgres_server.migrations_url(name)
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
     yield engine
     engine.dispose()

@@ -1,0 +1,104 @@
+"""Take rights away from a process before it becomes another program: capabilities, and files by Landlock.
+
+Used by `launch.py`, which runs without any package: nothing but the standard library may be imported here. What the
+kernel does not know is left out; nothing here grants anything.
+"""
+
+import ctypes
+import os
+from collections.abc import Iterable
+
+PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 8, 24, 38
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
+CAPABILITY_VERSION_3 = 0x20080522
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+LAST_CAPABILITY = 63
+
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+LANDLOCK_VERSION, LANDLOCK_PATH_BENEATH = 1, 1
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REFER, TRUNCATE = 1 << 13, 1 << 14
+RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
+READING = EXECUTE | READ_FILE | READ_DIR
+# What programs need of the system besides their own files: libraries, a shell, names, time zones, shared memory.
+SYSTEM_TO_READ = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys/devices/system", "/proc/meminfo"),
+    *(
+        "/etc/ld.so.cache",
+        "/etc/passwd",
+        "/etc/group",
+        "/etc/nsswitch.conf",
+        "/etc/localtime",
+        "/etc/timezone",
+    ),
+)
+SYSTEM_TO_WRITE = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/shm", "/dev/tty")  # noqa: S108
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def drop_capabilities(keep: Iterable[int]) -> None:
+    """Shrink what this process and its successors may ever hold to `keep`; needs to be root."""
+    for capability in set(range(LAST_CAPABILITY + 1)) - set(keep):
+        _libc.prctl(
+            PR_CAPBSET_DROP, capability, 0, 0, 0
+        )  # unknown ones, and all without the right, are refused
+
+
+def keep_over_change_of_account() -> None:
+    """Let capabilities outlast the next change of account."""
+    check(_libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl")
+
+
+def keep_path_capability() -> None:
+    """Keep the right to pass and read closed directories across exec; containers may grant only the wider one."""
+    for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
+        mask = 1 << capability
+        header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+        data = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)
+        if _libc.capset(header, data) == 0:
+            _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+            return
+
+
+def gain_no_privileges() -> None:
+    """Make set-user-id programs and file capabilities worthless from here on."""
+    check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+
+
+def confine_to(readable: Iterable[str], writable: Iterable[str]) -> None:
+    """Close all files but these and the system's to this process, where the kernel knows Landlock."""
+    version = _libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
+    if version < 1:
+        return
+    rights = RIGHTS_BY_VERSION[min(version, max(RIGHTS_BY_VERSION))]
+    attributes = ctypes.c_uint64(rights)
+    rules = _libc.syscall(LANDLOCK_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    check(rules, "landlock_create_ruleset")
+    for path in (*SYSTEM_TO_READ, *readable):
+        _allow(rules, path, READING & rights)
+    for path in (*SYSTEM_TO_WRITE, *writable):
+        _allow(rules, path, rights)
+    gain_no_privileges()
+    check(_libc.syscall(LANDLOCK_RESTRICT_SELF, rules, 0), "landlock_restrict_self")
+    os.close(rules)
+
+
+def _allow(rules: int, path: str, rights: int) -> None:
+    try:
+        file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    if not os.path.isdir(path):  # noqa: PTH112 - pathlib costs a start as much as all the rest of this
+        rights &= OF_FILES
+    # struct landlock_path_beneath_attr is packed: the rights, then the descriptor.
+    rule = rights.to_bytes(8, "little") + file.to_bytes(4, "little", signed=True)
+    check(_libc.syscall(LANDLOCK_ADD_RULE, rules, LANDLOCK_PATH_BENEATH, rule, 0), "landlock_add_rule")
+    os.close(file)
+
+
+def check(result: int, call: str) -> None:
+    """Raise OSError for a call that failed."""
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{call}: {os.strerror(ctypes.get_errno())}")

@@ -1,0 +1,35 @@
+-- The two roles of the service, and what the migrations' role owns. Run it as a superuser in the service's database: on
+-- a new one, or on one whose tables a superuser owns; again does no harm. Passwords are set apart from it.
+--
+-- quartermaster_migrations owns the schema and changes it. quartermaster_app reads and writes rows, by what
+-- `quartermaster migrate` grants it; it owns nothing and can neither make databases or roles nor read files.
+DO $$
+DECLARE
+    change text;
+    wanted text;
+BEGIN
+    FOREACH wanted IN ARRAY ARRAY['quartermaster_migrations', 'quartermaster_app'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
+            EXECUTE format('CREATE ROLE %I', wanted);
+        END IF;
+        EXECUTE format(
+            'ALTER ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', wanted
+        );
+    END LOOP;
+    -- The owner of the database owns its schema `public`, too.
+    EXECUTE format('ALTER DATABASE %I OWNER TO quartermaster_migrations', current_database());
+    REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+    FOR change IN
+        SELECT format('ALTER TABLE %s OWNER TO quartermaster_migrations', c.oid::regclass)
+        FROM pg_class c
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+            AND c.relowner <> 'quartermaster_migrations'::regrole
+        UNION ALL
+        SELECT format('ALTER ROUTINE %s OWNER TO quartermaster_migrations', p.oid::regprocedure)
+        FROM pg_proc p
+        WHERE p.pronamespace = 'public'::regnamespace AND p.proowner <> 'quartermaster_migrations'::regrole
+    LOOP
+        EXECUTE change;
+    END LOOP;
+END
+$$;
