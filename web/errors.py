@@ -45,6 +45,9 @@ STATUSES = {
     Kind.UPSTREAM_TIMED_OUT: 504,
     Kind.STORAGE_FULL: 507,
 }
+MAXIMUM_ERRORS = 20
+NAME_CHARACTERS = 200
+MESSAGE_CHARACTERS = 500
 _HTTP_CODES = {
     404: "not_found",
     405: "method_not_allowed",
@@ -68,6 +71,7 @@ _OAUTH_CODES_BY_STATUS = {
     503: "temporarily_unavailable",
 }
 _NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
+_FIRST_OF_OURS = 500
 _INTERNAL = ("internal_error", "The service failed; the operators can find this request by its id.")
 
 
@@ -80,13 +84,7 @@ def register_error_handlers(app: Flask) -> None:
 
 def answer_domain_error(error: DomainError) -> Response:
     """Render a domain error as a problem with its status and headers."""
-    response = _fail(
-        STATUSES[error.kind],
-        error.code,
-        error.detail,
-        errors=[{"location": at.location, "name": at.name, "message": at.message} for at in error.errors],
-        **error.data,
-    )
+    response = _fail(STATUSES[error.kind], error.code, error.detail, **_described(error), **error.data)
     if error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
     if error.kind is Kind.RANGE_NOT_SATISFIABLE:
@@ -96,6 +94,24 @@ def answer_domain_error(error: DomainError) -> Response:
     if error.is_final:
         response.headers[RETRY_HEADER] = "false"
     return response
+
+
+def _described(error: DomainError) -> dict[str, Any]:
+    """List the first wrong fields, each in a few words, and say how many more there are."""
+    errors = [
+        {
+            "location": at.location,
+            "name": _clip(at.name, NAME_CHARACTERS),
+            "message": _clip(at.message, MESSAGE_CHARACTERS),
+        }
+        for at in error.errors[:MAXIMUM_ERRORS]
+    ]
+    left_out = len(error.errors) - len(errors)
+    return {"errors": errors} | ({"moreErrors": left_out} if left_out else {})
+
+
+def _clip(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
 
 
 def problem(
@@ -163,6 +179,8 @@ def problems() -> Iterator[tuple[str, int, str]]:
 
 def _answer_http_exception(error: HTTPException) -> Response:
     status = error.code or 500
+    if status >= _FIRST_OF_OURS:
+        return _fail(status, *_INTERNAL)
     response = _fail(status, _HTTP_CODES.get(status, "malformed_request"), error.description or "")
     for name, value in error.get_headers():
         if name in ("Allow", "Retry-After"):

@@ -39,7 +39,7 @@ _PARAMS = {"model_not_found": "model", "model_not_supported": "model"}
 
 def speaks_openai(path: str) -> bool:
     """Whether errors at this path are OpenAI's."""
-    return path.startswith(PREFIX)
+    return path.startswith(PREFIX) or path == PREFIX.rstrip("/")
 
 
 def openai_code(code: str) -> str:

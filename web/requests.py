@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
 from web.values import MALFORMED_ID
 
 MAXIMUM_JSON_BYTES = 1 << 20
 MAXIMUM_JSON_DEPTH = 64
+MAXIMUM_JSON_CONTAINERS = 100_000
+MAXIMUM_JSON_VALUES = 1_000_000
+MAXIMUM_FINDINGS = 1000
+"""With more wrong values than these a request is refused as a whole: naming them would cost far more than it tells."""
 Shape = TypeVar("Shape", bound=BaseModel)
 _NOT_JSON = (ValueError, RecursionError)
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -98,7 +104,7 @@ def read_json(raw: bytes, shape: type[Shape], **numbers: Any) -> Shape:
 
 def refuse(location: str, error: ValidationError) -> NoReturn:
     """Turn pydantic's findings into the error with the right code, naming every wrong field."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
+    found = findings(error)
     fields = [_error(location, ".".join(map(str, item["loc"])), item["msg"]) for item in found]
     kinds = {item["type"] for item in found}
     if "extra_forbidden" in kinds:
@@ -112,15 +118,23 @@ def refuse(location: str, error: ValidationError) -> NoReturn:
     raise ValidationFailed(errors=fields)
 
 
+def findings(error: ValidationError) -> Sequence[ErrorDetails]:
+    """Give what pydantic found; raise ValidationFailed when that is more than anybody wants to read."""
+    if error.error_count() > MAXIMUM_FINDINGS:
+        raise ValidationFailed(f"More than {MAXIMUM_FINDINGS:,} values in the request are wrong.")
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
 def parse_json(raw: bytes, **numbers: Any) -> Any:
-    """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting. Raises MalformedJson.
+    """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting and number of values. Raises MalformedJson.
 
     `numbers` are the standard library's `parse_int` and `parse_float`, for callers who keep them otherwise.
     """
     try:
         text = raw.decode("utf-8")
-        if text.startswith("\ufeff") or _depth(text) > MAXIMUM_JSON_DEPTH:
+        if text.startswith("\ufeff"):
             raise MalformedJson
+        _bound(text)
         parsed = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, **numbers)
         if _SURROGATE.search(text):
             # Half a pair is no character: what holds one could neither be stored nor repeated in an answer.
@@ -130,23 +144,27 @@ def parse_json(raw: bytes, **numbers: Any) -> Any:
         raise MalformedJson from None
 
 
-def _depth(text: str) -> int:
-    """Bound the nesting from above by counting openers, before a parser recurses into them."""
-    if text.count("[") + text.count("{") <= MAXIMUM_JSON_DEPTH:
-        return 0
-    depth = deepest = 0
-    in_string = escaped = False
-    for character in text:
-        if in_string:
-            escaped, in_string = (character == "\\" and not escaped), not (character == '"' and not escaped)
-        elif character == '"':
-            in_string = True
+def _bound(text: str) -> None:
+    """Bound nesting, and the objects, arrays and values that a parser would make, before one does."""
+    openers = text.count("[") + text.count("{")
+    if openers <= MAXIMUM_JSON_DEPTH and text.count(",") <= MAXIMUM_JSON_VALUES:
+        return
+    depth = containers = values = 0
+    for match in _STRUCTURE.finditer(text):
+        character = match[0]
+        if character == ",":
+            values += 1
         elif character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
+            depth, containers = depth + 1, containers + 1
         elif character in "]}":
             depth -= 1
-    return deepest
+        if depth > MAXIMUM_JSON_DEPTH:
+            raise MalformedJson(f"The body is nested deeper than {MAXIMUM_JSON_DEPTH} levels.")
+        if containers > MAXIMUM_JSON_CONTAINERS or values > MAXIMUM_JSON_VALUES:
+            raise MalformedJson(
+                f"The body holds more than {MAXIMUM_JSON_CONTAINERS:,} objects and arrays,"
+                f" or more than {MAXIMUM_JSON_VALUES:,} values."
+            )
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from uuid import UUID
 from sqlalchemy import delete, func, insert, select, update
 
 from shared.a2a.agents import behavior_settings
-from shared.a2a.behaviors.script_format import ScriptInvalid, parse_script
+from shared.a2a.behaviors.script_file import script_of
+from shared.a2a.behaviors.script_format import ScriptInvalid
 from shared.a2a.tables import behaviors
 from shared.a2a.turns import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.database import Session
@@ -67,6 +68,22 @@ class BehaviorDraft:
     input_modes: Sequence[str] = ()
     output_modes: Sequence[str] = ()
     extensions: Sequence[DeclaredExtension] = ()
+
+
+def authorize_drafting(session: Session, *, by: Actor, deployment_id: UUID) -> None:
+    """Raise unless the actor may give this deployment a behavior."""
+    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+
+
+def authorize_changing(session: Session, *, by: Actor, behavior_id: UUID) -> None:
+    """Raise unless the actor may change this behavior."""
+    _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+
+
+def check_draft(draft: BehaviorDraft) -> BehaviorDraft:
+    """Check a draft outside of any transaction: reading a script may take a second, once. Raises ValidationFailed."""
+    _values(draft)
+    return draft
 
 
 def create_behavior(
@@ -181,7 +198,7 @@ def _how_it_works(draft: BehaviorDraft) -> dict[str, Any]:
 
 def _check_script(script: str) -> None:
     try:
-        parse_script(script)
+        script_of(script)
     except ScriptInvalid as invalid:
         raise ValidationFailed(
             errors=[

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from shared.a2a.behavior_administration import BehaviorDraft
+from shared.a2a.behaviors.script_format import MAX_SCRIPT_BYTES
 from shared.a2a.turns import BehaviorKind, DeclaredExtension
 from web.identity.schemas import Shown, ShownPage
 from web.values import Id, Name, Sent, UtcTime, Wire
@@ -47,7 +48,10 @@ class ChangedBehavior(Sent):
     instructions: Annotated[str, Field(max_length=100_000)] = ""
     script: (
         Annotated[
-            str, Field(max_length=1_000_000, description="For kind `script`: YAML; null follows A2A_SCRIPT.")
+            str,
+            Field(
+                max_length=MAX_SCRIPT_BYTES, description="For kind `script`: YAML; null follows A2A_SCRIPT."
+            ),
         ]
         | None
     ) = None

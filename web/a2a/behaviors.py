@@ -22,9 +22,12 @@ def create_behavior(call: Call, deployment_id: UUID) -> Answer:
     """Give a deployment's agent a behavior, which its card shows as a skill."""
     by = call.actor
     body: schemas.NewBehavior = call.read_body()
+    with call.services.database.autocommit() as session:
+        domain.authorize_drafting(session, by=by, deployment_id=deployment_id)
+    draft = domain.check_draft(body.draft())
     with call.services.database.transaction() as session:
         made = domain.create_behavior(
-            session, by=by, deployment_id=deployment_id, draft=body.draft(), is_default=body.is_default
+            session, by=by, deployment_id=deployment_id, draft=draft, is_default=body.is_default
         )
     return created(call, schemas.BehaviorBody.of(made), f"/behaviors/{made.id}")
 
@@ -58,8 +61,11 @@ def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
     """Make a behavior another one; what is left out is empty from then on."""
     by = call.actor
     body: schemas.ChangedBehavior = call.read_body()
+    with call.services.database.autocommit() as session:
+        domain.authorize_changing(session, by=by, behavior_id=behavior_id)
+    draft = domain.check_draft(body.draft())
     with call.services.database.transaction() as session:
-        changed = domain.replace_behavior(session, by=by, behavior_id=behavior_id, draft=body.draft())
+        changed = domain.replace_behavior(session, by=by, behavior_id=behavior_id, draft=draft)
     return Answer(body=schemas.BehaviorBody.of(changed))
 
 

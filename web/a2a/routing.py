@@ -30,7 +30,7 @@ from web.a2a.extensions import active_extensions, echo_extensions
 from web.a2a.services import AgentServices
 from web.authentication import Authentication
 from web.calls import Call
-from web.requests import MalformedRequest, parse_json
+from web.requests import MalformedRequest, findings, parse_json
 from web.routing import AnyQuery, Routes
 from web.small_bodies import read_small_body
 
@@ -184,7 +184,7 @@ def _validated(shape: type[Shape], value: object, location: str) -> Shape:
     try:
         return shape.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
+        found = findings(error)
         fields = [
             FieldError(location=location, name=".".join(map(str, at["loc"])) or location, message=at["msg"])
             for at in found

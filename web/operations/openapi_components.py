@@ -23,8 +23,10 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         "detail": {"type": "string"},
         "code": {"type": "string"},
         "requestId": {"type": "string"},
+        "moreErrors": {"type": "integer", "description": "How many errors are not listed."},
         "errors": {
             "type": "array",
+            "maxItems": 20,
             "items": {
                 "type": "object",
                 "properties": {name: {"type": "string"} for name in ("location", "name", "message")},

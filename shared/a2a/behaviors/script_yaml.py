@@ -16,7 +16,7 @@ import yaml
 
 from shared.a2a.exact_json import ExactNumber, parse_integer
 
-MAX_NODES = 100_000
+MAX_NODES = 20_000
 Path: TypeAlias = tuple[Hashable, ...]
 
 _TAG = "tag:yaml.org,2002:"
