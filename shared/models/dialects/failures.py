@@ -1,16 +1,16 @@
 """Failures inside a stream: read from what upstreams put there, written for each client dialect.
 
 A stream that broke ends with an error that every client notices, never with an invented success. What an upstream
-says is passed on shortened and without anything that looks like its key.
+says is passed on shortened and without what is the operators' (`disclosure.py`).
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from shared.models.dialects.requests import Json
+from shared.models.disclosure import disclose
 
 PROVIDER_ERROR = "provider_error"
 MAXIMUM_MESSAGE_CHARACTERS = 500
@@ -18,7 +18,6 @@ _PASSED_ON = frozenset(
     {"context_length_exceeded", "content_filter", "rate_limit_exceeded", "provider_timeout"}
 )
 _FAILED_FINISHES = ("error", "abort", "cancelled", "failed")
-_SECRET = re.compile(r"\b(sk|pk|key|Bearer)[-_ ][A-Za-z0-9*._-]{6,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +91,7 @@ def _failure(error: Any) -> Failure:
         code = "rate_limit_exceeded"
     message = given.get("message")
     text = message if isinstance(message, str) and message else "The model's provider reported an error."
-    return Failure(code=str(code), message=_SECRET.sub("[removed]", text)[:MAXIMUM_MESSAGE_CHARACTERS])
+    return Failure(code=str(code), message=disclose(text)[:MAXIMUM_MESSAGE_CHARACTERS])
 
 
 def _type_of(failure: Failure) -> str:

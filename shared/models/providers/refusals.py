@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from shared.models.disclosure import disclose
 from shared.models.providers.errors import ProviderError, ProviderOverloaded, ProviderTimeout, UpstreamRefused
 
 MAX_RETRY_AFTER_SECONDS = 3600
@@ -101,4 +102,4 @@ def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
 def _text(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    return str(value)[:MAX_TEXT_CHARACTERS] or None
+    return disclose(str(value))[:MAX_TEXT_CHARACTERS] or None

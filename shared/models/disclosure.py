@@ -1,0 +1,31 @@
+"""What of an upstream's words a caller may read: never a key, an account or an address of the operators'.
+
+Upstreams repeat in their errors what they were sent: the key that they refuse, the organization that it belongs to,
+the address that was asked. All of that is the operators'. It serves refusals and failures inside streams alike.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shared.telemetry import redact
+
+REMOVED = "[removed]"
+MAXIMUM_CHARACTERS = 8000
+_ADDRESS = re.compile(
+    r"\b[a-z][a-z0-9+.-]{1,20}://[^\s\"'<>]+"
+    r"|\b(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?\b"
+    r"|\b(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:internal|local|svc))(?::\d{1,5})?\b",
+    re.IGNORECASE,
+)
+_KEY = re.compile(
+    r"\b(?:sk|pk|rk|org|proj|key|gsk|xai|hf)[-_][A-Za-z0-9*._-]{6,}"
+    r"|\bAIza[\w-]{10,}"
+    r"|\b(?:[Kk]ey|Bearer|Basic)\s+[\"'`]?(?=\S*[\d*])[A-Za-z0-9*._/+=-]{6,}"
+    r"|\b(?i:api[-_ ]?key|authorization|password|secret)[\"']?\s*[:=]\s*[\"']?[^\s\"',;]{4,}"
+)
+
+
+def disclose(text: str) -> str:
+    """Give an upstream's words without what is not the caller's."""
+    return _KEY.sub(REMOVED, _ADDRESS.sub(REMOVED, redact(text[:MAXIMUM_CHARACTERS])))
