@@ -18,6 +18,15 @@ from shared.identity.permissions import Permission
 _BLOB = select(blobs.c.state, blobs.c.damaged_at).where(blobs.c.version_id == bindparam("version_id"))
 
 
+_CHECKSUMS = select(blobs.c.chunk_checksums).where(blobs.c.version_id == bindparam("version_id"))
+
+
+def find_chunk_checksums(session: Session, version_id: UUID) -> bytes | None:
+    """Find the checksums of a version's chunks; None where none were made yet, or its store checks itself."""
+    found = session.execute(_CHECKSUMS, {"version_id": version_id}).scalar_one_or_none()
+    return None if found is None else bytes(found)
+
+
 def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUID | None) -> Content:
     """Get a version's content, by default the current one's.
 

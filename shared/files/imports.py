@@ -72,6 +72,7 @@ def insert_media(
             "content_sha256": part.sha256,
             "upload_id": blob.upload_id,
             "checksum": blob.checksum,
+            "chunk_checksums": blob.chunk_checksums,
         },
     ).one()
     version = committed_version(row, part, blob, file_id=media.file_id, revision=1)

@@ -33,6 +33,7 @@ BATCH_SIZE = 100
 _POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
 
 # Built once: assembling a statement anew costs as much as running it.
+_OF_A_BLOB = (blobs.c.version_id, blobs.c.byte_size, blobs.c.upload_id, blobs.c.checksum)
 _FREE = select(blobs.c.version_id).where(
     blobs.c.state == bindparam("claimed_state"),
     or_(blobs.c.lease_until.is_(None), blobs.c.lease_until < func.now()),
@@ -42,7 +43,7 @@ _FREE = select(blobs.c.version_id).where(
 def _claim_in(order: ColumnElement[Any]) -> ReturningUpdate[Any]:
     free = _FREE.order_by(order).limit(bindparam("batch_size")).with_for_update(skip_locked=True)
     lease = {"lease_until": func.now() + bindparam("lease", type_=Interval)}
-    return update(blobs).where(blobs.c.version_id.in_(free)).values(lease).returning(blobs)
+    return update(blobs).where(blobs.c.version_id.in_(free)).values(lease).returning(*_OF_A_BLOB)
 
 
 _CLAIM_OLDEST = _claim_in(blobs.c.created_at)

@@ -5,8 +5,8 @@ marked damaged and refused to readers, who would otherwise get wrong bytes under
 it changes, so that an operator can put the bytes back, and an hour later it is looked at again.
 
 A run claims by moving the date on, so that two never read the same. A run that dies leaves what it had claimed until
-the next interval. Left to others: content small enough to be checked at every read (`web/files`), and stores that
-check themselves, as S3 does.
+the next interval. What a reader finds rotten on the way out is marked likewise. Left to others: that check, chunk by
+chunk (`blobs/chunks.py`), and stores that check themselves, as S3 does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from sqlalchemy import Interval, Row, bindparam, func, text, update
 
 from shared import faults
 from shared.database import Database
+from shared.errors import DomainError
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
+from shared.files.blobs.chunks import ChunkChecksums
 from shared.files.tables import blobs
 from shared.sweeping import is_over
 from shared.telemetry import SCRUBBED, get_logger
@@ -44,7 +46,7 @@ damaged AS (
 due AS (SELECT version_id FROM unread UNION SELECT version_id FROM damaged)
 UPDATE blobs SET verified_at = now() FROM due, file_versions AS version
 WHERE blobs.version_id = due.version_id AND version.id = due.version_id
-RETURNING blobs.version_id, blobs.byte_size, blobs.damaged_at, version.content_sha256
+RETURNING blobs.version_id, blobs.byte_size, blobs.damaged_at, blobs.chunk_checksums, version.content_sha256
 """
 ).bindparams(bindparam("interval", type_=Interval), bindparam("again", type_=Interval))
 
@@ -77,7 +79,10 @@ def _claim(database: Database, interval: timedelta) -> list[Row[Any]]:
 def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
     """Read one blob and record what became of it; return False when the store could not be asked."""
     try:
-        is_sound = _digest(store, row.version_id, row.byte_size) == bytes(row.content_sha256)
+        digest, checksums = _read(store, row.version_id, row.byte_size)
+        is_sound = digest == bytes(row.content_sha256)
+        if is_sound and row.chunk_checksums is None:
+            _keep_checksums(database, row.version_id, checksums)
     except BlobStoreUnavailable:
         return False
     except (BlobMissing, BlobDamaged):
@@ -91,12 +96,32 @@ def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
     return True
 
 
-def _digest(store: BlobStore, version_id: UUID, size_bytes: int) -> bytes:
-    digest = hashlib.sha256()
+def report_damage(database: Database, version_id: UUID) -> None:
+    """Mark content that a reader has found rotten, as a run would; that it cannot be marked now harms nothing more."""
+    SCRUBBED.labels("damaged").inc()
+    try:
+        is_marked = _record(database, version_id, is_sound=False)
+    except DomainError:
+        is_marked = False
+    if not is_marked:
+        log.warning("blob.damaged", version_id=version_id)
+
+
+def _read(store: BlobStore, version_id: UUID, size_bytes: int) -> tuple[bytes, bytes]:
+    """Give the digest of a blob, and the checksums of its chunks."""
+    digest, checksums = hashlib.sha256(), ChunkChecksums()
     with store.open(version_id, placed=True) as reader:
         for chunk in reader.chunks(0, size_bytes):
             digest.update(chunk)
-    return digest.digest()
+            checksums.update(chunk)
+    return digest.digest(), checksums.finish()
+
+
+def _keep_checksums(database: Database, version_id: UUID, checksums: bytes) -> None:
+    """Write down the checksums of content from before they were made while it was received."""
+    kept = update(blobs).where(blobs.c.version_id == version_id).values(chunk_checksums=checksums)
+    with database.autocommit() as session:
+        session.execute(kept)
 
 
 def _record(database: Database, version_id: UUID, *, is_sound: bool) -> bool:

@@ -123,13 +123,15 @@ def commit_statement(statement: str, *, is_recorded: bool) -> TextClause:
 
 _RECORDED = (
     "UPDATE blobs SET state = 'staged', byte_size = :byte_size, lease_until = NULL, checksum = :checksum,"
+    " chunk_checksums = :chunk_checksums,"
     " created_at = now()"
     " FROM version WHERE version_id = :version_id AND state = 'receiving' AND lease_until > now()"
     " RETURNING version_id"
 )
 _UNRECORDED = (
-    "INSERT INTO blobs (version_id, state, byte_size, upload_id, checksum)"
-    " SELECT :version_id, 'staged', :byte_size, :upload_id, :checksum FROM version RETURNING version_id"
+    "INSERT INTO blobs (version_id, state, byte_size, upload_id, checksum, chunk_checksums)"
+    " SELECT :version_id, 'staged', :byte_size, :upload_id, :checksum, :chunk_checksums FROM version"
+    " RETURNING version_id"
 )
 
 
@@ -145,6 +147,7 @@ def commit_values(operation: Operation, part: ReceivedPart, blob: Blob) -> dict[
         "content_sha256": part.sha256,
         "upload_id": blob.upload_id,
         "checksum": blob.checksum,
+        "chunk_checksums": blob.chunk_checksums,
     }
 
 

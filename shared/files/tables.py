@@ -91,6 +91,7 @@ blobs = Table(
     Column("byte_size", BigInteger, nullable=False),
     Column("upload_id", String),
     Column("checksum", String),
+    Column("chunk_checksums", LargeBinary),
     instant("lease_until"),
     instant("verified_at", nullable=False, server_default=func.now()),
     instant("damaged_at"),

@@ -2,7 +2,8 @@
 
 The rule it protects: the bytes sent are those the headers announce. A file of another length than recorded is refused
 before the first byte, and a source that breaks off ends the connection, never a shorter answer that looks complete.
-A local file leaves by sendfile where the server can, or by the front proxy where one is configured.
+Of a local file each chunk is compared with its checksum first: one that has rotted never leaves. Where the front proxy
+sends the file, or its checksums have not been made yet, only the scrub finds that.
 
 Left to others: whether the caller may have the version (`shared.files`), where its bytes lie (the blob store), what a
 browser may do with them (`presentation`).
@@ -13,9 +14,11 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from io import FileIO
+from itertools import chain
 from typing import IO, cast
 from wsgiref.types import WSGIEnvironment
 
@@ -23,12 +26,12 @@ from flask import Response
 from werkzeug.wsgi import wrap_file
 
 from shared.files.blobs.base import BlobDamaged, BlobReader
+from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES, checked_chunks
 from shared.files.resources import Version
 from web.files.presentation import Presentation, describe, protect
 from web.files.ranges import ByteRange, Selection, select_bytes
 
 BLOCK_BYTES = 256 << 10
-VERIFIED_BYTES = 128 << 10
 
 _CONDITIONS = {
     "If-Match": "HTTP_IF_MATCH",
@@ -45,26 +48,68 @@ def content_response(
     *,
     presentation: Presentation,
     proxy_prefix: str | None = None,
+    checksums: bytes | None = None,
+    report_damage: Callable[[], None] = lambda: None,
 ) -> Response:
     """Answer a GET or HEAD with a version's content; closes the blob when the answer is sent, or at once on any error.
 
     With a `proxy_prefix` a local file is left to the front proxy, which then sees to ranges itself (X-Accel-Redirect).
+    With the `checksums` of its chunks a local file is checked as it is sent; `report_damage` is called for what is
+    found rotten then, when the answer has begun and only its connection can be broken.
     Raises VersionMismatch, RangeNotSatisfiable, BlobDamaged, and what the blob raises.
     """
+    sending = _Sending(version, blob, checksums, report_damage)
     try:
-        return _respond(environ, version, blob, presentation, proxy_prefix)
+        return _respond(environ, sending, presentation, proxy_prefix)
     except BaseException:
         blob.close()
         raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A version on its way out."""
+
+    version: Version
+    blob: BlobReader
+    checksums: bytes | None
+    report_damage: Callable[[], None]
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether each chunk is compared before it is sent, which sendfile cannot do."""
+        return (
+            self.checksums is not None
+            and self.blob.file is not None
+            and self.version.byte_size > CHECKED_CHUNK_BYTES
+        )
+
+    def begin(self, at: ByteRange) -> Iterator[bytes]:
+        """Read a range; what is wrong with its beginning is said before anything is promised. Raises BlobDamaged."""
+        chunks = self.chunks(at)
+        return chain([next(chunks)], chunks) if self.is_checked else chunks
+
+    def chunks(self, at: ByteRange) -> Iterator[bytes]:
+        """Read a range."""
+        if self.checksums is None or not self.is_checked:
+            return self.blob.chunks(at.start, at.stop)
+        return self._checked(at, self.checksums)
+
+    def _checked(self, at: ByteRange, checksums: bytes) -> Iterator[bytes]:
+        size_bytes = self.version.byte_size
+        try:
+            yield from checked_chunks(
+                self.blob, at.start, at.stop, size_bytes=size_bytes, checksums=checksums
+            )
+        except BlobDamaged:
+            self.report_damage()
+            raise
+
+
 def _respond(
-    environ: WSGIEnvironment,
-    version: Version,
-    blob: BlobReader,
-    presentation: Presentation,
-    proxy_prefix: str | None,
+    environ: WSGIEnvironment, sending: _Sending, presentation: Presentation, proxy_prefix: str | None
 ) -> Response:
+    version, blob = sending.version, sending.blob
     entity_tag = f'"{version.content_sha256.hex()}"'
     response = Response(headers={"ETag": entity_tag, "Vary": "Authorization"})
     protect(response.headers, version, presentation)
@@ -80,48 +125,51 @@ def _respond(
         response.headers["X-Accel-Redirect"] = f"{proxy_prefix.rstrip('/')}/{blob.fixed_path}"
         blob.close()
         return response
-    _refuse_damaged(blob.file, version)
+    _refuse_damaged(sending)
     ranges = [ByteRange(0, version.byte_size)] if isinstance(selected, Selection) else selected
     if not isinstance(selected, Selection):
         response.status_code = HTTPStatus.PARTIAL_CONTENT
     if len(ranges) > 1:
-        return _send_parts(response, blob, ranges, version)
-    return _send_range(response, environ, blob, ranges[0], version)
+        return _send_parts(response, sending, ranges)
+    return _send_range(response, environ, sending, ranges[0])
 
 
-def _refuse_damaged(file: FileIO | None, version: Version) -> None:
-    if file is None:
-        return
+def _refuse_damaged(sending: _Sending) -> None:
+    file = sending.blob.file
+    if file is not None and not _is_plausible(file, sending.version):
+        sending.report_damage()
+        raise BlobDamaged
+
+
+def _is_plausible(file: FileIO, version: Version) -> bool:
     # With fewer bytes than announced the client would take the beginning of the next answer for the rest.
     if os.fstat(file.fileno()).st_size != version.byte_size:
-        raise BlobDamaged
-    # What is soon read is compared at every read; the rest is left to the scrub.
-    if version.byte_size <= VERIFIED_BYTES:
+        return False
+    # What is a single chunk is compared whole.
+    if version.byte_size <= CHECKED_CHUNK_BYTES:
         content = os.pread(file.fileno(), version.byte_size, 0)
-        if hashlib.sha256(content).digest() != version.content_sha256:
-            raise BlobDamaged
+        return hashlib.sha256(content).digest() == version.content_sha256
+    return True
 
 
-def _send_range(
-    response: Response, environ: WSGIEnvironment, blob: BlobReader, at: ByteRange, version: Version
-) -> Response:
+def _send_range(response: Response, environ: WSGIEnvironment, sending: _Sending, at: ByteRange) -> Response:
+    version, blob = sending.version, sending.blob
     response.content_length = len(at)
     if response.status_code == HTTPStatus.PARTIAL_CONTENT:
         response.headers["Content-Range"] = _content_range(at, version)
     if environ["REQUEST_METHOD"] == "HEAD" or not len(at):
         blob.close()
-    elif blob.file is not None:
+    elif blob.file is not None and not sending.is_checked:
         response.response = wrap_file(environ, cast("IO[bytes]", _FilePart(blob, blob.file, at)), BLOCK_BYTES)
         response.direct_passthrough = True
     else:
-        response.response = blob.chunks(at.start, at.stop)
+        response.response = sending.begin(at)
         response.call_on_close(blob.close)
     return response
 
 
-def _send_parts(
-    response: Response, blob: BlobReader, ranges: Sequence[ByteRange], version: Version
-) -> Response:
+def _send_parts(response: Response, sending: _Sending, ranges: Sequence[ByteRange]) -> Response:
+    version, blob = sending.version, sending.blob
     boundary = secrets.token_hex(16)
     content_type = response.headers["Content-Type"]
     heads = [
@@ -132,17 +180,17 @@ def _send_parts(
     end = f"\r\n--{boundary}--\r\n".encode()
     response.headers["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
     response.content_length = sum(map(len, pieces)) + sum(map(len, ranges)) + len(end)
-    response.response = _parts(blob, ranges, pieces, end)
+    response.response = _parts(sending, ranges, pieces, end)
     response.call_on_close(blob.close)
     return response
 
 
 def _parts(
-    blob: BlobReader, ranges: Iterable[ByteRange], heads: Iterable[bytes], end: bytes
+    sending: _Sending, ranges: Iterable[ByteRange], heads: Iterable[bytes], end: bytes
 ) -> Iterator[bytes]:
     for at, head in zip(ranges, heads, strict=True):
         yield head
-        yield from blob.chunks(at.start, at.stop)
+        yield from sending.chunks(at)
     yield end
 
 

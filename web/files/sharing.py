@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 from flask import Response
@@ -16,8 +17,10 @@ from shared.files import (
     grants,
 )
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
-from shared.files.content import get_content, refuse_unreadable
+from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
+from shared.files.content import find_chunk_checksums, get_content, refuse_unreadable
 from shared.files.resources import Content
+from shared.files.scrubbing import report_damage
 from shared.identity.authorization import Actor
 from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
@@ -174,12 +177,23 @@ def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Resp
             services.blobs.open(content.version.id, placed=content.is_placed),
             presentation=presentation,
             proxy_prefix=services.settings.x_accel_prefix,
+            checksums=_find_checksums(call, content),
+            report_damage=partial(report_damage, services.database, content.version.id),
         )
     except BlobMissing:
         # If the file ended between the look at its row and the look at its bytes, that is the answer.
         _get_content(call, file_id)
         log.warning("blob.missing", version_id=content.version.id)
         raise
+
+
+def _find_checksums(call: Call, content: Content) -> bytes | None:
+    services = call.services
+    is_sent_by_proxy = services.settings.x_accel_prefix is not None and content.is_placed
+    if services.blobs.verifies_itself or is_sent_by_proxy or content.version.byte_size <= CHECKED_CHUNK_BYTES:
+        return None
+    with services.database.autocommit() as session:
+        return find_chunk_checksums(session, content.version.id)
 
 
 def _actor(call: Call) -> Actor:

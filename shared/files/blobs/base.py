@@ -21,7 +21,7 @@ Left to others: rows, leases and retries (the files domain); the digest of the c
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import FileIO
 from typing import Protocol, Self, TypeVar
 from uuid import UUID
@@ -88,6 +88,8 @@ class Blob:
     size_bytes: int
     upload_id: str | None = None
     checksum: str | None = None
+    chunk_checksums: bytes | None = field(default=None, repr=False)
+    """Of content just received, those of its chunks (`chunks`); None where the store checks itself."""
 
 
 @dataclass(frozen=True, slots=True)

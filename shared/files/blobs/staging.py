@@ -34,6 +34,7 @@ from shared.files.blobs.base import (
     StorageReadOnly,
     largest,
 )
+from shared.files.blobs.chunks import ChunkChecksums
 
 FILE_MODE = 0o600
 UNLOCKED_SUFFIX = ".new"
@@ -88,6 +89,7 @@ class LocalReceiver:
         self._size = size_bytes
         self._written = 0
         self._sent_to_disk = 0
+        self._checksums = ChunkChecksums()
         self._sealed = False
         with translated_errors():
             announced = 0 if isinstance(size_bytes, AtMost) else size_bytes
@@ -104,6 +106,7 @@ class LocalReceiver:
                 done = 0
                 while done < len(view):
                     done += os.write(descriptor, view[done:])
+            self._checksums.update(view)
         self._written += done
         if self._written - self._sent_to_disk >= WRITEBACK_BYTES:
             _start_writeback(descriptor, self._sent_to_disk, self._written - self._sent_to_disk)
@@ -126,7 +129,9 @@ class LocalReceiver:
             self.discard()
             raise
         self._sealed = True
-        return Blob(version_id=self._version_id, size_bytes=self._written)
+        return Blob(
+            version_id=self._version_id, size_bytes=self._written, chunk_checksums=self._checksums.finish()
+        )
 
     def release(self) -> None:
         """Close the file, which drops the lock."""

@@ -9,6 +9,7 @@ import pytest
 
 from shared import faults
 from shared.files.blobs.base import BlobStoreUnavailable
+from shared.files.content import find_chunk_checksums
 from shared.files.resources import Receipt
 from shared.files.scrubbing import BATCH_SIZE, scrub
 from shared.telemetry import SCRUBBED
@@ -42,6 +43,23 @@ def test_content_that_has_rotted_is_marked_and_mended_content_is_given_out_again
     shelf.sql("UPDATE blobs SET verified_at = now() - interval '61 minutes'")
     assert run(shelf) == 1
     assert is_damaged(shelf, rotten) is False
+
+
+def test_content_from_before_there_were_checksums_gets_them(shelf: Shelf) -> None:
+    old, rotten = shelf.placed(bytes(600_000)), shelf.placed(b"precious")
+    made = checksums_of(shelf, old)
+    shelf.sql("UPDATE blobs SET chunk_checksums = NULL")
+    path_of(shelf, rotten).write_bytes(b"precioux")
+    let_time_pass(shelf)
+    run(shelf)
+    assert len(made or b"") == 3 * 4
+    assert checksums_of(shelf, old) == made
+    assert checksums_of(shelf, rotten) is None
+
+
+def checksums_of(shelf: Shelf, file: Receipt) -> bytes | None:
+    with shelf.database.autocommit() as session:
+        return find_chunk_checksums(session, file.version.id)
 
 
 def test_missing_and_shortened_content_is_damaged(shelf: Shelf) -> None:

@@ -19,6 +19,7 @@ from flask import Response
 
 from shared.admission import Pool
 from shared.errors import DomainError
+from shared.files.blobs.chunks import ChunkChecksums
 from shared.files.resources import Version
 from web.edge import BODY_READ, wrap
 from web.errors import STATUSES
@@ -88,8 +89,25 @@ def respond(environ: WSGIEnvironment) -> Response:
         case "/local" | "/remote" as path:
             blob = LocalBlob() if path == "/local" else RemoteBlob()
             return content_response(environ, version(), blob, presentation=Presentation.PRIVATE)
+        case "/checked":
+            return content_response(
+                environ,
+                version(),
+                LocalBlob(),
+                presentation=Presentation.PRIVATE,
+                checksums=checksums_of_what_was_stored(),
+            )
         case _:
             return Response("well")
+
+
+def checksums_of_what_was_stored() -> bytes:
+    """Sum up the content as it was before the byte at `ROTTEN_AT` changed."""
+    content = bytearray(content_path.read_bytes())
+    content[int(os.environ["ROTTEN_AT"])] ^= 1
+    checksums = ChunkChecksums()
+    checksums.update(bytes(content))
+    return checksums.finish()
 
 
 def version() -> Version:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.files.blobs.base import BlobReader
+from shared.files.blobs.base import BlobDamaged, BlobReader
+from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.collection import collect_doomed
 from shared.files.placement import place_staged
 from tests.support.front import Front
-from tests.web.files.asking import refuse, succeed
+from tests.web.files.asking import refuse, run_sql, succeed
 from tests.web.files.conftest import Cast
 
 CONTENT = bytes(range(256)) * 40
@@ -101,6 +103,69 @@ def test_lost_bytes_are_an_alarm_and_damaged_ones_are_not_sent(cast: Cast, front
         refuse(cast.agent.content(file), 503, "blob_damaged")
     path.unlink()
     refuse(cast.agent.content(file), 503, "blob_missing")
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_rotten_bytes_never_leave(cast: Cast, front: Front, *, is_shared: bool) -> None:
+    content = random.Random(1).randbytes(3 * CHECKED_CHUNK_BYTES + 100)
+    file = succeed(cast.agent.upload(content), 201)
+    link = succeed(cast.agent.grant(file), 201)["url"]
+    place_staged(front.services.database, front.services.blobs)
+    path = path_of(front, file)
+    rot(path, 2 * CHECKED_CHUNK_BYTES + 5)
+    path_of_link = (
+        f"{urlsplit(link).path}?{urlsplit(link).query}" if is_shared else f"/files/{file['id']}/content"
+    )
+    headers = {} if is_shared else cast.agent.headers
+
+    def ask(**sent: str) -> Any:
+        return front.app.test_client().get(path_of_link, headers={**headers, **sent}, buffered=True)
+
+    sound = ask(Range=f"bytes=7-{CHECKED_CHUNK_BYTES + 10}")
+    assert (sound.status_code, sound.data) == (206, content[7 : CHECKED_CHUNK_BYTES + 11])
+    with pytest.raises(BlobDamaged):  # which breaks the connection: see `test_downloads.py`
+        ask()
+    refuse(ask(), 503, "blob_damaged")  # it was marked, as the scrub does
+    forget = (
+        "UPDATE blobs SET damaged_at = NULL WHERE version_id = :id AND damaged_at IS NOT NULL RETURNING 1"
+    )
+    assert len(run_sql(front, forget, id=file["versionId"])) == 1
+    # What is found at the beginning is said before anything is promised.
+    refuse(ask(Range=f"bytes={2 * CHECKED_CHUNK_BYTES}-"), 503, "blob_damaged")
+
+
+def test_ranges_of_checked_content_are_exact(cast: Cast) -> None:
+    content = random.Random(2).randbytes(2 * CHECKED_CHUNK_BYTES + 1)
+    file = succeed(cast.agent.upload(content), 201)
+    assert cast.agent.content(file).data == content
+    edge = CHECKED_CHUNK_BYTES
+    for start, stop in (
+        (0, 1),
+        (edge - 1, edge),
+        (edge - 1, edge + 1),
+        (edge, 2 * edge),
+        (1, 2 * edge + 1),
+        (2 * edge, 2 * edge + 1),
+    ):
+        answer = cast.agent.content(file, headers={"Range": f"bytes={start}-{stop - 1}"})
+        assert answer.data == content[start:stop]
+    both = cast.agent.content(file, headers={"Range": f"bytes=0-9,{edge}-{edge + 9}"})
+    assert content[:10] in both.data
+    assert content[edge : edge + 10] in both.data
+
+
+def path_of(front: Front, file: Any) -> Path:
+    (path,) = Path(urlsplit(front.settings.blob_store).path).rglob(file["versionId"])
+    return path
+
+
+def rot(path: Path, at: int) -> None:
+    """Change one bit."""
+    with path.open("r+b") as stored:
+        stored.seek(at)
+        (byte,) = stored.read(1)
+        stored.seek(at)
+        stored.write(bytes([byte ^ 1]))
 
 
 def test_content_that_was_found_rotten_is_refused_whoever_asks(cast: Cast, front: Front) -> None:

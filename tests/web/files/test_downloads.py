@@ -17,6 +17,7 @@ from gunicorn.http.wsgi import FileWrapper  # type: ignore[import-untyped]
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from shared.files.blobs.base import BlobDamaged
+from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.resources import Version
 from tests.web.files.serving import ask, gunicorn
 from web.files.content_response import content_response
@@ -24,6 +25,7 @@ from web.files.presentation import Presentation
 from web.files.ranges import RangeNotSatisfiable
 
 CONTENT = os.urandom(300_000)
+ROTTEN_AT = 290_000
 SHA256 = hashlib.sha256(CONTENT)
 TAG = f'"{SHA256.hexdigest()}"'
 
@@ -32,7 +34,7 @@ TAG = f'"{SHA256.hexdigest()}"'
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     path = tmp_path_factory.mktemp("content") / "content.bin"
     path.write_bytes(CONTENT)
-    with gunicorn(CONTENT_FILE=str(path)) as port:
+    with gunicorn(CONTENT_FILE=str(path), ROTTEN_AT=str(ROTTEN_AT)) as port:
         yield port
 
 
@@ -100,6 +102,18 @@ def test_head_announces_the_whole_content_and_sends_nothing(port: int, path: str
     assert response.headers["Content-Length"] == "300000"
     assert response.headers["ETag"] == TAG
     assert response.body == b""
+
+
+def test_an_answer_that_comes_to_rotten_bytes_breaks_off_before_them(port: int) -> None:
+    with pytest.raises(http.client.IncompleteRead) as broken:
+        ask(port, "/checked")
+    assert broken.value.partial == CONTENT[:CHECKED_CHUNK_BYTES]
+    sound = ask(port, "/checked", {"Range": "bytes=5-9"})
+    assert (sound.status, sound.body) == (206, CONTENT[5:10])
+    refused = ask(port, "/checked", {"Range": f"bytes={ROTTEN_AT + 1}-"})
+    assert (refused.status, b"blob_damaged" in refused.body) == (503, True)
+    with pytest.raises(http.client.IncompleteRead):
+        ask(port, "/checked", {"Range": f"bytes=0-9,{ROTTEN_AT}-{ROTTEN_AT + 9}"})
 
 
 @SOURCES
