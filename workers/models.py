@@ -12,6 +12,7 @@ from celery.signals import worker_shutting_down
 
 from shared.jobs import MODELS
 from shared.models.attendance import Attendance
+from shared.models.capacity import Announcement
 from shared.models.catalog_file import CatalogFile
 from shared.models.execution import Executor, execute
 from shared.models.providers.concurrency import ModelSlots
@@ -36,11 +37,13 @@ class ModelCalls:
     def __init__(self, depot: Depot, *, limit: int) -> None:
         """Make it in the process that carries calls out."""
         self.executor = _executor(depot, limit)
+        self._announcement = Announcement(self.executor.valkey, limit)
         take = partial(self.executor.queue.take, patience_seconds=PATIENCE_SECONDS)
         self._takers = Takers(take, self.carry_out, limit=limit, name="model-call")
 
     def start(self) -> None:
         """Begin to take calls."""
+        self._announcement.start()
         self._takers.start()
 
     def carry_out(self, address: ReplyAddress) -> None:
@@ -56,6 +59,7 @@ class ModelCalls:
 
     def stop(self) -> None:
         """Take no more, and wait for those under way."""
+        self._announcement.stop()
         self._takers.stop()
 
 

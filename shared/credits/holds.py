@@ -65,7 +65,7 @@ class NewInvocation:
 
     `hold` is the most it is expected to cost, in µcr; prices are µcr per million tokens, as they are now. The prompt's
     estimated tokens are charged if the worker dies after a part of the reply. `request_hash` makes a second hold under
-    the same id the same call or a conflict.
+    the same id the same call or a conflict. `provider` is whose upstream is asked first, for counting.
     """
 
     id: UUID
@@ -77,6 +77,7 @@ class NewInvocation:
     estimated_prompt_tokens: int
     attribution: Attribution
     request_hash: bytes | None = None
+    provider: str | None = None
     lease_seconds: float = QUEUE_LEASE_SECONDS
 
 
@@ -117,6 +118,7 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
         principal_id=attribution.principal_id,
         deployment_id=attribution.deployment_id,
         share=share,
+        provider=invocation.provider,
     )
     match row:
         case ("at_share", _, open_calls):

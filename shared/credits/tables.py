@@ -77,6 +77,7 @@ invocations = Table(
     Column("identity_id", Uuid),
     Column("principal_id", Uuid),
     Column("deployment_id", Uuid),
+    Column("provider", Text),
     created_at(),
     instant("lease_until", nullable=False),
     instant("ended_at"),

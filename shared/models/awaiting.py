@@ -18,7 +18,8 @@ import redis
 
 from shared.credits.holds import DISPATCH_LEASE_SECONDS, Lease, Stage, read_lease
 from shared.errors import DomainError, Kind, Unavailable
-from shared.models.invocations import Invoker, ModelsOverloaded, give_up
+from shared.models.call_admission import ModelsOverloaded
+from shared.models.invocations import Invoker, give_up
 from shared.models.providers.errors import UpstreamRefused
 from shared.replies import Inbox, Reply, ReplyKind
 from shared.telemetry import get_logger

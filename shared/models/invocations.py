@@ -13,14 +13,15 @@ from uuid import UUID
 import redis
 
 from shared import faults
+from shared.admission import PoolKey
 from shared.credits import holds
 from shared.credits.amounts import price
 from shared.credits.errors import BillingOrganizationRequired
 from shared.database import Database
-from shared.errors import DomainError, Kind
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 from shared.ids import new_id
+from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.catalog import Catalog, Endpoint, ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
@@ -32,17 +33,6 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 ENDPOINTS = {Dialect.CHAT: Endpoint.CHAT_COMPLETIONS, Dialect.RESPONSES: Endpoint.RESPONSES}
-
-
-class ModelsOverloaded(DomainError):
-    """More calls are waiting than can be answered soon; nothing was charged, try again."""
-
-    code = "overloaded"
-    kind = Kind.UNAVAILABLE
-
-    def __init__(self) -> None:
-        """Ask for a retry after two seconds."""
-        super().__init__(retry_after_seconds=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +51,7 @@ class Invoker:
     queue: CallQueue
     replies: ReplyChannel
     limits: Limits
+    admission: CallAdmission
 
 
 def require_model_access(caller: Caller) -> UUID:
@@ -86,7 +77,7 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     """Accept a call, hold its credits, and queue it; give the inbox of its replies, which the caller closes.
 
     Raises BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
-    ModelsOverloaded, InsufficientCredits, CreditPolicySuspended, Unavailable.
+    ModelsOverloaded, ConcurrencyLimited, InsufficientCredits, CreditPolicySuspended, Unavailable.
     """
     payer_id = require_model_access(caller)
     entry = get_model(catalog, request.model)
@@ -99,8 +90,7 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     # Listen first: the reply may be there before the call is known to be queued.
     inbox = _listen(invoker, invocation.id)
     try:
-        with invoker.database.autocommit() as session:
-            holds.hold(session, invocation=invocation)
+        invoker.admission.hold(invocation, PoolKey(payer_id, caller.credential_id))
         faults.reach("invocation.held")
         _queue(invoker, inbox.address, entry, request)
     except BaseException:
@@ -180,5 +170,6 @@ def new_invocation(
         prompt_price=entry.prompt_price,
         completion_price=entry.completion_price,
         estimated_prompt_tokens=prompt_tokens,
+        provider=entry.upstreams[0].provider.name,
         attribution=holds.Attribution.of(caller),
     )

@@ -220,7 +220,8 @@ class Stack:
 
     def worker(self, name: str, **settings: str) -> Service:
         """Describe a worker, `files` or `background`."""
-        return self._service(f"worker-{name}", worker_command(name), settings)
+        command = worker_command(name, self.environment | settings)
+        return self._service(f"worker-{name}", command, settings)
 
     def beat(self, **settings: str) -> Service:
         """Describe a beat."""

@@ -6,10 +6,12 @@ from typing import Any
 
 from flask import Response
 
+from shared.admission import ConcurrencyLimited
 from shared.credits.errors import BillingOrganizationRequired, CreditPolicySuspended, InsufficientCredits
 from shared.errors import DomainError, Unavailable
 from shared.files.body_errors import ContentTooLarge, UploadTimeout
 from shared.models.awaiting import CallLost
+from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
 from shared.models.errors import (
     ContextLengthExceeded,
@@ -19,7 +21,7 @@ from shared.models.errors import (
     ModelNotSupported,
     ResponseStateNotSupported,
 )
-from shared.models.invocations import ModelsOverloaded, get_model, invoke, require_model_access
+from shared.models.invocations import get_model, invoke, require_model_access
 from shared.models.providers.errors import ProviderError, ProviderTimeout
 from web.authentication import Authentication
 from web.calls import Answer, Call
@@ -49,6 +51,7 @@ _CREATION: tuple[type[DomainError], ...] = (
     ContentTooLarge,
     UploadTimeout,
     ModelsOverloaded,
+    ConcurrencyLimited,
     ProviderError,
     ProviderTimeout,
     CallLost,

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from shared.credits.reports import model_usage
 from shared.database import Database
 from shared.errors import DomainError
+from shared.models.call_admission import CallAdmission
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
+from shared.models.shares import Shares
 from shared.models.waiting_calls import CallQueue
 from shared.replies import ReplyChannel
 from shared.settings import Settings
@@ -63,7 +65,14 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
         queued_calls=settings.queued_model_calls,
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )
-    invoker = Invoker(database=database, queue=CallQueue(valkey), replies=ReplyChannel(valkey), limits=limits)
+    shares = Shares(database, valkey, slots_when_unknown=settings.queued_model_calls)
+    invoker = Invoker(
+        database=database,
+        queue=CallQueue(valkey),
+        replies=ReplyChannel(valkey),
+        limits=limits,
+        admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
+    )
     return ModelServices(
         catalog=CatalogFile(settings.models_config).watch(), usage=RecentModelUsage(database), invoker=invoker
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from shared.database import Database
 from shared.errors import DomainError, Kind
 from shared.models import settling
 from shared.models.attendance import Attendance, Attended
+from shared.models.call_admission import CallAdmission, refusal
 from shared.models.catalog import Catalog, ModelEntry, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Failure, ParsedRequest, Translator, parse_chat, upstream_body
@@ -43,7 +45,7 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 SLOT_SECONDS = 300.0
-"""How long a turn waits for a model that answers as many calls at once as it can."""
+"""How long a turn waits for its organization's share, or for a model that answers as many calls as it can."""
 _FRAME = b"data: "
 
 
@@ -77,6 +79,7 @@ class ModelCalls:
     router: Router
     slots: ModelSlots
     attendance: Attendance
+    admission: CallAdmission
     reserved_completion_tokens: int
 
     def stream(self, turn: Turn, body: dict[str, Any]) -> Iterator[str]:
@@ -99,8 +102,7 @@ class ModelCalls:
         )
         cancellation = TurnCancellation(turn)
         with self._slot(entry, cancellation):
-            with self.database.autocommit() as session:
-                holds.hold(session, invocation=invocation)
+            self._hold(invocation, cancellation)
             faults.reach("agents.held")
             dispatch = settling.take_dispatch(self.database, invocation.id)
             if dispatch is None:
@@ -124,6 +126,15 @@ class ModelCalls:
                     if cancellation.wait(error.retry_after_seconds):
                         raise CallCancelled(may_have_cost=False) from None
             yield
+
+    def _hold(self, invocation: holds.NewInvocation, cancellation: TurnCancellation) -> None:
+        """Hold the call's credits as soon as the organization's share of the model service allows."""
+        gives_up_at = time.monotonic() + SLOT_SECONDS
+        while (refused := self.admission.try_to_hold(invocation)) is not None:
+            if time.monotonic() > gives_up_at:
+                raise refusal(refused)
+            if cancellation.wait(random.uniform(0.5, 1.0)):  # noqa: S311
+                raise CallCancelled(may_have_cost=False)
 
     def _carry_out(self, call: _Call, cancellation: TurnCancellation) -> Iterator[str]:
         """Relay the reply and settle: by what was reported, else by what was said so far."""

@@ -16,10 +16,13 @@ from shared.a2a.turns import Behavior, BehaviorKind
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.models.attendance import Attendance
+from shared.models.call_admission import CallAdmission
 from shared.models.catalog_file import CatalogFile
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
+from shared.models.shares import Shares
 from shared.settings import Settings
+from shared.valkey import connect_valkey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +38,17 @@ def build_behaviors(
 ) -> Behaviors:
     """Make the behaviors. Raises CatalogInvalid."""
     files = StoredFiles(database, store, settings)
+    models_valkey = valkey
+    if settings.models_redis_url:
+        models_valkey = connect_valkey(settings.models_redis_url)
+    shares = Shares(database, models_valkey, slots_when_unknown=settings.queued_model_calls)
     calls = ModelCalls(
         database=database,
         catalog=CatalogFile(settings.models_config).watch(),
         router=Router(),
         slots=ModelSlots(valkey),
         attendance=Attendance(database),
+        admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )
     model_backed = ModelBackedBehavior(

@@ -1,4 +1,4 @@
-"""How many calls each organization has open, counted with their holds; leases renewed for many calls at once.
+"""How many calls each organization has open, and to which provider; leases renewed for many calls at once.
 
 The functions are in `shared/credits/sql`, one file each; what they were before is in `0012_call_shares_before.sql`.
 """
@@ -36,6 +36,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_credit_balances_calls", "credit_balances", ["calls"], postgresql_where=sa.text("calls > 0")
     )
+    op.add_column("invocations", sa.Column("provider", sa.Text))
     _drop_changed()
     for name in ("credits_post", "credits_hold", *_REPLACED, "credits_renew"):
         op.execute((_SOURCES / f"{name}.sql").read_text())
@@ -47,6 +48,7 @@ def downgrade() -> None:
     op.execute("DROP FUNCTION credits_renew")
     _drop_changed()
     op.execute(_BEFORE.read_text())
+    op.drop_column("invocations", "provider")
     op.drop_index("ix_credit_balances_calls", "credit_balances")
     op.drop_constraint("ck_credit_balances_calls", "credit_balances")
     op.drop_column("credit_balances", "calls")

@@ -30,8 +30,8 @@ def test_five_hundred_idle_streams_fit_one_web_process(service: ModelService) ->
     front = service.stack.web(port=free_port(), WEB_THREADS="16", PATIENCE="whole")
     with (
         service.stack.running(front),
-        running_worker(service) as worker,
-        running_worker(service),
+        running_worker(service, MODELS_THREADS="640") as worker,
+        running_worker(service, MODELS_THREADS="640"),
         contextlib.ExitStack() as streams,
     ):
         empty = resident_bytes(front.pid)

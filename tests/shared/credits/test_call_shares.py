@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -114,9 +115,10 @@ def test_of_many_calls_at_once_as_many_are_held_as_the_share_allows(funded: Call
 def test_open_calls_are_counted_over_all_organizations_by_their_index(funded: Calls) -> None:
     with funded.database.autocommit() as session:
         before = count_open_calls(session)
-        hold(session, invocation=funded.new(0))
+        hold(session, invocation=replace(funded.new(0), provider="somebody"))
         after = count_open_calls(session)
     assert (after.total, after.organizations) == (before.total + 1, before.organizations + 1)
+    assert after.by_provider == {"somebody": 1}
     with funded.database.transaction() as session:
         session.execute(text("SET LOCAL enable_seqscan = off"))
         plan = session.execute(

@@ -21,12 +21,14 @@ from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.models.attendance import Attendance
+from shared.models.call_admission import CallAdmission
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.execution import Executor, execute
 from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
+from shared.models.shares import Shares
 from shared.models.waiting_calls import KEY, CallQueue
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind, find_cancelled
 from shared.valkey import connect_valkey
@@ -194,7 +196,14 @@ def model_calls(
         slots=ModelSlots(valkey),
         attendance=Attendance(database, partial(find_cancelled, valkey)),
     )
-    invoker = Invoker(database=database, queue=CallQueue(valkey), replies=replies, limits=LIMITS)
+    shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
+    invoker = Invoker(
+        database=database,
+        queue=CallQueue(valkey),
+        replies=replies,
+        limits=LIMITS,
+        admission=CallAdmission(database, shares, patience_seconds=5.0),
+    )
     caller = factory.actor(factory.person(organization_id, bound=True)).caller
     try:
         yield ModelCalls(database=database, valkey=valkey, invoker=invoker, executor=executor, caller=caller)

@@ -15,7 +15,7 @@ from shared.credits.settlement import Outcome, Status, settle
 from shared.ids import new_id
 from shared.models import awaiting
 from shared.models.awaiting import CallFailed, CallLost, replies
-from shared.models.invocations import ModelsOverloaded
+from shared.models.call_admission import ModelsOverloaded
 from shared.models.waiting_calls import CallQueue
 from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, cancel, is_cancelled
 from shared.valkey import connect_valkey

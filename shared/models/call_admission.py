@@ -1,0 +1,163 @@
+"""Admit a call: hold its credits within its organization's share, after a bounded, fair wait if need be.
+
+The hold decides, in Postgres and for all processes. What one process adds is the order of those that it keeps waiting:
+one of each organization tries at a time, the credentials of an organization take turns, and after one that was admitted
+the next tries at once. Nobody is woken in vain more often than a few times a second, however many wait.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from shared.admission import ConcurrencyLimited, Pool, PoolKey
+from shared.credits import holds
+from shared.database import Database
+from shared.errors import DomainError, Kind
+from shared.models.shares import Shares
+
+TRY_AGAIN_SECONDS = 0.25
+WAITING_ROOM = 1024
+"""Calls that one process keeps waiting for their share; shared among organizations as slots are."""
+
+
+class ModelsOverloaded(DomainError):
+    """More calls are waiting than can be answered soon; nothing was charged, try again."""
+
+    code = "overloaded"
+    kind = Kind.UNAVAILABLE
+
+    def __init__(self) -> None:
+        """Ask for a retry after two seconds."""
+        super().__init__(retry_after_seconds=2)
+
+
+class CallAdmission:
+    """The admission of one process's calls; safe to share between threads."""
+
+    def __init__(self, database: Database, shares: Shares, *, patience_seconds: float) -> None:
+        """Let nobody wait yet, and later nobody longer than this."""
+        self._database = database
+        self._patience_seconds = patience_seconds
+        self._shares = shares
+        self._line = _Line()
+        self._room = Pool("model_calls_waiting", WAITING_ROOM)
+
+    def hold(self, invocation: holds.NewInvocation, key: PoolKey) -> None:
+        """Hold a call's credits, or wait until its organization may have another call.
+
+        Raises ConcurrencyLimited where the organization has calls and no room for more, ModelsOverloaded where it has
+        none and the service lacks room, and what `holds.hold` raises.
+        """
+        refused = None
+        if not self._line.has(key.tenant):
+            refused = self.try_to_hold(invocation)
+            if refused is None:
+                return
+        with self._waiting(key, refused):
+            self._wait(invocation, key, refused)
+
+    def try_to_hold(self, invocation: holds.NewInvocation) -> holds.AtShare | None:
+        """Hold a call's credits if its organization may have another call now; else tell how many it has."""
+        assert invocation.provider is not None  # noqa: S101 (a call to be made has an upstream)
+        try:
+            with self._database.autocommit() as session:
+                holds.hold(session, invocation=invocation, share=self._shares.of(invocation.provider))
+        except holds.AtShare as refusal:
+            return refusal
+        self._shares.begin(invocation.provider)
+        return None
+
+    @contextmanager
+    def _waiting(self, key: PoolKey, refused: holds.AtShare | None) -> Iterator[None]:
+        seat = self._room.try_acquire(key)
+        if seat is None:
+            raise refusal(refused)
+        with seat:
+            yield
+
+    def _wait(self, invocation: holds.NewInvocation, key: PoolKey, refused: holds.AtShare | None) -> None:
+        gives_up_at = time.monotonic() + self._patience_seconds
+        turn = self._line.enter(key)
+        try:
+            while time.monotonic() < gives_up_at:
+                # Spread, so that those who wait do not all look at the same moments.
+                if not turn.wait(TRY_AGAIN_SECONDS * random.uniform(1.0, 1.5)):  # noqa: S311
+                    self._line.wake_if_quiet(key.tenant)
+                    continue
+                refused = self.try_to_hold(invocation)
+                if refused is None:
+                    return
+                self._line.try_later(key, turn)
+            raise refusal(refused)
+        finally:
+            self._line.leave(key, turn)
+
+
+def refusal(refused: holds.AtShare | None) -> DomainError:
+    """Say whose lack it is that a call was not admitted; who did not even get to try has others of its own waiting."""
+    return ModelsOverloaded() if refused is not None and refused.open_calls == 0 else ConcurrencyLimited()
+
+
+@dataclass(slots=True, eq=False)
+class _Tenant:
+    queues: OrderedDict[Hashable, deque[threading.Event]] = field(default_factory=OrderedDict)
+    woken_at: float = field(default_factory=time.monotonic)
+
+
+class _Line:
+    """Those who wait, by organization and credential; `Event`s are set when it is their turn to try."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[Hashable, _Tenant] = {}
+        self._lock = threading.Lock()
+
+    def has(self, tenant: Hashable) -> bool:
+        return tenant in self._tenants
+
+    def enter(self, key: PoolKey) -> threading.Event:
+        turn = threading.Event()
+        with self._lock:
+            queues = self._tenants.setdefault(key.tenant, _Tenant()).queues
+            queues.setdefault(key.member, deque()).append(turn)
+        return turn
+
+    def try_later(self, key: PoolKey, turn: threading.Event) -> None:
+        """Wait on, as the first of one's organization."""
+        with self._lock:
+            turn.clear()
+            tenant = self._tenants[key.tenant]
+            tenant.queues[key.member].remove(turn)
+            tenant.queues[key.member].appendleft(turn)
+            tenant.queues.move_to_end(key.member, last=False)
+
+    def wake_if_quiet(self, name: Hashable) -> None:
+        """Let the next of an organization try, if none has for a while."""
+        with self._lock:
+            tenant = self._tenants[name]
+            if time.monotonic() - tenant.woken_at >= TRY_AGAIN_SECONDS:
+                self._wake(tenant)
+
+    def leave(self, key: PoolKey, turn: threading.Event) -> None:
+        """Go, and let the next of the organization try."""
+        with self._lock:
+            tenant = self._tenants[key.tenant]
+            queue = tenant.queues[key.member]
+            queue.remove(turn)
+            if not queue:
+                del tenant.queues[key.member]
+            if tenant.queues:
+                self._wake(tenant)
+            else:
+                del self._tenants[key.tenant]
+
+    def _wake(self, tenant: _Tenant) -> None:
+        tenant.woken_at = time.monotonic()
+        member, queue = next(iter(tenant.queues.items()))
+        tenant.queues.move_to_end(member)
+        queue[0].set()

@@ -1,0 +1,74 @@
+"""Slow streams of one organization on a worker with few slots: others are answered, and its own quick calls too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+
+from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, body_of, listening, scripted
+from tests.journeys.models.conftest import running_worker
+from tests.support.model_service import ModelService
+
+SLOTS = 16
+ALONE = SLOTS * 7 // 16
+"""What one organization may have open at once while there are no others."""
+ENDLESS = scripted(chunks=10_000, delay_seconds=0.05)
+
+
+@pytest.fixture
+def neighbour(service: ModelService) -> str:
+    """The key of another organization, which has credits."""
+    organization_id = service.identity.organization("Neighbour").id
+    service.give_credits(organization_id, 1_000_000)
+    return service.identity.person(organization_id, bound=True).api_key
+
+
+@pytest.fixture(autouse=True)
+def _small_worker(service: ModelService) -> Iterator[None]:
+    with running_worker(service, MODELS_THREADS=str(SLOTS)):
+        yield
+        service.wait_until_settled()
+
+
+def ask_with(
+    service: ModelService, key: str, text: str, *, model: str = "fake/chat", stream: bool = False
+) -> requests.Response:
+    return requests.post(
+        f"{service.front.url}/v1/chat/completions",
+        json=body_of(text, model=model, stream=stream),
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=TIMEOUT_SECONDS,
+        stream=stream,
+    )
+
+
+def test_slow_streams_of_one_organization_leave_room_for_another(
+    service: ModelService, neighbour: str
+) -> None:
+    with contextlib.ExitStack() as streams:
+        for _ in range(ALONE):
+            streams.enter_context(listening(service, ENDLESS)).read_until("abc")
+        with ThreadPoolExecutor(SLOTS) as pool:
+            beyond = [
+                pool.submit(ask_with, service, service.api_key, ENDLESS, stream=True) for _ in range(SLOTS)
+            ]
+            for model in ("fake/chat", "scripted/echo"):
+                for _ in range(3):
+                    assert ask_with(service, neighbour, "hello", model=model).status_code == 200
+        answers = [streams.enter_context(at.result()) for at in beyond]
+        refused = [answer for answer in answers if answer.status_code != 200]
+        # What is known of other processes may be a quarter of a second old.
+        assert len(refused) >= SLOTS - 3
+        for answer in refused:
+            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "concurrency_limit")
+            assert int(answer.headers["Retry-After"]) >= 1
+
+
+def test_many_quick_calls_of_one_organization_wait_their_turn(service: ModelService) -> None:
+    with ThreadPoolExecutor(80) as pool:
+        answers = list(pool.map(lambda _: ask(service, scripted(chunks=2, delay_seconds=0.02)), range(80)))
+    assert {answer.status_code for answer in answers} == {200}

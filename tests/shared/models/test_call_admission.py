@@ -1,0 +1,172 @@
+"""A call beyond its organization's share waits its turn, bounded, and whose lack it is decides what it is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from uuid import UUID, uuid4
+
+import pytest
+
+from shared.admission import ConcurrencyLimited, Pool, PoolKey
+from shared.credits import holds
+from shared.credits.errors import InsufficientCredits
+from shared.database import Database
+from shared.ids import new_id
+from shared.models import call_admission
+from shared.models.call_admission import CallAdmission, ModelsOverloaded
+from shared.models.shares import Shares
+from tests.shared.credits.calls import Calls
+from tests.support.identity import IdentityFactory, make_settings
+from tests.support.stack import wait_until
+
+
+class Share(Shares):
+    """A share that a test sets."""
+
+    def __init__(self, share: int) -> None:
+        self.share = share
+
+    def of(self, provider: str) -> int | None:  # noqa: ARG002 (as the real one)
+        return self.share
+
+    def begin(self, provider: str) -> None:
+        """Nothing is counted here."""
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_admission, "TRY_AGAIN_SECONDS", 0.02)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(64) as pool:
+        yield pool
+
+
+class Tenants:
+    """Organizations with credits, and one process's admission of their calls."""
+
+    def __init__(self, database: Database, share: int) -> None:
+        self._factory = IdentityFactory(database, make_settings())
+        self._database = database
+        self.share = Share(share)
+        self.admission = CallAdmission(database, self.share, patience_seconds=20.0)
+
+    def organization(self) -> Calls:
+        calls = Calls(self._database, self._factory.organization().id)
+        calls.top_up(1000)
+        return calls
+
+    def hold(self, calls: Calls, member: object = None) -> UUID:
+        invocation = replace(calls.new(0), provider="p")
+        self.admission.hold(invocation, PoolKey(calls.organization_id, member))
+        return invocation.id
+
+
+@pytest.fixture
+def tenants(database: Database) -> Tenants:
+    return Tenants(database, share=2)
+
+
+def test_more_calls_than_the_share_all_get_their_turn(tenants: Tenants, threads: ThreadPoolExecutor) -> None:
+    one = tenants.organization()
+
+    def call(_: int) -> None:
+        one.void(tenants.hold(one))
+
+    list(threads.map(call, range(60)))
+    assert one.discrepancies() == []
+
+
+def test_a_call_that_waited_in_vain_is_limited_and_nothing_is_held(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenants.admission, "_patience_seconds", 0.1)
+    one, other = tenants.organization(), tenants.organization()
+    for _ in range(2):
+        tenants.hold(one)
+    with pytest.raises(ConcurrencyLimited) as raised:
+        tenants.hold(one)
+    assert raised.value.retry_after_seconds
+    tenants.hold(other)
+    assert one.discrepancies() == []
+
+
+def test_an_organization_without_a_call_is_told_that_the_service_lacks_room(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenants.admission, "_patience_seconds", 0.1)
+    tenants.share.share = 0
+    with pytest.raises(ModelsOverloaded):
+        tenants.hold(tenants.organization())
+
+
+def test_credentials_of_an_organization_take_turns(tenants: Tenants, threads: ThreadPoolExecutor) -> None:
+    one = tenants.organization()
+    open_calls = [tenants.hold(one) for _ in range(2)]
+    admitted: list[str] = []
+    lock = threading.Lock()
+
+    def call(member: str) -> None:
+        invocation_id = tenants.hold(one, member)
+        with lock:
+            admitted.append(member)
+            open_calls.append(invocation_id)
+
+    def admitted_more_than(count: int) -> bool:
+        return len(admitted) > count
+
+    waiting: list[Future[None]] = []
+    for member in ["many"] * 10 + ["few"]:
+        waiting.append(threads.submit(call, member))
+        wait_until(lambda: tenants.admission._room.in_use == len(waiting), "it waits")
+    while len(admitted) < 3:
+        before = len(admitted)
+        one.void(open_calls.pop(0))
+        wait_until(partial(admitted_more_than, before), "the next is admitted")
+    assert "few" in admitted
+    while not all(at.done() for at in waiting):
+        if open_calls:
+            one.void(open_calls.pop(0))
+
+
+def test_only_so_many_wait(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
+) -> None:
+    monkeypatch.setattr(tenants.admission, "_room", Pool("waiting", 4))
+    monkeypatch.setattr(tenants.admission, "_patience_seconds", 20.0)
+    one, other = tenants.organization(), tenants.organization()
+    held = [tenants.hold(one) for _ in range(2)]
+    waiting = [threads.submit(tenants.hold, one) for _ in range(2)]
+    wait_until(lambda: tenants.admission._room.in_use == 2, "they wait")
+    with pytest.raises(ConcurrencyLimited):
+        tenants.hold(one)
+    tenants.hold(other)
+    for invocation_id in held:
+        one.void(invocation_id)
+    for at in waiting:
+        at.result()
+
+
+def test_a_call_that_cannot_be_paid_does_not_wait(tenants: Tenants) -> None:
+    one = tenants.organization()
+    for _ in range(2):
+        tenants.hold(one)
+    dear = holds.NewInvocation(
+        id=new_id(),
+        organization_id=one.organization_id,
+        model="m",
+        hold=1001,
+        prompt_price=1,
+        completion_price=1,
+        estimated_prompt_tokens=1,
+        attribution=holds.Attribution(user_id=uuid4()),
+        provider="p",
+    )
+    with pytest.raises(InsufficientCredits):
+        tenants.admission.hold(dear, PoolKey(one.organization_id, None))

@@ -1,0 +1,120 @@
+"""The share of an organization: what one may use alone, and what is left for those who come then."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import pytest
+import redis
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared import faults
+from shared.credits.calls import OpenCalls
+from shared.models import capacity
+from shared.models.capacity import KEY, Announcement, read_slots
+from shared.models.shares import Shares, share_of
+from shared.valkey import connect_valkey
+from tests.shared.models.model_calls import ModelCalls
+from tests.support.stack import wait_until
+
+SLOTS = 512
+
+
+class Service:
+    """Calls that never end, admitted by the rule."""
+
+    def __init__(self, slots: int = SLOTS) -> None:
+        self.slots = slots
+        self.calls: Counter[tuple[str, str]] = Counter()
+
+    def of(self, organization: str) -> int:
+        return sum(count for (name, _), count in self.calls.items() if name == organization)
+
+    def admit(self, organization: str, provider: str) -> bool:
+        by_provider: Counter[str] = Counter()
+        for (_, name), count in self.calls.items():
+            by_provider[name] += count
+        organizations = len({name for name, _ in self.calls})
+        counted = OpenCalls(total=self.calls.total(), organizations=organizations, by_provider=by_provider)
+        is_admitted = self.of(organization) < share_of(self.slots, counted, provider)
+        if is_admitted:
+            self.calls[organization, provider] += 1
+        return is_admitted
+
+    def flood(self, *organizations: str, provider: str) -> None:
+        waiting = deque(organizations)
+        while waiting:
+            name = waiting.popleft()
+            if self.admit(name, provider):
+                waiting.append(name)
+
+
+def test_one_organization_alone_uses_nearly_half_of_what_there_is() -> None:
+    service = Service()
+    service.flood("greedy", provider="slow")
+    assert service.of("greedy") == SLOTS * 7 // 16
+    assert service.admit("other", "slow")
+    assert service.admit("other", "quick")
+
+
+@pytest.mark.parametrize("greedy", [1, 2, 5, 20, 60])
+def test_however_many_flood_one_provider_a_newcomer_is_admitted_there_and_elsewhere(greedy: int) -> None:
+    service = Service()
+    service.flood(*(f"greedy-{number}" for number in range(greedy)), provider="slow")
+    assert service.admit("newcomer", "slow")
+    others = sum(service.admit(f"other-{number}", "quick") for number in range(20))
+    assert others == 20
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 8])
+def test_few_slots_are_used_too(slots: int) -> None:
+    assert Service(slots).admit("lone", "one")
+
+
+def test_nobody_is_admitted_where_there_is_no_slot() -> None:
+    full = OpenCalls(total=8, organizations=3, by_provider={"slow": 8})
+    assert share_of(8, full, "quick") == 0
+
+
+@pytest.fixture
+def valkey(valkey_server: EmbeddedValkey) -> redis.Redis:
+    return connect_valkey(valkey_server.url)
+
+
+def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "EXPIRY_SECONDS", 1.0)
+    monkeypatch.setattr(capacity, "ANNOUNCE_SECONDS", 0.1)
+    assert read_slots(valkey) is None
+    first, second = Announcement(valkey, 5), Announcement(valkey, 7)
+    first.start()
+    second.start()
+    wait_until(lambda: read_slots(valkey) == 12, "both have announced themselves")
+    first.stop()
+    assert read_slots(valkey) == 7
+    monkeypatch.setattr(second, "_announce", lambda **_: None)  # killed
+    wait_until(lambda: read_slots(valkey) is None, "the dead one is forgotten")
+    second.stop()
+    assert not valkey.exists(KEY)
+
+
+def test_shares_follow_the_workers_and_count_what_was_begun_since(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = Shares(calls.database, calls.valkey, slots_when_unknown=1000)
+    monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 3600.0)
+    assert shares.of("p") == 875
+    for _ in range(400):
+        shares.begin("p")
+    assert shares.of("p") == 475
+    monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 0.01)
+    announced = Announcement(calls.valkey, 8)
+    announced.start()
+    wait_until(lambda: shares.of("p") == 7, "the worker is known, and what was begun was read anew")
+    announced.stop()
+    monkeypatch.setitem(faults._armed, "admission.unfair", 0)
+    assert Shares(calls.database, calls.valkey, slots_when_unknown=1).of("p") is None
+
+
+def test_shares_are_known_without_valkey(calls: ModelCalls) -> None:
+    away = Shares(calls.database, connect_valkey("redis://127.0.0.1:1"), slots_when_unknown=16)
+    assert away.of("p") == 14
