@@ -40,18 +40,23 @@ class HeldAnswer(Iterator[bytes]):
     """The rest of an answer. Close it once it was read to its end, or nobody reads it any more."""
 
     def __init__(
-        self, pieces: Generator[bytes], bell: Bell, *, idle_seconds: float, is_blocking: bool
+        self, pieces: Generator[bytes], bell: Bell, *, idle_seconds: Callable[[], float], is_blocking: bool
     ) -> None:
-        """Ask for the next piece at the latest after `idle_seconds`.
+        """Ask for the next piece at the latest after what `idle_seconds()` tells at that moment.
 
         An answer `is_blocking` if its pieces cost a wait of their own, for the database.
         """
         self.bell = bell
-        self.idle_seconds = idle_seconds
+        self._idle_seconds = idle_seconds
         self.is_blocking = is_blocking
         self._pieces = pieces
         self._on_close: Callable[[], None] | None = None
         self._context = copy_context()
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long from now the answer may be left alone."""
+        return self._idle_seconds()
 
     def __next__(self) -> bytes:
         """Give the next piece, or an empty one if there is nothing yet."""

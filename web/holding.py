@@ -7,7 +7,9 @@ response (`web/app.py`) is done when there is one.
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Callable, Generator, Iterable
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -22,14 +24,29 @@ Steps = Generator[Response | bytes | None]
 class Waiting:
     """One request's wait: the bell that ends it, and how long it may last."""
 
-    def __init__(self, environ: WSGIEnvironment, *, idle_seconds: float, is_blocking: bool) -> None:
-        """Have a step taken at the latest after `idle_seconds`; `is_blocking` says that steps ask the database."""
+    def __init__(
+        self,
+        environ: WSGIEnvironment,
+        *,
+        idle_seconds: float,
+        is_blocking: bool,
+        deadline: float = math.inf,
+    ) -> None:
+        """Have a step taken at the latest after `idle_seconds`, and at the `deadline` of `time.monotonic`.
+
+        `is_blocking` says that steps ask the database.
+        """
         self.bell = Bell()
-        self.idle_seconds = idle_seconds
+        self._idle_seconds = idle_seconds
+        self.deadline = deadline
         self.is_blocking = is_blocking
         self.is_held = HOLD in environ
         self.connection: socket.socket | None = environ.get("gunicorn.socket")
         self._patience: Callable[[], float] | None = environ.get(HOLD)
+
+    def idle_seconds(self) -> float:
+        """Tell how long there is no need of a step unless the bell rings."""
+        return min(self._idle_seconds, max(0.0, self.deadline - time.monotonic()))
 
     def seconds(self) -> float:
         """Tell how long the step may wait at this moment, before it says that there is nothing yet.
@@ -37,7 +54,7 @@ class Waiting:
         Where the answer can be held, the thread waits a moment once: less is not worth handing the answer over.
         """
         if not self.is_held:
-            return self.idle_seconds
+            return self.idle_seconds()
         patience, self._patience = self._patience, None
         return patience() if patience is not None else 0.0
 

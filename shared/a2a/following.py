@@ -1,13 +1,14 @@
 """Wait for what an agent says: for the whole answer, or for each event as it is written.
 
-Nothing is held between two looks but a thread: no connection, no transaction. Whoever asks again, from another process
-or after a crash, is given the same events in the same order.
+Nothing is held between two looks: no connection, no transaction, and no thread where the caller waits for the watch's
+bell instead of here. Whoever asks again, from another process or after a crash, is given the same events in the same
+order.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -26,7 +27,6 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 EVENTS_AT_ONCE = 200
-LOOK_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 """How long a stream outlasts a database that does not answer."""
 
@@ -93,11 +93,12 @@ def read_reply(session: Session, task_id: UUID, number: int) -> Message:
 
 
 def wait_for_turn(
-    database: Database, watch: Watch, turn_id: UUID, *, deadline: float
+    database: Database, watch: Watch, turn_id: UUID, *, deadline: float, wait_seconds: Callable[[], float]
 ) -> Iterator[TurnState | None]:
-    """Yield None now and then while a turn is not done, and its state when it is, or when the deadline has come.
+    """Yield None while a turn is not done, and its state when it is, or when the deadline has come.
 
-    `deadline` is of `time.monotonic`. Raises InvalidAgentResponse.
+    Each None comes after a wait of `wait_seconds()` at the most. `deadline` is of `time.monotonic`. Raises
+    InvalidAgentResponse.
     """
     while True:
         with database.autocommit() as session:
@@ -106,16 +107,17 @@ def wait_for_turn(
         if state.is_done or left <= 0:
             yield state
             return
-        watch.wait(min(left, LOOK_SECONDS))
+        watch.wait(wait_seconds())
         yield None
 
 
 def follow(
-    database: Database, watch: Watch, after_sequence: int, *, idle_seconds: float
+    database: Database, watch: Watch, after_sequence: int, *, wait_seconds: Callable[[], float]
 ) -> Iterator[Event | None]:
     """Yield the events of the watched task after one, without end; None after every look that found none.
 
-    A database that is away for a moment only delays. Raises Unavailable when it stays away.
+    Each None comes after a wait of `wait_seconds()` at the most. A database that is away for a moment only delays.
+    Raises Unavailable when it stays away.
     """
     sequence, answered_at = after_sequence, time.monotonic()
     while True:
@@ -130,7 +132,7 @@ def follow(
             sequence = event.sequence
             yield event
         if not events:
-            watch.wait(idle_seconds)
+            watch.wait(wait_seconds())
             yield None
 
 

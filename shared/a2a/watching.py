@@ -1,8 +1,8 @@
 """Wake those who wait for a task: a hint through Valkey at once, a look at the rows every second in any case.
 
 The rows are the truth and a hint only says "look". One thread per web process hears all hints and looks for all tasks
-that somebody in the process waits for, with one statement; a waiting request holds a thread and nothing else, neither
-a connection to Postgres nor one to Valkey. A hint that is lost, or a Valkey that is away, costs at most a second.
+that somebody in the process waits for, with one statement; a waiting request holds neither a connection to Postgres
+nor one to Valkey. A hint that is lost, or a Valkey that is away, costs at most a second.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sqlalchemy import select
 from shared.a2a.tables import tasks
 from shared.database import Database
 from shared.errors import DomainError
+from shared.held_answers import Bell
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -50,9 +51,10 @@ class TaskHints:
 class Watch:
     """One request's wait for one task."""
 
-    def __init__(self, owner: TaskWatch, task_id: UUID) -> None:
+    def __init__(self, owner: TaskWatch, task_id: UUID, bell: Bell) -> None:
         """Made by `TaskWatch.watch`."""
         self.task_id = task_id
+        self._bell = bell
         self._owner = owner
         self._changed = threading.Event()
 
@@ -65,6 +67,7 @@ class Watch:
     def wake(self) -> None:
         """End the wait."""
         self._changed.set()
+        self._bell.ring()
 
     def __enter__(self) -> Watch:
         """Wait within a block."""
@@ -88,9 +91,9 @@ class TaskWatch:
         self._thread: threading.Thread | None = None
         self._is_closing = threading.Event()
 
-    def watch(self, task_id: UUID) -> Watch:
-        """Begin to wait; read the task's rows after this, and wait between readings."""
-        watch = Watch(self, task_id)
+    def watch(self, task_id: UUID, bell: Bell | None = None) -> Watch:
+        """Begin to wait; read the task's rows after this, and wait between readings, or for the bell to ring."""
+        watch = Watch(self, task_id, bell or Bell())
         with self._lock:
             self._watches.setdefault(task_id, set()).add(watch)
             if self._thread is None:

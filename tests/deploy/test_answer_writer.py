@@ -64,7 +64,7 @@ def application(environ, start_response):
         "/fails": lambda: fails(start_response),
     }[path]()
     idle = 60 if path == "/rung" else 0.2
-    return HeldAnswer(pieces, bell, idle_seconds=idle, is_blocking=environ["QUERY_STRING"] == "blocking")
+    return HeldAnswer(pieces, bell, idle_seconds=lambda: idle, is_blocking=environ["QUERY_STRING"] == "blocking")
 """
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator
 from functools import partial
 
 from flask import Response
-from werkzeug.exceptions import ClientDisconnected
 
 from shared import faults
 from shared.a2a import errors
@@ -19,12 +19,14 @@ from shared.a2a.types import SendMessageRequest, SendMessageResponse
 from shared.files.body_errors import ContentTooLarge, UploadTimeout
 from web.a2a.routing import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
-from web.holding import has_hung_up
+from web.holding import Steps, Waiting, answer_whole
 from web.requests import MalformedJson
 
 routes = AgentRoutes("agents")
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
+LOOK_SECONDS = 10.0
+"""A send that waits looks at its turn so often, although no hint has come."""
 _SENDING = (
     errors.TaskNotFound,
     errors.UnsupportedOperation,
@@ -58,11 +60,14 @@ def send_message(call: AgentCall) -> Response:
     if configuration is not None and configuration.return_immediately:
         sent = _send(call, request)
         return _linked(call, sent, SendMessageResponse(task=sent.snapshot.task))
-    with call.services.slots.hold(call.call.admission.key):  # before anything is taken that is tried again
-        sent = _send(call, request)
-        state = _wait(call, sent)
     history_length = configuration.history_length if configuration is not None else None
-    return _linked(call, sent, _answered(call, sent, state, history_length))
+    waiting = Waiting(
+        call.http.environ,
+        idle_seconds=LOOK_SECONDS,
+        is_blocking=True,
+        deadline=time.monotonic() + call.call.services.settings.a2a_wait_seconds,
+    )
+    return answer_whole(_answering(call, partial(_send, call, request), history_length, waiting), waiting)
 
 
 @routes.agent_operation(
@@ -106,17 +111,26 @@ def _send(call: AgentCall, request: SendMessageRequest) -> Sent:
     return sent
 
 
-def _wait(call: AgentCall, sent: Sent) -> TurnState:
-    """Wait until the turn is done, for as long as that is worth it and the client is there."""
-    services, settings = call.services, call.call.services.settings
-    deadline = time.monotonic() + settings.a2a_wait_seconds
-    connection = call.http.environ.get("gunicorn.socket")
-    with services.watch.watch(sent.task_id) as watch:
-        for state in wait_for_turn(call.call.services.database, watch, sent.turn_id, deadline=deadline):
+def _answering(
+    call: AgentCall, send: Callable[[], Sent], history_length: int | None, waiting: Waiting
+) -> Steps:
+    """Send, and wait until the turn is done, for as long as that is worth it."""
+    with call.services.slots.hold(call.call.admission.key):  # before anything is taken that is tried again
+        sent = send()
+        del send  # and with it the message, which may be long
+        state = yield from _turn(call, sent, waiting)
+    yield _linked(call, sent, _answered(call, sent, state, history_length))
+
+
+def _turn(call: AgentCall, sent: Sent, waiting: Waiting) -> Generator[None, None, TurnState]:
+    database, deadline = call.call.services.database, waiting.deadline
+    with call.services.watch.watch(sent.task_id, waiting.bell) as watch:
+        for state in wait_for_turn(
+            database, watch, sent.turn_id, deadline=deadline, wait_seconds=waiting.seconds
+        ):
             if state is not None:
                 return state
-            if has_hung_up(connection):
-                raise ClientDisconnected
+            yield None
     raise RuntimeError("a wait ended without its end")
 
 

@@ -1,8 +1,8 @@
 """Send what happens to a task as server-sent events, from the rows, for as long as somebody listens.
 
-A stream holds a thread and nothing else, ends with the task, and may end at any other moment: whoever subscribes again,
-at any web process, is given the task as it is and then what follows. Until the first event a failure is an answer with
-its own status; afterwards it is an event named `error`. Comments keep proxies from hanging up.
+A stream holds no thread while it waits (`web/holding.py`), ends with the task, and may end at any other moment: whoever
+subscribes again, at any web process, is given the task as it is and then what follows. Until the first event a failure
+is an answer with its own status; afterwards it is an event named `error`. Comments keep proxies from hanging up.
 
 Events have no ids, as the protocol has it, unless the client sends `Last-Event-ID` (any number): then they are numbered
 and a subscription goes on after that number instead of beginning with the task.
@@ -37,13 +37,15 @@ from web.a2a.routing import AgentCall
 from web.a2a.services import AgentServices
 from web.calls import request_id
 from web.errors import STATUSES
+from web.holding import Steps, Waiting, answer_stream, event_stream
 
 log = get_logger(__name__)
 
 COMMENT_SECONDS = 10.0
 """After so long without an event a comment is sent; a task is shown whose agent has not said whether it makes one."""
 COMMENT = b": still working\n\n"
-_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+Frames = Generator[bytes | None]
+"""What is sent, and None whenever there is nothing yet."""
 _EVENT_ID = re.compile(r"[0-9]{1,18}")
 
 
@@ -55,9 +57,10 @@ class Source:
     services: AgentServices
     task_id: UUID
     resume_after: int | None
+    waiting: Waiting
 
     @classmethod
-    def of(cls, call: AgentCall, task_id: UUID) -> Source:
+    def of(cls, call: AgentCall, task_id: UUID, waiting: Waiting) -> Source:
         """Take what is needed of a request."""
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
@@ -65,11 +68,16 @@ class Source:
             services=call.services,
             task_id=task_id,
             resume_after=int(sent) if _EVENT_ID.fullmatch(sent) else None,
+            waiting=waiting,
         )
 
     def watch(self) -> Watch:
         """Be woken when the task changes."""
-        return self.services.watch.watch(self.task_id)
+        return self.services.watch.watch(self.task_id, self.waiting.bell)
+
+    def follow(self, watch: Watch, after_sequence: int) -> Iterator[Event | None]:
+        """Give the events after one; None whenever there is none yet."""
+        return follow(self.database, watch, after_sequence, wait_seconds=self.waiting.seconds)
 
     def task(self, snapshot: Snapshot) -> bytes:
         """Make the frame of a task."""
@@ -97,7 +105,8 @@ def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
     The message is sent once there is room for the stream: what was taken must not be refused, or it is sent again.
     Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
-    return _response(call, _in_slot(call, _answer_frames(call, send)))
+    waiting = _wait(call)
+    return _response(call, _in_slot(call, _answer_frames(call, send, waiting)), waiting)
 
 
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
@@ -105,23 +114,32 @@ def stream_task(call: AgentCall, task_id: UUID) -> Response:
 
     Raises TaskNotFound, UnsupportedOperation when it has ended, TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
-    frames = _task_frames(Source.of(call, task_id), partial(_find, call, task_id))
-    return _response(call, _in_slot(call, frames))
+    waiting = _wait(call)
+    frames = _task_frames(Source.of(call, task_id, waiting), partial(_find, call, task_id))
+    return _response(call, _in_slot(call, frames), waiting)
 
 
-def _response(call: AgentCall, frames: Generator[bytes]) -> Response:
-    """Answer with the first frame, or raise what came in its place, and then with the rest."""
-    first = next(frames)
+def _wait(call: AgentCall) -> Waiting:
+    return Waiting(call.http.environ, idle_seconds=COMMENT_SECONDS, is_blocking=True)
+
+
+def _response(call: AgentCall, frames: Frames, waiting: Waiting) -> Response:
+    """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.call.services.settings.base_url).hostname or ""
-    body = _relayed(first, frames, request=request_id(), host=host)
-    return Response(body, content_type="text/event-stream; charset=utf-8", headers=_HEADERS)
+    return answer_stream(_steps(frames, request=request_id(), host=host), waiting)
 
 
-def _relayed(first: bytes, frames: Generator[bytes], *, request: str, host: str) -> Iterator[bytes]:
+def _steps(frames: Frames, *, request: str, host: str) -> Steps:
+    has_begun = False
     try:
-        yield first
-        yield from frames
+        for frame in frames:
+            if frame is not None and not has_begun:
+                has_begun = True
+                yield event_stream()
+            yield frame
     except DomainError as error:
+        if not has_begun:
+            raise
         log.warning("stream.failed", code=error.code)
         body = error_body(STATUSES[error.kind], error.code, error.detail, request=request, host=host)
         yield f"event: error\ndata: {json.dumps(body)}\n\n".encode()
@@ -129,27 +147,30 @@ def _relayed(first: bytes, frames: Generator[bytes], *, request: str, host: str)
         frames.close()
 
 
-def _in_slot(call: AgentCall, frames: Generator[bytes]) -> Generator[bytes]:
+def _in_slot(call: AgentCall, frames: Frames) -> Frames:
     with call.services.slots.hold(call.call.admission.key), closing(frames):
         yield from frames
 
 
-def _answer_frames(call: AgentCall, send: Callable[[], Sent]) -> Generator[bytes]:
+def _answer_frames(call: AgentCall, send: Callable[[], Sent], waiting: Waiting) -> Frames:
     """Send, and give the frames of the answer; they end where the turn does."""
     sent = send()
-    source = Source.of(call, sent.task_id)
+    del send  # and with it the message, which may be long
+    source = Source.of(call, sent.task_id, waiting)
     with source.watch() as watch:
         answer = _Answer(source, sent)
         yield from answer.begin()
         if answer.is_over():
             return
-        for event in follow(source.database, watch, sent.snapshot.sequence, idle_seconds=COMMENT_SECONDS):
+        for event in source.follow(watch, sent.snapshot.sequence):
             yield from answer.hear(event) if event is not None else answer.wait()
             if answer.is_over():
                 return
+            if event is None:
+                yield None
 
 
-def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Generator[bytes]:
+def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
     """Give the frames of a subscription, which outlasts interruptions and ends with the task."""
     with source.watch() as watch:
         snapshot = find()
@@ -161,15 +182,14 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Generator[byte
             raise UnsupportedOperation("The task has ended; there is nothing to follow.")
         yield source.task(snapshot) if source.resume_after is None else COMMENT
         pace = _Pace()
-        for event in follow(source.database, watch, after, idle_seconds=COMMENT_SECONDS):
-            if event is not None:
-                pace.note()
-                yield source.event(event)
-                if event.is_last:
-                    return
-            elif pace.is_silent:
-                pace.note()
-                yield COMMENT
+        for event in source.follow(watch, after):
+            if event is None:
+                yield pace.comment()
+                continue
+            pace.note()
+            yield source.event(event)
+            if event.is_last:
+                return
 
 
 def _find(call: AgentCall, task_id: UUID) -> Snapshot:
@@ -194,6 +214,13 @@ class _Pace:
     def is_silent(self) -> bool:
         """Whether it is time to be heard again."""
         return time.monotonic() - self._said_at >= COMMENT_SECONDS
+
+    def comment(self) -> bytes | None:
+        """Give a comment if it is time for one; a None for the client, which waits on."""
+        if not self.is_silent:
+            return None
+        self.note()
+        return COMMENT
 
 
 class _Answer:

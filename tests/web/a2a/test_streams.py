@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import text
@@ -38,11 +37,13 @@ def test_who_waits_too_long_for_a_message_is_shown_a_task(cast: Cast, impatient:
 
 
 def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
-    def breaking() -> Iterator[bytes]:
+    def breaking() -> streams.Frames:
+        yield b"data: 1\n\n"
         yield b"data: 2\n\n"
         raise Unavailable
 
-    told = list(streams._relayed(b"data: 1\n\n", breaking(), request="r", host="h"))  # type: ignore[arg-type]
+    steps = streams._steps(breaking(), request="r", host="h")
+    told = [step for step in steps if isinstance(step, bytes)]
     assert told[:2] == [b"data: 1\n\n", b"data: 2\n\n"]
     name, data, *_ = told[2].decode().split("\n")
     assert name == "event: error"
