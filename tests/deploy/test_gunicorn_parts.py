@@ -8,8 +8,11 @@ from pathlib import Path
 
 import gunicorn  # type: ignore[import-untyped]
 import pytest
+from gunicorn import util
+from gunicorn.http.body import LengthReader  # type: ignore[import-untyped]
 from gunicorn.http.parser import Parser  # type: ignore[import-untyped]
 from gunicorn.http.unreader import Unreader  # type: ignore[import-untyped]
+from gunicorn.http.wsgi import Response  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +54,26 @@ def test_what_is_used_is_there() -> None:
     assert "self.unreader" in inspect.getsource(Parser.__init__)
     assert list(inspect.signature(Unreader.unread).parameters) == ["self", "data"]
     assert list(inspect.signature(Unreader.take_buffered).parameters) == ["self"]
+
+
+def test_an_answer_to_be_held_leaves_gunicorn_with_its_response() -> None:
+    """It is raised as a BaseException, which nothing in the way may catch, from where the application is called."""
+    for method in (ThreadWorker.handle, ThreadWorker.handle_request):
+        source = inspect.getsource(method)
+        assert "except BaseException" not in source
+        assert not re.search(r"except\s*:", source)
+    assert "self.wsgi(environ, resp.start_response)" in inspect.getsource(ThreadWorker.handle_request)
+    assert "self.wsgi = self.app.wsgi()" in inspect.getsource(ThreadWorker.load_wsgi)
+
+
+def test_the_response_writes_all_to_its_socket_by_sendall() -> None:
+    source = inspect.getsource(Response)
+    assert set(re.findall(r"util\.write\w*\(([\w.]+)", source)) == {"self.sock"}
+    for write in (util.write, util.write_chunk):
+        assert set(re.findall(r"sock\.(\w+)", inspect.getsource(write))) == {"sendall"}
+    for name in ("write", "close", "should_close"):
+        assert callable(getattr(Response, name))
+    assert "self.length" in inspect.getsource(LengthReader.__init__)
 
 
 def test_every_look_at_the_connections_is_followed_by_one_for_what_is_late() -> None:
