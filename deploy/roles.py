@@ -43,7 +43,7 @@ WORKERS = {
     "agents": Worker(queues=("agents",), threads=64, threads_variable="AGENTS_THREADS"),
     "background": Worker(queues=("retention",), threads=4, threads_variable="BACKGROUND_THREADS"),
     # Threads of their own: holds of dead workers are not to wait for whatever has expired.
-    "ledger": Worker(queues=("ledger",), threads=2, threads_variable="LEDGER_THREADS"),
+    "ledger": Worker(queues=("ledger",), threads=4, threads_variable="LEDGER_THREADS"),
 }
 
 

@@ -60,8 +60,8 @@ class Rows:
 
 
 @pytest.fixture
-def rows(database_url: str) -> Iterator[Rows]:
-    rows = Rows(database_url)
+def rows(administrator_url: str) -> Iterator[Rows]:
+    rows = Rows(administrator_url)
     yield rows
     rows.connection.close()
 
@@ -85,5 +85,7 @@ def test_expiry_takes_the_bytes_of_a_replace_that_commits_in_the_middle_of_it(
     replace.connection.close()
     rows.run("SELECT pg_advisory_unlock(1)")
     sweep.join()
+    # The file that a replace held was passed over.
+    expire_due(database, LocalBlobStore(tmp_path))
     assert rows.run("SELECT state FROM files WHERE id = %s", second) == ("Expired",)
     assert rows.run("SELECT count(*) FROM blobs") == (0,)

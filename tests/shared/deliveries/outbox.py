@@ -49,6 +49,26 @@ def enqueue(database: Database, url: str, destination: UUID, **options: Any) -> 
         )
 
 
+def enqueue_many(database: Database, url: str, organization_id: UUID, count: int) -> None:
+    """Write down a message to each of so many destinations, all at the same address."""
+    with database.transaction() as session:
+        session.execute(
+            text("""
+                INSERT INTO deliveries (id, kind, event, destination_id, organization_id, address_encrypted,
+                    content_type, body, in_flight_limit, attempt_limit)
+                SELECT gen_random_uuid(), :kind, 'x', gen_random_uuid(), :organization, :address, 'text/plain', :body,
+                    4, 10
+                FROM generate_series(1, :count)"""),
+            {
+                "kind": KIND,
+                "organization": organization_id,
+                "address": _sealed(url, ()),
+                "body": BODY,
+                "count": count,
+            },
+        )
+
+
 @cache
 def _sealed(url: str, headers: Sequence[tuple[str, str]]) -> bytes:
     """Seal an address once, as whoever is to be told has given it."""
@@ -80,9 +100,11 @@ def claim_due(session: Session, *, limit: int, rotation: Rotation | None = None)
 
 
 @contextmanager
-def courier(database: Database, channels: Mapping[str, Channel] | None = None) -> Iterator[Courier]:
-    """A courier as a worker has one."""
-    courier = Courier(database, SETTINGS, channels or {})
+def courier(
+    database: Database, channels: Mapping[str, Channel] | None = None, **changes: object
+) -> Iterator[Courier]:
+    """A courier as a worker has one, with these settings changed."""
+    courier = Courier(database, SETTINGS.model_copy(update=changes), channels or {})
     try:
         yield courier
     finally:
