@@ -1,8 +1,9 @@
 """Which slots a request holds, and for whom: a stranger's at first, its organization's once that is known.
 
 The rule it protects: no request is worked on without a slot of its tenant's (`shared/admission.py`), and a slot is
-held for as long as what it stands for. An answer that the kernel takes at once gives its slots back before it is
-sent; any other when it has been sent to its end, has been broken off, or was never begun. Health checks hold none.
+held for as long as what it stands for: until the answer has been sent to its end or broken off, as a client that reads
+nothing keeps a thread waiting. What is answered without a slot (no such address, a bad credential, no room) ends its
+connection, so that its few bytes are the first on their way and the kernel takes them at once.
 
 Left to others: how many slots there are (`web/pools.py`), who asks (`web/authentication.py`).
 """
@@ -25,8 +26,6 @@ from web.pools import Pools
 
 ADMISSION = "quartermaster.admission"
 """Key in a request's environ: its `Admission`, where it has one."""
-TAKEN_AT_ONCE_BYTES = 16 << 10
-"""So much of an answer the kernel takes whether or not the client reads it."""
 
 
 class Admission:
@@ -38,6 +37,11 @@ class Admission:
         self.is_answering = False
         self._thread = thread
         self._held: list[Slot] = []
+
+    @property
+    def has_thread(self) -> bool:
+        """Whether a slot stands for the request's thread."""
+        return self._thread is not None
 
     def move(self, key: PoolKey) -> None:
         """Count the request for another key from now on. Raises ConcurrencyLimited, PoolExhausted."""
@@ -99,9 +103,13 @@ def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None)
     return admission
 
 
-def admit_always(environ: WSGIEnvironment) -> Admission:
-    """Let a request pass that waits for nobody: it asks how the service is."""
-    return Admission(pool_key(environ))
+def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
+    """Let a request pass that waits for nobody, as it asks how the service is; with a slot if there is one."""
+    key = pool_key(environ)
+    admission = Admission(key, pools.probes.try_acquire(key))
+    if admission.has_thread:
+        environ[ADMISSION] = admission
+    return admission
 
 
 def give_slots_back(app: Flask) -> None:
@@ -114,11 +122,13 @@ def give_slots_back(app: Flask) -> None:
 
 def _end_with_answer(response: Response) -> Response:
     admission: Admission | None = request.environ.get(ADMISSION)
-    if admission is not None and is_held(response):
-        admission.leave_thread()
-    if admission is not None and not _is_taken_at_once(response):
+    if admission is not None:
+        if is_held(response):
+            admission.leave_thread()
         call_when_sent(response, admission.end)
         admission.is_answering = True
+    else:
+        response.headers["Connection"] = "close"
     return response
 
 
@@ -126,10 +136,6 @@ def _end_unless_answering(_: BaseException | None) -> None:
     admission: Admission | None = request.environ.get(ADMISSION)
     if admission is not None and not admission.is_answering:
         admission.end()
-
-
-def _is_taken_at_once(response: Response) -> bool:
-    return response.is_sequence and (response.calculate_content_length() or 0) <= TAKEN_AT_ONCE_BYTES
 
 
 def call_when_sent(response: Response, act: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ from shared.settings import Settings
 WAITING_PART = 4
 """One thread in so many may wait for a slot."""
 RESERVED_PART = 32
-"""One thread in so many looks credentials up, as many wait to do so, and as many answer health checks."""
+"""One thread in so many looks credentials up, as many wait to do so, and as many are left for health checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,8 @@ class Pools:
 
     requests: Pool
     """Requests that are being answered; each holds a thread."""
+    probes: Pool
+    """Health checks; one that gets no slot is answered too."""
     lookups: Pool
     """Requests whose credential is looked up in the database; the tenants are addresses."""
     small_bodies: Pool
@@ -49,6 +51,7 @@ def build_pools(settings: Settings) -> Pools:
 
     return Pools(
         requests=pool("requests", max(1, threads - waiting - 3 * reserved), waiting=waiting),
+        probes=pool("probes", reserved, waiting=0),
         lookups=pool("lookups", reserved, waiting=reserved),
         small_bodies=pool("small_bodies", settings.concurrent_small_bodies),
         uploads=pool("uploads", settings.concurrent_uploads),

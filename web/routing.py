@@ -25,8 +25,8 @@ from web.requests import read_query, refuse_query
 from web.services import Services
 
 Handler = Callable[..., "Answer | Response"]
-OPERATIONS = "operations"
-"""The tag of the routes that operators and load balancers ask how the service is."""
+PROBES = frozenset({"/healthz", "/readyz"})
+"""Where load balancers ask how the service is; they wait for nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +165,8 @@ def _view(operation: Operation) -> Callable[..., Response]:
 
 def _admit(operation: Operation, services: Services, credential: Credential | None) -> Admission:
     """Take a slot for the request; one that asks how the service is waits for nobody."""
-    if operation.tag == OPERATIONS:
-        return admit_always(request.environ)
+    if operation.path in PROBES:
+        return admit_always(request.environ, services.pools)
     return admit(request.environ, services.pools, credential)
 
 

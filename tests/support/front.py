@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from flask.testing import FlaskClient
 from werkzeug.test import Client, TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
@@ -24,6 +25,14 @@ from web.app import create_app
 from web.services import Services, build_services
 
 BASE_URL = "http://localhost"
+
+
+class ReadingClient(FlaskClient):
+    """Reads every answer to its end at once, unless it is told not to: an unread one keeps its slots."""
+
+    def open(self, *arguments: Any, buffered: bool = True, **options: Any) -> TestResponse:
+        """Send a request."""
+        return super().open(*arguments, buffered=buffered, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +89,7 @@ def open_front(database_url: str, valkey_url: str, directory: Path, **settings: 
     if any_store:
         services = replace(services, blobs=open_any_store(loaded))
     app = create_app(loaded, services)
+    app.test_client_class = ReadingClient
     try:
         yield Front(
             app=app,

@@ -135,9 +135,11 @@ def hold_a_form_as_a_stranger(scene: Scene, number: int, *, addresses: int = 1) 
 
 def hold_a_download(scene: Scene, _: int) -> TestResponse:
     answer = scene.ask(scene.hostile, "GET", f"/files/{scene.hostile_file['id']}/content", buffered=False)
-    if answer.status_code == 200:
-        with answer:
+    with answer:
+        if answer.status_code == 200:
             assert scene.gate.wait(30)
+        else:
+            answer.make_sequence()
     return answer
 
 
@@ -261,6 +263,12 @@ def try_it(scene: Scene, trial: Trial) -> None:
     assert pool.in_use in (0, before)
 
 
+@pytest.fixture(scope="module")
+def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one store that belongs to this module's database."""
+    return tmp_path_factory.mktemp("blobs")
+
+
 @pytest.fixture
 def armed() -> Iterator[None]:
     """Switch shares off in the pools that are made from now on."""
@@ -271,21 +279,21 @@ def armed() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", TRIALS)
 def test_an_honest_caller_is_served_beside(
-    name: str, database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path
+    name: str, database_url: str, valkey_server: EmbeddedValkey, blobs: Path
 ) -> None:
     trial = TRIALS[name]
-    with open_scene(database_url, valkey_server.url, tmp_path, **SIZES[trial.pool]) as scene:
+    with open_scene(database_url, valkey_server.url, blobs, **SIZES[trial.pool]) as scene:
         try_it(scene, trial)
 
 
 @pytest.mark.usefixtures("armed")
 @pytest.mark.parametrize("name", TRIALS)
 def test_without_shares_nobody_is_served_beside(
-    name: str, database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path
+    name: str, database_url: str, valkey_server: EmbeddedValkey, blobs: Path
 ) -> None:
     trial = TRIALS[name]
     with (
-        open_scene(database_url, valkey_server.url, tmp_path, **SIZES[trial.pool]) as scene,
+        open_scene(database_url, valkey_server.url, blobs, **SIZES[trial.pool]) as scene,
         pytest.raises(AssertionError),
     ):
         try_it(scene, trial)
@@ -295,11 +303,9 @@ def test_without_shares_nobody_is_served_beside(
 
 
 @pytest.fixture(scope="module")
-def scene(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Scene]:
+def scene(database_url: str, valkey_server: EmbeddedValkey, blobs: Path) -> Iterator[Scene]:
     """A front with room for everybody."""
-    with open_scene(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs")) as scene:
+    with open_scene(database_url, valkey_server.url, blobs) as scene:
         yield scene
 
 
@@ -366,6 +372,22 @@ def test_health_checks_wait_for_nobody(scene: Scene, path: str) -> None:
         refused = scene.ask(None, "GET", "/problems")
         refuse(refused, 503, "unavailable")
         assert refused.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/files", 401)])
+def test_what_is_answered_without_a_slot_ends_its_connection(scene: Scene, path: str, status: int) -> None:
+    """So that no client can have many such answers wait for it, none of which it reads."""
+    answer = scene.ask(None, "GET", path)
+    assert (answer.status_code, answer.headers["Connection"]) == (status, "close")
+    assert "Connection" not in scene.ask(None, "GET", "/problems").headers
+
+
+def test_an_answer_keeps_its_slot_until_it_has_been_sent(scene: Scene) -> None:
+    pool = scene.front.services.pools.requests
+    before = pool.in_use
+    with scene.ask(None, "GET", "/problems", buffered=False):
+        assert pool.in_use == before + 1
+    assert pool.in_use == before
 
 
 def test_requests_that_bring_the_same_credential_wait_for_one_lookup(

@@ -31,7 +31,7 @@ from web.operations.openapi_components import (
 )
 from web.rate_limits import RateLimited
 from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
-from web.routing import OPERATIONS, FilePart, FormBody, JsonOrForm, Operation, RawBody
+from web.routing import PROBES, FilePart, FormBody, JsonOrForm, Operation, RawBody
 
 PROBLEM = "application/problem+json"
 X_REQUIRED = "x-required"
@@ -320,7 +320,7 @@ def _list_codes(codes: Mapping[str, str]) -> str:
 
 def _errors(operation: Operation) -> Iterable[type[DomainError]]:
     yield from _ALWAYS
-    if operation.tag != OPERATIONS:
+    if operation.path not in PROBES:
         yield ConcurrencyLimited
     if operation.authentication.has_caller:
         yield from _AUTHENTICATED
