@@ -112,7 +112,9 @@ def post_worker_init(worker):
     gunicorn.util.close_graceful = hang_up
     worker.log.access = lambda *_: None  # with a logconfig it would write nothing at the cost of writing it
     if _operations is not None:
-        worker.wsgi.extensions["operations_port"].serve(_operations, is_draining=lambda: not worker.alive)
+        worker.app.wsgi().extensions["operations_port"].serve(
+            _operations, is_draining=lambda: not worker.alive
+        )
     spare_what_is_loaded()
 
 
