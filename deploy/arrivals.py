@@ -23,6 +23,7 @@ SMALL_BODY_BYTES = 128 << 10
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
 _ONLY_FOR_A_THREAD = re.compile(rb"\r\n(?:transfer-encoding|expect):", re.IGNORECASE)
+_CREDENTIAL = re.compile(rb"\r\nauthorization:[ \t]*([^\r]+)\r\n", re.IGNORECASE)
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
@@ -43,12 +44,13 @@ class Limits:
     head_seconds: float = 5.0
     small_body_seconds: float = 10.0
     gathered_bytes: int = 64 << 20
+    turn_seconds: float = 5.0
 
 
 class Arrival:
     """The next request of one connection, as far as it has come."""
 
-    __slots__ = ("_length", "address", "conn", "data", "deadline", "is_watched", "stage")
+    __slots__ = ("_length", "address", "conn", "data", "deadline", "is_watched", "sender", "stage")
 
     def __init__(self, conn: Any, address: str) -> None:
         """Nothing has come yet."""
@@ -58,6 +60,7 @@ class Arrival:
         self.stage = Stage.IDLE
         self.deadline = 0.0
         self.is_watched = False
+        self.sender: bytes | None = None
         self._length = 0
 
     def take(self, piece: bytes) -> None:
@@ -76,12 +79,15 @@ class Arrival:
         data = bytes(self.data)
         self.data = bytearray()
         self.stage = Stage.IDLE
+        self.sender = None
         return data
 
     def _look_for_body(self, seen: int) -> None:
         end = self.data.find(_END, seen)
         if end >= 0:
             head = bytes(self.data[: end + 2])
+            credential = _CREDENTIAL.search(head)
+            self.sender = credential[1] if credential else None
             found = _LENGTH.search(head)
             length = int(found[1]) if found else 0
             is_small = length <= SMALL_BODY_BYTES and not _ONLY_FOR_A_THREAD.search(head)

@@ -4,7 +4,7 @@ The accepting thread gathers what comes without blocking (`arrivals.py`). Bodies
 `Expect` or longer than `SMALL_BODY_BYTES` are left to the thread, which is given their head. Head and small body have
 absolute deadlines; what is gathered is bounded, and shared among addresses. After an answer the connection waits for
 its next request here again, together with what has come of it. An answer that waits (`shared/held_answers.py`) leaves
-its thread and is sent by `answer_writer.py`.
+its thread and is sent by `answer_writer.py`. Requests of one credential take turns (`turns.py`).
 
 TLS, which cannot be gathered before its handshake, stays with gunicorn's own ways. The private parts of gunicorn that
 are touched here are named in `tests/deploy/test_gunicorn_parts.py`, and its version is pinned.
@@ -27,6 +27,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-
 
 from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
+from deploy.turns import Turns
 from shared.held_answers import HOLD, HeldAnswer
 
 LINGER_MILLISECONDS = 2
@@ -34,6 +35,8 @@ SPARE_SECONDS = 0.02
 SPARE_THREADS = 8
 ACCEPTED_AT_ONCE = 64
 SPARE_CONNECTIONS = 8
+THREADS_PART = 4
+"""One credential has one thread in so many at once: fewer than its tenant's share of them."""
 LOOK_SECONDS = 0.25
 STOPPING_SECONDS = 2.0
 PIECE_BYTES = 64 << 10
@@ -74,6 +77,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         self.arrivals = Arrivals(self.limits)
         self.looked_at = time.monotonic()
         self.busy = 0
+        each = max(2, self.cfg.threads // THREADS_PART)
+        self.turns = Turns(each=each, patience_seconds=self.limits.turn_seconds)
         self.writer = AnswerWriter(
             partial(self.method_queue.defer, self._take_back), send_seconds=self.send_seconds
         )
@@ -144,8 +149,13 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             self._forget(arrival)
             arrival.conn.held_bytes = len(arrival.data)
             self.arrivals.handed_over_bytes += len(arrival.data)
-            self.busy += 1
-            self.enqueue_req(arrival.conn)
+            arrival.conn.sender = arrival.sender
+            if self.turns.may_begin(arrival.sender, arrival.conn, time.monotonic()):
+                self._begin(arrival.conn)
+
+    def _begin(self, conn: Any) -> None:
+        self.busy += 1
+        self.enqueue_req(conn)
 
     def _evict(self, arrival: Arrival | None) -> None:
         if arrival is not None:
@@ -172,6 +182,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         if now < self.looked_at + LOOK_SECONDS:
             return
         self.looked_at = now
+        for conn in self.turns.find_overdue(now):
+            self._begin(conn)
         for arrival in [arrival for arrival in self.arrivals if arrival.deadline < now]:
             self._drop(arrival, TOO_SLOW if arrival.stage is Stage.BODY else b"")
 
@@ -189,6 +201,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             return
         self.arrivals.handed_over_bytes -= conn.held_bytes
         self.busy -= 1
+        if (following := self.turns.end(conn.sender)) is not None:
+            self._begin(following)
         result = None if fs.cancelled() or fs.exception() is not None else fs.result()
         if isinstance(result, HeldConnection):
             self.writer.hold(result)

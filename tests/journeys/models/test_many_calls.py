@@ -22,7 +22,7 @@ PAUSE_SECONDS = 0.3
 
 
 def test_head_and_body_in_two_packets_fail_no_call(service: ModelService) -> None:
-    front = service.stack.web(port=free_port(), PATIENCE="whole", WEB_THREADS="1024")
+    front = service.stack.web(port=free_port(), PATIENCE="whole", WEB_THREADS="384")
     with (
         service.stack.running(front),
         running_worker(service),

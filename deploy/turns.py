@@ -1,0 +1,63 @@
+"""Requests that have arrived whole, until a thread may have them: one credential has a part of the threads at once.
+
+Without it a burst of one client would fill all threads, only to be refused there for being more than its tenant's
+share (`shared/admission.py`); here the rest of it waits and costs no thread. The credential is not verified yet, which
+does no harm: who brings a stranger's waits behind it. What has waited for long is given a thread all the same, where
+it is answered why. Requests without a credential do not wait here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class _Sender:
+    """The requests that bring one credential: how many have a thread, and which wait since when."""
+
+    running: int = 0
+    waiting: deque[tuple[float, Any]] = field(default_factory=deque)
+
+
+class Turns:
+    """Who is given a thread next."""
+
+    def __init__(self, *, each: int, patience_seconds: float) -> None:
+        """Let each credential have so many requests in threads, and none of them wait longer than that."""
+        self._each = each
+        self._patience_seconds = patience_seconds
+        self._senders: dict[bytes, _Sender] = {}
+
+    def may_begin(self, sender: bytes | None, request: Any, now: float) -> bool:
+        """Count a request as running, or keep it waiting."""
+        if sender is None:
+            return True
+        mine = self._senders.setdefault(sender, _Sender())
+        if mine.running < self._each:
+            mine.running += 1
+            return True
+        mine.waiting.append((now, request))
+        return False
+
+    def end(self, sender: bytes | None) -> Any:
+        """Count a request as over; give the credential's next one, which runs in its place, or None."""
+        if sender is None:
+            return None
+        mine = self._senders[sender]
+        if mine.waiting and mine.running <= self._each:
+            return mine.waiting.popleft()[1]
+        mine.running -= 1
+        if not mine.running:
+            del self._senders[sender]
+        return None
+
+    def find_overdue(self, now: float) -> list[Any]:
+        """Give those that have waited for too long; they run from now on."""
+        overdue = []
+        for mine in self._senders.values():
+            while mine.waiting and mine.waiting[0][0] + self._patience_seconds < now:
+                overdue.append(mine.waiting.popleft()[1])
+                mine.running += 1
+        return overdue
