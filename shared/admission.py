@@ -143,11 +143,14 @@ class Pool:
         *,
         patience_seconds: float = DEFAULT_PATIENCE_SECONDS,
         waiting: int | None = None,
+        alpha: float = ALPHA,
     ) -> None:
         """Have so many slots, and room for as many callers that wait, unless another number is given.
 
-        `name` is a label of metrics. A caller waits `patience_seconds` unless it says otherwise.
+        `name` is a label of metrics. A caller waits `patience_seconds` unless it says otherwise. A tenant may use
+        `alpha` times what is free.
         """
+        self._alpha = alpha
         self.name = name
         self.slots = slots
         self._patience_seconds = patience_seconds
@@ -238,7 +241,7 @@ class Pool:
 
     def _limit(self, free: int, whole: int, active: int) -> float:
         """Give how much of `whole` one of `active` may use, of which so much is free."""
-        return max(ALPHA * free, whole / (active + 1)) if self._is_fair else whole
+        return max(self._alpha * free, whole / (active + 1)) if self._is_fair else whole
 
     def _has_room(self, tenant: _Tenant) -> bool:
         return self._free > 0 and tenant.use < self._limit(self._free, self.slots, len(self._tenants))

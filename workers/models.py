@@ -15,10 +15,11 @@ from shared.models.attendance import Attendance
 from shared.models.capacity import Announcement
 from shared.models.catalog_file import CatalogFile
 from shared.models.execution import Executor, execute
+from shared.models.fair_calls import AdmittedCall, FairCalls
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.waiting_calls import CallQueue
-from shared.replies import ReplyAddress, find_cancelled
+from shared.replies import find_cancelled
 from shared.telemetry import get_logger
 from shared.valkey import MAX_CONNECTIONS, connect_valkey, writes_to_disk
 from workers.handling import Depot, met
@@ -38,18 +39,21 @@ class ModelCalls:
         """Make it in the process that carries calls out."""
         self.executor = _executor(depot, limit)
         self._announcement = Announcement(self.executor.valkey, limit)
-        take = partial(self.executor.queue.take, patience_seconds=PATIENCE_SECONDS)
-        self._takers = Takers(take, self.carry_out, limit=limit, name="model-call")
+        self._fair = FairCalls(self.executor.queue, slots=limit, patience_seconds=PATIENCE_SECONDS)
+        self._takers = Takers(self._fair.take, self.carry_out, limit=limit, name="model-call")
 
     def start(self) -> None:
         """Begin to take calls."""
         self._announcement.start()
         self._takers.start()
 
-    def carry_out(self, address: ReplyAddress) -> None:
-        """Carry out one call, and meet whatever happens."""
-        with met(KIND):
-            execute(self.executor, address)
+    def carry_out(self, admitted: AdmittedCall) -> None:
+        """Carry out one call, and those put aside that find room when it ends; meet whatever happens."""
+        following: AdmittedCall | None = admitted
+        while following is not None:
+            with met(KIND), following.slot:
+                execute(self.executor, following.call.address)
+            following = self._fair.take_following(following.call.provider)
 
     def drain(self) -> None:
         """Let the calls under way end for a while, then cancel them."""

@@ -92,7 +92,7 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     try:
         invoker.admission.hold(invocation, PoolKey(payer_id, caller.credential_id))
         faults.reach("invocation.held")
-        _queue(invoker, inbox.address, entry, request)
+        _queue(invoker, inbox.address, payer_id, entry, request)
     except BaseException:
         inbox.close()
         raise
@@ -128,7 +128,9 @@ def _listen(invoker: Invoker, invocation_id: UUID) -> Inbox:
         raise ModelsOverloaded from None
 
 
-def _queue(invoker: Invoker, address: ReplyAddress, entry: ModelEntry, request: ParsedRequest) -> None:
+def _queue(
+    invoker: Invoker, address: ReplyAddress, payer_id: UUID, entry: ModelEntry, request: ParsedRequest
+) -> None:
     accepted = AcceptedRequest(
         entry=entry,
         dialect=request.dialect,
@@ -137,7 +139,7 @@ def _queue(invoker: Invoker, address: ReplyAddress, entry: ModelEntry, request: 
         body=request.body,
     )
     try:
-        invoker.queue.put(address, accepted)
+        invoker.queue.put(address, accepted, organization_id=payer_id)
     except redis.RedisError:
         # Valkey may have taken the call and not said so: if a worker has begun, that is the call.
         if give_up(invoker, address.invocation_id):

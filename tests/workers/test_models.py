@@ -16,7 +16,7 @@ from shared.jobs import create_celery
 from shared.models.attendance import Attendance
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
-from shared.models.waiting_calls import KEY, AcceptedRequest, CallQueue
+from shared.models.waiting_calls import KEYS, AcceptedRequest, CallQueue
 from shared.replies import ReplyAddress
 from tests.support.identity import make_settings
 from tests.support.stack import wait_until
@@ -68,12 +68,12 @@ def test_calls_are_taken_from_the_workers_start_to_its_stop(
     with redis.Redis.from_url(valkey_server.url) as valkey:
         queue = CallQueue(valkey)
         part.start(worker)
-        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST)
-        wait_until(lambda: not valkey.llen(KEY), "a call that is not there is taken, and ends")
+        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST, organization_id=new_id())
+        wait_until(lambda: not queue.count(), "a call that is not there is taken, and ends")
         part.stop(worker)
-        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST)
-        assert valkey.llen(KEY) == 1
-        valkey.delete(KEY)
+        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST, organization_id=new_id())
+        assert queue.count() == 1
+        valkey.delete(*KEYS)
 
 
 def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(

@@ -104,7 +104,7 @@ def test_calls_that_are_put_again_change_nothing(service: ModelService, valkey: 
     records = service.records()
     for call in calls:
         address = ReplyAddress(invocation_id=UUID(call), channel="quartermaster:replies:gone")
-        CallQueue(valkey).put(address, REQUEST)
+        CallQueue(valkey).put(address, REQUEST, organization_id=service.organization_id)
     with running_worker(service):
         assert ask(service, SHORT).status_code == 200
     assert len(service.upstream.served) == made + 1

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import redis
 
-from shared.models.waiting_calls import KEY
+from shared.models.waiting_calls import KEYS, CallQueue
 from tests.journeys.models.asking import ask, scripted
 from tests.support.inventory import query
 from tests.support.model_service import ModelService
@@ -20,12 +20,12 @@ def held(service: ModelService) -> int:
 def test_calls_beyond_the_queue_are_refused_and_those_in_it_given_back_when_no_worker_comes(
     service: ModelService, valkey: redis.Redis
 ) -> None:
-    valkey.delete(KEY)
+    valkey.delete(*KEYS)
     before = len(service.invocations())
     front = service.stack.web(port=free_port(), QUEUED_MODEL_CALLS="2")
     with service.stack.running(front), ThreadPoolExecutor(2) as pool:
         queued = [pool.submit(ask, service, scripted(), front=front) for _ in range(2)]
-        wait_until(lambda: valkey.llen(KEY) == 2, "two calls wait")
+        wait_until(lambda: CallQueue(valkey).count() == 2, "two calls wait")
         reserved = held(service)
         refused = ask(service, scripted(), front=front)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")

@@ -29,7 +29,7 @@ from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
-from shared.models.waiting_calls import KEY, CallQueue
+from shared.models.waiting_calls import KEYS, CallQueue
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind, find_cancelled
 from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
@@ -208,7 +208,7 @@ def model_calls(
     try:
         yield ModelCalls(database=database, valkey=valkey, invoker=invoker, executor=executor, caller=caller)
     finally:
-        valkey.delete(KEY, *valkey.scan_iter("quartermaster:request:*"))
+        valkey.delete(*KEYS, *valkey.scan_iter("quartermaster:request:*"))
         for inbox in list(replies._inboxes.values()):
             inbox.close()
         executor.router.close()

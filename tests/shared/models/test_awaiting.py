@@ -197,7 +197,9 @@ def test_whoever_reads_too_slowly_loses_the_rest_and_others_nothing(
 def test_a_call_leaves_nothing_in_valkey(calls: ModelCalls) -> None:
     before = set(calls.valkey.scan_iter())
     inbox = calls.chat("!say a secret", stream=False)
-    assert calls.executor.queue.take(patience_seconds=5) == inbox.address
+    taken = calls.executor.queue.take(patience_seconds=5)
+    assert taken is not None
+    assert taken.address == inbox.address
     calls.execute(inbox)
     assert set(calls.valkey.scan_iter()) == before
     assert [reply for reply in replies(calls.invoker, inbox) if reply is not None]

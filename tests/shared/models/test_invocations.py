@@ -15,7 +15,7 @@ from shared.credits.errors import InsufficientCredits
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
-from shared.models.waiting_calls import KEY, AcceptedRequest, CallQueue
+from shared.models.waiting_calls import KEYS, AcceptedRequest, CallQueue
 from shared.replies import Inbox, ReplyAddress, ReplyChannel, ReplyKind
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
@@ -42,7 +42,7 @@ def test_a_prompt_is_in_no_row_and_in_no_message(calls: ModelCalls) -> None:
     inbox = calls.chat("a canary in a coal mine")
     row = calls._rows("SELECT * FROM invocations WHERE id = CAST(:id AS uuid)", inbox)[0]
     assert "canary" not in repr(row)
-    entries: Any = calls.valkey.lrange(KEY, 0, -1)
+    entries: list[Any] = [entry for key in KEYS for entry in calls.valkey.lrange(key, 0, -1)]
     assert len(entries) == 1
     assert b"canary" not in entries[0]
     key = f"quartermaster:request:{inbox.address.invocation_id.hex}"
@@ -64,7 +64,7 @@ def test_a_call_that_could_cost_too_much_is_refused_before_it_is_queued(calls: M
     with pytest.raises(InsufficientCredits) as raised:
         calls.with_limits(reserved_completion_tokens=CREDITS).chat("hello")
     assert raised.value.data["available"] == "1"
-    assert calls.valkey.llen(KEY) == 0
+    assert calls.invoker.queue.count() == 0
 
 
 def test_no_more_calls_are_queued_than_may_wait(calls: ModelCalls) -> None:
@@ -105,8 +105,8 @@ def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(call
     class Hesitant(CallQueue):
         """A queue that takes the call and whose answer is lost."""
 
-        def put(self, address: ReplyAddress, request: AcceptedRequest) -> None:
-            super().put(address, request)
+        def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
+            super().put(address, request, organization_id=organization_id)
             thread = threading.Thread(target=execute, args=(calls.executor, address))
             thread.start()
             thread.join(20)
