@@ -1,4 +1,4 @@
-"""Kills at random, and a keeper that starts again whatever ended, as a supervisor would.
+"""Kills at random, a disk that fills up or is lost, and a keeper that starts again whatever ended, as supervisors do.
 
 Everything is started from the one thread that calls `Monkey.play`, for its processes live as long as that thread.
 """
@@ -13,11 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import psutil
 import redis
 
 from tests.chaos.settling import Settling
+from tests.support.small_disks import CannotMount, SmallDisk
 from tests.support.stack import Servers, Service
 
 READY = " ready."
@@ -25,6 +27,8 @@ READY = " ready."
 PAUSE_SECONDS = (0.1, 1.0)
 SERVERS_PAUSE_SECONDS = (2.0, 8.0)
 """Between strikes at Postgres or Valkey: each stops all work for seconds."""
+DISK_PAUSE_SECONDS = (4.0, 9.0)
+DISK_FAULT_SECONDS = (0.5, 3.0)
 SWEEPS_PAUSE_SECONDS = (1.0, 1.0)
 NAP_SECONDS = (0.2, 2.0)
 MOST_PASSES = 256
@@ -86,7 +90,15 @@ class Clock:
 class Monkey:
     """Keeps a stack's processes running and kills them."""
 
-    def __init__(self, settling: Settling, servers: Servers, seed: int, *, is_calm: bool = False) -> None:
+    def __init__(
+        self,
+        settling: Settling,
+        servers: Servers,
+        seed: int,
+        *,
+        disk: SmallDisk | None = None,
+        is_calm: bool = False,
+    ) -> None:
         """Kill nothing that is calm, and only keep it running."""
         self._settling = settling
         self._servers = servers
@@ -96,6 +108,8 @@ class Monkey:
         self._is_calm = is_calm
         self._is_resting = is_calm
         self._looked_at = 0.0
+        self._disk = disk
+        self._disk_is_repaired_at: float | None = None
 
     def keep(self, kind: str, make: Callable[..., Service], points: Sequence[str] = ()) -> None:
         """Start a process and start it again whenever it ends; `make` takes its settings."""
@@ -110,6 +124,8 @@ class Monkey:
         if not self._is_calm:
             clocks.append(Clock(self._strike_processes, PAUSE_SECONDS, self._random))
             clocks.append(Clock(self._strike_servers, SERVERS_PAUSE_SECONDS, self._random))
+            if self._disk is not None:
+                clocks.append(Clock(partial(self._strike_disk, self._disk), DISK_PAUSE_SECONDS, self._random))
         while time.monotonic() < over:
             self.tend()
             for clock in clocks:
@@ -121,6 +137,7 @@ class Monkey:
         if self._is_calm:
             return
         self._is_resting = True
+        self._repair_disk()
         self._restart_servers()
         for kept in self.kept:
             kept.service.kill()
@@ -132,6 +149,8 @@ class Monkey:
     def tend(self) -> None:
         """Wake what has slept enough, and start again what has ended."""
         now = time.monotonic()
+        if self._disk_is_repaired_at is not None and now >= self._disk_is_repaired_at:
+            self._repair_disk()
         for kept in self.kept:
             if kept.asleep_until is not None and now >= kept.asleep_until:
                 kept.asleep_until = None
@@ -161,6 +180,25 @@ class Monkey:
             (self._kill_postgres, 1),
             (self._stop_postgres, 1),
         )
+
+    def _strike_disk(self, disk: SmallDisk) -> None:
+        """Fill the disk, make it read-only or lose it, for a while."""
+        strikes: dict[str, Callable[[], None]] = {
+            "disk full to the last byte": disk.fill,
+            "disk full to its reserve": partial(disk.fill, leaving_bytes=4 << 20),
+            "disk made read-only": disk.make_read_only,
+            "disk lost": disk.lose,
+        }
+        name = self._random.choice(list(strikes))
+        self.kills[name] += 1
+        with contextlib.suppress(CannotMount):  # somebody writes all the time: then it stays as it is
+            strikes[name]()
+        self._disk_is_repaired_at = time.monotonic() + self._random.uniform(*DISK_FAULT_SECONDS)
+
+    def _repair_disk(self) -> None:
+        self._disk_is_repaired_at = None
+        if self._disk is not None:
+            self._disk.repair()
 
     def _choose_action(self, *actions: tuple[Callable[[], None], int]) -> None:
         self._random.choices([action for action, _ in actions], [weight for _, weight in actions])[0]()

@@ -11,7 +11,7 @@ import requests
 from tests.chaos.oracle import Oracle
 
 GIVE_UP_SECONDS = 90.0
-TRANSIENT = (408, 429, 502, 503, 504)
+TRANSIENT = (408, 429, 502, 503, 504, 507)
 TRANSIENT_CODES = ("operation_in_progress", "file_pending")
 LOST_CODES = ("blob_missing", "blob_damaged")
 LOST_FOR_GOOD = 5

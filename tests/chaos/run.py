@@ -23,13 +23,16 @@ from tests.chaos.settling import CREDITS, FILES, Settling
 from tests.chaos.workload import Person, Workload
 from tests.support.inventory import find_faults
 from tests.support.model_service import use_impatient_front
+from tests.support.small_disks import CannotMount, SmallDisk, mounted_disk
 from tests.support.stack import Servers, Stack, TookTooLong, free_port
 
 FRONTS = 2
 FINISH_SECONDS = 120.0
 SETTLE_SECONDS = 60.0
 SHOWN_CHARACTERS = 2000
+DISK_BYTES = 1 << 30
 SETTINGS = {
+    "BLOB_STORE_RESERVE_BYTES": str(DISK_BYTES >> 4),
     "ACCESS_TOKEN_SECONDS": "86400",  # clients of a long run do not refresh
     "LOG_LEVEL": "WARNING",
     "WEB_DRAIN_SECONDS": "5",
@@ -56,9 +59,16 @@ class Run:
         self._phases: list[str] = []
         self._closing = ExitStack()
         self._oracle = Oracle()
+        disk = self._mount_disk(directory)
         self._stack = Stack(
-            directory, servers, settings=SETTINGS, change_command=partial(_change_command, sabotage=sabotage)
+            directory,
+            servers,
+            settings=SETTINGS,
+            change_command=partial(_change_command, sabotage=sabotage),
+            blob_store=None if disk is None else (disk.path / "blobs").as_uri(),
         )
+        if disk is not None:
+            self._stack.blobs = disk.path / "blobs"
         self._is_calm = is_calm
         self._ports = [self._stack.web_port, *(free_port() for _ in range(self._wanted(FRONTS) - 1))]
         self._installation = set_up(self._stack, self._ports, self._oracle, seed)
@@ -67,7 +77,7 @@ class Run:
             self._stack,
             list(dict.fromkeys([FILES, CREDITS, *(each for work in workloads for each in work.waiting)])),
         )
-        self._monkey = Monkey(self._settling, servers, seed, is_calm=is_calm)
+        self._monkey = Monkey(self._settling, servers, seed, disk=disk, is_calm=is_calm)
 
     def __enter__(self) -> Self:
         """Nothing runs yet."""
@@ -112,6 +122,14 @@ class Run:
         if oracle.violations:
             self._show_failures()
         return 1 if oracle.violations else 0
+
+    def _mount_disk(self, directory: Path) -> SmallDisk | None:
+        """Give the blob store a disk of its own, to be filled, made read-only and lost, where one can be mounted."""
+        try:
+            return self._closing.enter_context(mounted_disk(directory / "small", size_bytes=DISK_BYTES))
+        except CannotMount as error:
+            print(f"no disk befalls anything: {error}")
+            return None
 
     def _wanted(self, count: int) -> int:
         """So many processes of a kind, or one where none is killed."""

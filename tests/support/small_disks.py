@@ -33,13 +33,14 @@ class SmallDisk:
 
     def fill(self, *, leaving_bytes: int = 0) -> None:
         """Take all the room but so many bytes."""
-        with self._filler.open("ab", buffering=0) as filler:
+        space = os.statvfs(self._backing)
+        with self._filler.open("wb", buffering=0) as filler:
+            with suppress(OSError):  # others may take some of it first
+                os.posix_fallocate(filler.fileno(), 0, space.f_bavail * space.f_frsize)
             with suppress(OSError):
+                filler.seek(0, os.SEEK_END)
                 while True:
-                    filler.write(bytes(64 << 10))
-            with suppress(OSError):
-                while True:
-                    filler.write(bytes(512))
+                    filler.write(bytes(4096))
             filler.truncate(max(0, filler.tell() - leaving_bytes))
 
     def free(self) -> None:
