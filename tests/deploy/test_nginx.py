@@ -71,45 +71,56 @@ class Service(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[int]:
-    """The port of a running proxy; its files are below `tmp_path`."""
+    """The port of a running proxy before a stand-in; its files are below `tmp_path`."""
     service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=service.serve_forever, daemon=True).start()
-    port = find_free_port()
     blob = tmp_path / "blobs" / "objects" / "ab" / "blob"
     blob.parent.mkdir(parents=True)
     blob.write_bytes(CONTENT)
     Service.reached.clear()
-    text = CONFIGURATION.read_text()
-    for stated, actual in (
-        ("server 127.0.0.1:8080;", f"server 127.0.0.1:{service.server_port};"),
-        ("listen 80;", f"listen 127.0.0.1:{port};"),
-        ("/var/log/nginx/", f"{tmp_path}/"),
-        ("/var/lib/quartermaster/blobs/", f"{tmp_path}/blobs/"),
-    ):
-        assert stated in text
-        text = text.replace(stated, actual)
-    (tmp_path / "quartermaster.conf").write_text(text)
-    main = (SHIPPED / "nginx.conf").read_text()
-    for stated, actual in (
-        ("user quartermaster;", "user root;" if os.geteuid() == 0 else ""),
-        ("worker_processes auto;", "daemon off;"),
-        ("/run/nginx.pid", f"{tmp_path}/pid"),
-        ("/var/log/nginx/error.log", f"{tmp_path}/error.log"),
-        ("include mime.types;", "".join(f"{name}_temp_path {tmp_path}/{name};" for name in TEMPORARY)),
-        ("conf.d/*.conf", f"{tmp_path}/quartermaster.conf"),
-    ):
-        assert stated in main
-        main = main.replace(stated, actual)
-    (tmp_path / "nginx.conf").write_text(main)
-    nginx = subprocess.Popen([str(NGINX), "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
+    try:
+        with running_nginx(tmp_path, service.server_port) as port:
+            yield port
+    finally:
+        service.shutdown()
+        service.server_close()
+
+
+@contextlib.contextmanager
+def running_nginx(directory: Path, service_port: int) -> Iterator[int]:
+    """Run nginx with what is shipped before a service on this host; give its port."""
+    port = find_free_port()
+    ours = {
+        "server 127.0.0.1:8080;": f"server 127.0.0.1:{service_port};",
+        "listen 80;": f"listen 127.0.0.1:{port};",
+        "/var/log/nginx/": f"{directory}/",
+        "/var/lib/quartermaster/blobs/": f"{directory}/blobs/",
+    }
+    (directory / "quartermaster.conf").write_text(_changed(CONFIGURATION, ours))
+    main = {
+        "user quartermaster;": "user root;" if os.geteuid() == 0 else "",
+        "worker_processes auto;": "daemon off;",
+        "/run/nginx.pid": f"{directory}/pid",
+        "/var/log/nginx/error.log": f"{directory}/error.log",
+        "include mime.types;": "".join(f"{name}_temp_path {directory}/{name};" for name in TEMPORARY),
+        "conf.d/*.conf": f"{directory}/quartermaster.conf",
+    }
+    (directory / "nginx.conf").write_text(_changed(SHIPPED / "nginx.conf", main))
+    nginx = subprocess.Popen([str(NGINX), "-p", str(directory), "-c", str(directory / "nginx.conf")])
     try:
         wait_for(port)
         yield port
     finally:
         nginx.terminate()
         nginx.wait(10)
-        service.shutdown()
-        service.server_close()
+
+
+def _changed(path: Path, changes: dict[str, str]) -> str:
+    text = path.read_text()
+    for stated, actual in changes.items():
+        assert stated in text
+        text = text.replace(stated, actual)
+    return text
 
 
 def wait_for(port: int) -> None:

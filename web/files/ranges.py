@@ -17,7 +17,8 @@ from shared.files.errors import VersionMismatch
 MAXIMUM_RANGES = 16
 
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
-_RANGE = re.compile(r"([0-9]{0,19})-([0-9]{0,19})", re.ASCII)
+_RANGE = re.compile(r"([0-9]*)-([0-9]*)", re.ASCII)
+_POSITION_DIGITS = 18  # of more, every number lies beyond any content
 
 
 class RangeNotSatisfiable(DomainError):
@@ -99,12 +100,22 @@ def _read_range(item: str, byte_size: int) -> ByteRange | None:
     match = _RANGE.fullmatch(item)
     if match is None or item == "-":
         return None
-    first, last = match[1], match[2]
-    if not first:
-        return ByteRange(max(0, byte_size - int(last)), byte_size)
-    if last and int(last) < int(first):
+    first, last = _read_position(match[1]), _read_position(match[2])
+    if first is None:
+        return ByteRange(max(0, byte_size - (last or 0)), byte_size)
+    if last is None:
+        return ByteRange(min(first, byte_size), byte_size)
+    if last < first:
         return None
-    return ByteRange(min(int(first), byte_size), min(int(last) + 1, byte_size) if last else byte_size)
+    return ByteRange(min(first, byte_size), min(last + 1, byte_size))
+
+
+def _read_position(digits: str) -> int | None:
+    """Read a number of any length, clipped to one beyond every content; None where none was written."""
+    if not digits:
+        return None
+    significant = digits.lstrip("0")
+    return int(significant or 0) if len(significant) <= _POSITION_DIGITS else 10**_POSITION_DIGITS
 
 
 def _coalesced(ranges: list[ByteRange]) -> Sequence[ByteRange]:
