@@ -48,7 +48,7 @@ class Credits(click.ParamType[int, str]):
 
 @click.group()
 def credits() -> None:  # noqa: A001 (the command's name)
-    """Look after organizations' credits."""
+    """Manage organizations' credits."""
 
 
 @credits.command("show")
@@ -78,7 +78,7 @@ def top_up(organization_id: UUID, amount: int, reference: str) -> None:
 @click.option("--amount", type=Credits(), required=True, help="May be negative.")
 @_reference
 def adjust(organization_id: UUID, amount: int, reference: str) -> None:
-    """Put a mistake right by an entry of either sign."""
+    """Correct a mistake by an entry of either sign."""
     with administration() as session:
         entered = ledger.adjust(
             session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR

@@ -23,14 +23,14 @@ _role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True)
 
 @click.group()
 def organizations() -> None:
-    """Look after organizations."""
+    """Manage organizations."""
 
 
 @organizations.command("create")
 @click.option("--name", required=True)
 @click.option("--owner", "owner_id", type=click.UUID, required=True, help="The user who owns it.")
 def create_organization(name: str, owner_id: UUID) -> None:
-    """Make an organization and its first owner."""
+    """Create an organization with its first owner."""
     with administration() as session:
         made = domain.create_organization(session, by=OPERATOR, name=name, owner_id=owner_id)
     show(made)
@@ -49,7 +49,7 @@ def list_organizations(cursor: str | None, limit: int) -> None:
 @click.argument("organization_id", type=click.UUID, metavar="ID")
 @click.option("--name", required=True)
 def rename_organization(organization_id: UUID, name: str) -> None:
-    """Give an organization another name."""
+    """Rename an organization."""
     with administration() as session:
         changed = domain.rename_organization(session, by=OPERATOR, organization_id=organization_id, name=name)
     show(changed)
@@ -68,7 +68,7 @@ acts_on(
 
 @click.group()
 def members() -> None:
-    """Look after the members of an organization."""
+    """Manage the members of an organization."""
 
 
 @members.command("add")
@@ -101,7 +101,7 @@ def list_members(organization_id: UUID, cursor: str | None, limit: int) -> None:
 @_user
 @_role
 def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
-    """Give a member another role."""
+    """Change a member's role."""
     with administration() as session:
         changed = memberships.change_member_role(
             session, by=OPERATOR, organization_id=organization_id, user_id=user_id, role=Role(role)
@@ -113,7 +113,7 @@ def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
 @_organization
 @_user
 def remove_member(organization_id: UUID, user_id: UUID) -> None:
-    """End a membership."""
+    """Remove a member."""
     with administration() as session:
         memberships.remove_member(session, by=OPERATOR, organization_id=organization_id, user_id=user_id)
 
@@ -163,14 +163,14 @@ acts_on(invitations, "invitation", {"show": asked.get_invitation, "revoke": aske
 
 @click.group()
 def users() -> None:
-    """Look after users."""
+    """Manage users."""
 
 
 @users.command("create")
 @click.option("--email", required=True)
 @click.option("--operator", "is_operator", is_flag=True, help="Let them operate the installation.")
 def create_user(email: str, *, is_operator: bool) -> None:
-    """Make a user who belongs to no organization yet."""
+    """Create a user who belongs to no organization yet."""
     create = people.create_operator if is_operator else people.create_user
     with administration() as session:
         made = create(session, by=OPERATOR, email=email)
@@ -195,7 +195,7 @@ acts_on(
 
 @click.group("api-keys")
 def api_keys() -> None:
-    """Look after users' API keys."""
+    """Manage users' API keys."""
 
 
 @api_keys.command("issue")
@@ -233,7 +233,7 @@ def list_api_keys(user_id: UUID, cursor: str | None, limit: int) -> None:
 @_organization
 @paged
 def list_organization_api_keys(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the keys that are bound to an organization, whoever's they are."""
+    """List the keys that are bound to an organization."""
     with administration() as session:
         page = keys.list_organization_api_keys(
             session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
@@ -246,14 +246,14 @@ acts_on(api_keys, "key", {"show": keys.get_api_key, "revoke": keys.revoke_api_ke
 
 @click.group("audit-events")
 def audit_events() -> None:
-    """Read what was done, and by whom."""
+    """Read the audit."""
 
 
 @audit_events.command("list")
 @_organization
 @paged
 def list_audit_events(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List what was done in an organization, newest first."""
+    """List an organization's audit events, newest first."""
     with administration() as session:
         page = audit.list_audit_events(
             session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit

@@ -87,7 +87,7 @@ def issue_api_key(
 
 
 def get_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
-    """Read what may be shown of one key: one's own, or one bound to an organization whose credentials one manages."""
+    """Get a key without its secret: one's own, or one bound to an organization whose credentials one manages."""
     key = _get(session, key_id)
     _authorize_access(by, key)
     return key
@@ -120,7 +120,7 @@ def list_organization_api_keys(
 
 
 def revoke_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
-    """Make a key worthless: one's own, or one bound to an organization whose credentials one manages."""
+    """Revoke a key: one's own, or one bound to an organization whose credentials one manages."""
     key = _get(session, key_id)
     _authorize_access(by, key)
     if turn_off(session, api_keys, api_keys.c.revoked_at, key_id):

@@ -102,7 +102,7 @@ def invite_member(
 
 
 def get_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
-    """Read an invitation of an organization whose members one manages."""
+    """Get an invitation of an organization whose members one manages."""
     row = session.execute(select(invitations).where(invitations.c.id == invitation_id)).one_or_none()
     if row is None:
         raise ResourceNotFound
@@ -125,7 +125,7 @@ def list_invitations(
 
 
 def revoke_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
-    """End an invitation that was not accepted yet; an accepted one is past revoking, remove the member."""
+    """Revoke an invitation that was not accepted yet; after that, remove the member."""
     invitation = get_invitation(session, by=by, invitation_id=invitation_id)
     if invitation.accepted_at is None and turn_off(
         session, invitations, invitations.c.revoked_at, invitation_id

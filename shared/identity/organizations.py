@@ -47,7 +47,7 @@ def create_organization(session: Session, *, by: Actor, name: str, owner_id: UUI
 
 
 def get_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
-    """Read one organization that the actor acts in, or operates."""
+    """Get an organization that the actor acts in, or operates."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
     row = session.execute(select(organizations).where(organizations.c.id == organization_id)).one_or_none()
     if row is None:
@@ -84,7 +84,7 @@ def rename_organization(session: Session, *, by: Actor, organization_id: UUID, n
 
 
 def suspend_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
-    """Stop everything done in the name or at the cost of an organization."""
+    """Suspend an organization: nothing is done in its name or at its cost."""
     authorize_operation(by)
     if turn_off(session, organizations, organizations.c.suspended_at, organization_id):
         _record(session, by, "organization.suspended", organization_id)
@@ -92,7 +92,7 @@ def suspend_organization(session: Session, *, by: Actor, organization_id: UUID) 
 
 
 def resume_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
-    """Undo a suspension."""
+    """Resume a suspended organization."""
     authorize_operation(by)
     if turn_on(session, organizations, organizations.c.suspended_at, organization_id):
         _record(session, by, "organization.resumed", organization_id)

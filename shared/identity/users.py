@@ -54,7 +54,7 @@ def create_operator(session: Session, *, by: Actor, email: str) -> User:
 
 
 def get_user(session: Session, *, by: Actor, user_id: UUID) -> User:
-    """Read oneself, or, for an operator, anyone."""
+    """Get a user: oneself, or, for an operator, anyone."""
     if not by.caller.is_operator and by.user_id != user_id:
         raise ResourceNotFound
     row = session.execute(select(users).where(users.c.id == user_id)).one_or_none()
@@ -92,7 +92,7 @@ def select_active_organization(session: Session, *, by: Actor, organization_id: 
 
 
 def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
-    """Make all of a user's keys worthless."""
+    """Disable a user, and with them all their keys."""
     authorize_operation(by)
     if turn_off(session, users, users.c.disabled_at, user_id):
         _record(session, by, "user.disabled", user_id)
@@ -100,7 +100,7 @@ def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
 
 
 def enable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
-    """Let a user in again, with the keys that are left."""
+    """Enable a disabled user, with the keys that are left."""
     authorize_operation(by)
     if turn_on(session, users, users.c.disabled_at, user_id):
         _record(session, by, "user.enabled", user_id)

@@ -31,7 +31,7 @@ _REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
     errors=_REFUSED,
 )
 def read_credits(call: Call) -> Answer:
-    """Read what the organization has left; needs credit.read."""
+    """Get the organization's credits; needs credit.read."""
     organization_id = balances.authorize_reading(call.caller, Permission.CREDIT_READ)
     with call.services.database.autocommit() as session:
         balance = balances.get_balance(session, organization_id)
@@ -47,7 +47,7 @@ def read_credits(call: Call) -> Answer:
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: Call) -> Answer:
-    """Sum up the organization's usage over a window; without usage.read what the user itself used."""
+    """Get the organization's usage over a window; without usage.read the user's own."""
     scope = records.authorize_usage(call.caller)
     query: schemas.UsageQuery = call.query
     window, group_by = reports.Window(query.window), reports.GroupBy(query.group_by)
@@ -67,7 +67,7 @@ def read_usage(call: Call) -> Answer:
     errors=(*_REFUSED, ValidationFailed),
 )
 def list_usage_records(call: Call) -> Answer:
-    """List the organization's calls one by one, newest first; without usage.read the user's own."""
+    """List the organization's usage records, newest first; without usage.read the user's own."""
     scope = records.authorize_usage(call.caller)
     query: schemas.UsageRecordsQuery = call.query
     with call.services.database.transaction() as session:
@@ -86,7 +86,7 @@ def list_usage_records(call: Call) -> Answer:
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_storage_usage(call: Call) -> Answer:
-    """Read what the organization pays for storing, day by day; needs usage.read."""
+    """Get the organization's storage usage and its cost by day; needs usage.read."""
     organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
     query: storage_schemas.StorageQuery = call.query
     with call.services.database.autocommit() as session:
@@ -96,7 +96,7 @@ def read_storage_usage(call: Call) -> Answer:
 
 @administration.reads("/organizations/<id:organization_id>/credits", schemas.OrganizationCredits)
 def read_organization_credits(call: Call, organization_id: UUID) -> Answer:
-    """Read an organization's credits and policy."""
+    """Get an organization's credits and policy."""
     by = call.actor
     with call.services.database.transaction() as session:
         balance = balances.read_balance(session, by=by, organization_id=organization_id)
@@ -109,7 +109,7 @@ def read_organization_credits(call: Call, organization_id: UUID) -> Answer:
     storage_schemas.OrganizationStorageQuery,
 )
 def read_organization_storage(call: Call, organization_id: UUID) -> Answer:
-    """Read what an organization pays for storing, day by day."""
+    """Get an organization's storage usage and its cost by day."""
     by = call.actor
     query: storage_schemas.OrganizationStorageQuery = call.query
     with call.services.database.transaction() as session:

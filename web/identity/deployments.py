@@ -20,7 +20,7 @@ routes = AdministrationRoutes("deployments")
     GrantExceedsGranter,
 )
 def create_deployment(call: Call, organization_id: UUID) -> Answer:
-    """Make a deployment with its Daemon Identity, its first version and a client secret, shown only now."""
+    """Create a deployment with its Daemon Identity, its first version and a client secret, shown only now."""
     by = call.actor
     body: schemas.NewDeployment = call.read_body()
     with call.services.database.transaction() as session:
@@ -53,7 +53,7 @@ def list_deployments(call: Call, organization_id: UUID) -> Answer:
 
 @routes.reads("/deployments/<id:deployment_id>", schemas.DeploymentBody)
 def read_deployment(call: Call, deployment_id: UUID) -> Answer:
-    """Read a deployment."""
+    """Get a deployment."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = deployments.get_deployment(session, by=by, deployment_id=deployment_id)
@@ -62,7 +62,7 @@ def read_deployment(call: Call, deployment_id: UUID) -> Answer:
 
 @routes.acts("/deployments/<id:deployment_id>/disable", schemas.DeploymentBody)
 def disable_deployment(call: Call, deployment_id: UUID) -> Answer:
-    """Make a deployment's tokens and secrets worthless until it is enabled again."""
+    """Disable a deployment: its tokens and secrets are refused until it is enabled."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = deployments.disable_deployment(session, by=by, deployment_id=deployment_id)
@@ -71,7 +71,7 @@ def disable_deployment(call: Call, deployment_id: UUID) -> Answer:
 
 @routes.acts("/deployments/<id:deployment_id>/enable", schemas.DeploymentBody)
 def enable_deployment(call: Call, deployment_id: UUID) -> Answer:
-    """Let a disabled deployment call again."""
+    """Enable a disabled deployment."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = deployments.enable_deployment(session, by=by, deployment_id=deployment_id)
@@ -80,7 +80,7 @@ def enable_deployment(call: Call, deployment_id: UUID) -> Answer:
 
 @routes.creates("/deployments/<id:deployment_id>/versions", schemas.NewVersion, schemas.DeployedVersionBody)
 def deploy_version(call: Call, deployment_id: UUID) -> Answer:
-    """Record a new version and make it the active one."""
+    """Create a version and make it the active one."""
     by = call.actor
     body: schemas.NewVersion = call.read_body()
     with call.services.database.transaction() as session:
@@ -99,7 +99,7 @@ def list_deployed_versions(call: Call, deployment_id: UUID) -> Answer:
 
 @routes.reads("/versions/<id:version_id>", schemas.DeployedVersionBody)
 def read_deployed_version(call: Call, version_id: UUID) -> Answer:
-    """Read a version of a deployment."""
+    """Get a version of a deployment."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = versions.get_version(session, by=by, version_id=version_id)
@@ -108,7 +108,7 @@ def read_deployed_version(call: Call, version_id: UUID) -> Answer:
 
 @routes.acts("/versions/<id:version_id>/activate", schemas.DeployedVersionBody, VersionRevoked)
 def activate_version(call: Call, version_id: UUID) -> Answer:
-    """Make an earlier version the active one again, unless it was revoked."""
+    """Activate an earlier version, unless it was revoked."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = versions.activate_version(session, by=by, version_id=version_id)
@@ -117,7 +117,7 @@ def activate_version(call: Call, version_id: UUID) -> Answer:
 
 @routes.acts("/versions/<id:version_id>/revoke", schemas.DeployedVersionBody)
 def revoke_version(call: Call, version_id: UUID) -> Answer:
-    """End every token of a version for good."""
+    """Revoke a version, and every token of it."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = versions.revoke_version(session, by=by, version_id=version_id)
@@ -131,7 +131,7 @@ def revoke_version(call: Call, version_id: UUID) -> Answer:
     TooManyLive,
 )
 def issue_client_credential(call: Call, deployment_id: UUID) -> Answer:
-    """Issue another client secret, shown only now; two may live at once, so that one can replace the other."""
+    """Create another client secret, shown only now; two may live at once, so that one can replace the other."""
     by = call.actor
     body: schemas.NewClientCredential = call.read_body()
     with call.services.database.transaction() as session:
@@ -155,7 +155,7 @@ def list_client_credentials(call: Call, deployment_id: UUID) -> Answer:
 
 @routes.reads("/client-credentials/<id:credential_id>", schemas.ClientCredentialBody)
 def read_client_credential(call: Call, credential_id: UUID) -> Answer:
-    """Read a client secret, without the secret."""
+    """Get a client secret, without the secret itself."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = client_credentials.get_client_credential(session, by=by, credential_id=credential_id)
@@ -164,7 +164,7 @@ def read_client_credential(call: Call, credential_id: UUID) -> Answer:
 
 @routes.acts("/client-credentials/<id:credential_id>/revoke", schemas.ClientCredentialBody)
 def revoke_client_credential(call: Call, credential_id: UUID) -> Answer:
-    """End a client secret for good, and every token exchanged for it."""
+    """Revoke a client secret, and every token exchanged for it."""
     by = call.actor
     with call.services.database.transaction() as session:
         revoked = client_credentials.revoke_client_credential(session, by=by, credential_id=credential_id)

@@ -22,7 +22,7 @@ routes = AdministrationRoutes("distributions")
     schemas.CreatedDistribution,
 )
 def create_distribution(call: Call, organization_id: UUID) -> Answer:
-    """Make a distribution with its token and webhook secret, shown only now."""
+    """Create a distribution with its token and webhook secret, shown only now."""
     by = call.actor
     body: schemas.NewDistribution = call.read_body()
     with call.services.database.transaction() as session:
@@ -56,7 +56,7 @@ def list_distributions(call: Call, organization_id: UUID) -> Answer:
 
 @routes.reads("/distributions/<id:distribution_id>", schemas.DistributionBody)
 def read_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Read a distribution."""
+    """Get a distribution."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = distributions.get_distribution(session, by=by, distribution_id=distribution_id)
@@ -70,7 +70,7 @@ def read_distribution(call: Call, distribution_id: UUID) -> Answer:
     schemas.DistributionBody,
 )
 def update_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Change what is given; media that is stored already keeps its deadline."""
+    """Update a distribution; media that is stored already keeps its deadline."""
     by = call.actor
     body: schemas.ChangedDistribution = call.read_body()
     with call.services.database.transaction() as session:
@@ -87,7 +87,7 @@ def update_distribution(call: Call, distribution_id: UUID) -> Answer:
 
 @routes.acts("/distributions/<id:distribution_id>/disable", schemas.DistributionBody)
 def disable_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Make a distribution's token worthless, and every attribution it was given."""
+    """Disable a distribution: its token and attributions are refused until it is enabled."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = distributions.disable_distribution(session, by=by, distribution_id=distribution_id)
@@ -96,7 +96,7 @@ def disable_distribution(call: Call, distribution_id: UUID) -> Answer:
 
 @routes.acts("/distributions/<id:distribution_id>/enable", schemas.DistributionBody)
 def enable_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Let a disabled distribution route again."""
+    """Enable a disabled distribution."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = distributions.enable_distribution(session, by=by, distribution_id=distribution_id)
@@ -109,7 +109,7 @@ def enable_distribution(call: Call, distribution_id: UUID) -> Answer:
     query=schemas.RotationQuery,
 )
 def rotate_distribution_token(call: Call, distribution_id: UUID) -> Answer:
-    """Give a new token, shown only now; the one it replaces stays good for the overlap."""
+    """Rotate a distribution's token; the new one is shown only now, and the old one stays good for the overlap."""
     by = call.actor
     with call.services.database.transaction() as session:
         token = distributions.rotate_distribution_token(
@@ -124,7 +124,7 @@ def rotate_distribution_token(call: Call, distribution_id: UUID) -> Answer:
     query=schemas.RotationQuery,
 )
 def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
-    """Give a new webhook secret, shown only now; the one it replaces stays good for the overlap."""
+    """Rotate a webhook secret; the new one is shown only now, and the old one stays good for the overlap."""
     by = call.actor
     with call.services.database.transaction() as session:
         secret = distributions.rotate_webhook_secret(
@@ -151,7 +151,7 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
     ),
 )
 def mint_attribution(call: Call) -> Answer:
-    """Attribute a request that a distribution routes to its deployment.
+    """Create an attribution for a request that a distribution routes to its deployment.
 
     The header names the distribution's receiving identity, deployment and organization; the request decides only what
     is reported about the message. It is good for that deployment alone.

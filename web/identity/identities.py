@@ -23,7 +23,7 @@ routes = AdministrationRoutes("identities")
     GrantExceedsGranter,
 )
 def create_principal_identity(call: Call, organization_id: UUID) -> Answer:
-    """Make a Principal Identity, which can receive messages."""
+    """Create a Principal Identity, which can receive messages."""
     by = call.actor
     body: schemas.NewPrincipalIdentity = call.read_body()
     with call.services.database.transaction() as session:
@@ -46,7 +46,7 @@ def list_identities(call: Call, organization_id: UUID) -> Answer:
 
 @routes.reads("/identities/<id:identity_id>", schemas.IdentityBody)
 def read_identity(call: Call, identity_id: UUID) -> Answer:
-    """Read an identity."""
+    """Get an identity."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = identities.get_identity(session, by=by, identity_id=identity_id)
@@ -55,7 +55,7 @@ def read_identity(call: Call, identity_id: UUID) -> Answer:
 
 @routes.acts("/identities/<id:identity_id>/disable", schemas.IdentityBody)
 def disable_identity(call: Call, identity_id: UUID) -> Answer:
-    """Stop an identity: nothing is executed as it, or received for it, any more."""
+    """Disable an identity: nothing is executed as it or received for it."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = identities.disable_identity(session, by=by, identity_id=identity_id)
@@ -64,7 +64,7 @@ def disable_identity(call: Call, identity_id: UUID) -> Answer:
 
 @routes.acts("/identities/<id:identity_id>/enable", schemas.IdentityBody)
 def enable_identity(call: Call, identity_id: UUID) -> Answer:
-    """Let a disabled identity act again."""
+    """Enable a disabled identity."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = identities.enable_identity(session, by=by, identity_id=identity_id)
@@ -79,7 +79,7 @@ def enable_identity(call: Call, identity_id: UUID) -> Answer:
     GrantExceedsGranter,
 )
 def bind_role(call: Call, organization_id: UUID) -> Answer:
-    """Bind a role to an identity, or to a member over one identity; never more than one holds oneself."""
+    """Create a role binding for an identity, or for a member over one identity; never more than one holds oneself."""
     by = call.actor
     body: schemas.NewRoleBinding = call.read_body()
     with call.services.database.transaction() as session:
@@ -100,7 +100,7 @@ def list_role_bindings(call: Call, organization_id: UUID) -> Answer:
 
 @routes.reads("/role-bindings/<id:binding_id>", schemas.RoleBindingBody)
 def read_role_binding(call: Call, binding_id: UUID) -> Answer:
-    """Read a role binding."""
+    """Get a role binding."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = role_bindings.get_role_binding(session, by=by, binding_id=binding_id)
@@ -109,7 +109,7 @@ def read_role_binding(call: Call, binding_id: UUID) -> Answer:
 
 @routes.removes("/role-bindings/<id:binding_id>", GrantExceedsGranter)
 def unbind_role(call: Call, binding_id: UUID) -> Answer:
-    """Take a role away again."""
+    """Delete a role binding."""
     by = call.actor
     with call.services.database.transaction() as session:
         role_bindings.unbind_role(session, by=by, binding_id=binding_id)

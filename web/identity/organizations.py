@@ -16,7 +16,7 @@ routes = AdministrationRoutes("organizations")
 
 @routes.creates("/organizations", schemas.NewOrganization, schemas.OrganizationBody)
 def create_organization(call: Call) -> Answer:
-    """Make an organization and its first owner; for operators."""
+    """Create an organization with its first owner; for operators."""
     by = call.actor
     body: schemas.NewOrganization = call.read_body()
     with call.services.database.transaction() as session:
@@ -26,7 +26,7 @@ def create_organization(call: Call) -> Answer:
 
 @routes.lists("/organizations", schemas.OrganizationPage)
 def list_organizations(call: Call) -> Answer:
-    """List one's organizations; for operators all there are."""
+    """List the caller's organizations; for operators all of them."""
     by = call.actor
     with call.services.database.transaction() as session:
         page = organizations.list_organizations(session, by=by, **call.query.position)
@@ -35,7 +35,7 @@ def list_organizations(call: Call) -> Answer:
 
 @routes.reads("/organizations/<id:organization_id>", schemas.OrganizationBody)
 def read_organization(call: Call, organization_id: UUID) -> Answer:
-    """Read an organization."""
+    """Get an organization."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = organizations.get_organization(session, by=by, organization_id=organization_id)
@@ -49,7 +49,7 @@ def read_organization(call: Call, organization_id: UUID) -> Answer:
     schemas.OrganizationBody,
 )
 def rename_organization(call: Call, organization_id: UUID) -> Answer:
-    """Give an organization another name."""
+    """Update an organization's name."""
     by = call.actor
     body: schemas.ChangedOrganization = call.read_body()
     with call.services.database.transaction() as session:
@@ -61,7 +61,7 @@ def rename_organization(call: Call, organization_id: UUID) -> Answer:
 
 @routes.acts("/organizations/<id:organization_id>/suspend", schemas.OrganizationBody)
 def suspend_organization(call: Call, organization_id: UUID) -> Answer:
-    """Stop everything done in the name or at the cost of an organization; for operators."""
+    """Suspend an organization: nothing is done in its name or at its cost; for operators."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = organizations.suspend_organization(session, by=by, organization_id=organization_id)
@@ -70,7 +70,7 @@ def suspend_organization(call: Call, organization_id: UUID) -> Answer:
 
 @routes.acts("/organizations/<id:organization_id>/resume", schemas.OrganizationBody)
 def resume_organization(call: Call, organization_id: UUID) -> Answer:
-    """Undo a suspension; for operators."""
+    """Resume a suspended organization; for operators."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = organizations.resume_organization(session, by=by, organization_id=organization_id)
@@ -109,7 +109,7 @@ def list_members(call: Call, organization_id: UUID) -> Answer:
 
 @routes.reads("/organizations/<id:organization_id>/members/<id:user_id>", schemas.MemberBody)
 def read_member(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
-    """Read a membership."""
+    """Get a member."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = memberships.get_member(session, by=by, organization_id=organization_id, user_id=user_id)
@@ -125,7 +125,7 @@ def read_member(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
     LastOwner,
 )
 def change_member_role(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
-    """Give a member another role; only owners touch owners, and one owner stays."""
+    """Update a member's role; only owners change owners, and one owner stays."""
     by = call.actor
     body: schemas.ChangedMember = call.read_body()
     with call.services.database.transaction() as session:
@@ -137,7 +137,7 @@ def change_member_role(call: Call, organization_id: UUID, user_id: UUID) -> Answ
 
 @routes.removes("/organizations/<id:organization_id>/members/<id:user_id>", LastOwner)
 def remove_member(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
-    """End a membership, and with it the user's role bindings and bound keys in the organization."""
+    """Remove a member, with their role bindings and bound keys in the organization."""
     by = call.actor
     with call.services.database.transaction() as session:
         memberships.remove_member(session, by=by, organization_id=organization_id, user_id=user_id)
@@ -146,7 +146,7 @@ def remove_member(call: Call, organization_id: UUID, user_id: UUID) -> Answer:
 
 @routes.lists("/organizations/<id:organization_id>/audit-events", schemas.AuditEventPage)
 def list_audit_events(call: Call, organization_id: UUID) -> Answer:
-    """List what was done in an organization and by whom, newest first."""
+    """List an organization's audit events, newest first."""
     by = call.actor
     with call.services.database.transaction() as session:
         page = audit.list_audit_events(session, by=by, organization_id=organization_id, **call.query.position)

@@ -13,20 +13,20 @@ routes = AdministrationRoutes("signing keys")
 
 @routes.reads("/signing-keys", schemas.SigningKeyList)
 def list_signing_keys(call: Call) -> Answer:
-    """List the signing keys there are, of both purposes; for operators."""
+    """List the signing keys of both purposes; for operators."""
     return _list(call)
 
 
 @routes.acts("/signing-keys/rotate", schemas.SigningKeyList, KeyNotPublished)
 def rotate_signing_keys(call: Call) -> Answer:
-    """Sign with the next keys from now on; tokens signed before stay good. For operators."""
+    """Rotate the signing keys; tokens signed before stay good. For operators."""
     key_rotation.rotate_keys(call.services.database, call.services.settings, by=call.actor)
     return _list(call)
 
 
 @routes.acts("/signing-keys/<kid>/revoke", schemas.SigningKeyList)
 def revoke_signing_key(call: Call, kid: str) -> Answer:
-    """Drop a key that leaked, at once and with every token it signed; for operators."""
+    """Revoke a signing key, with every token it signed; for operators."""
     key_rotation.revoke_key(call.services.database, call.services.settings, by=call.actor, kid=kid)
     return _list(call)
 

@@ -17,7 +17,7 @@ routes = AdministrationRoutes("users")
 
 @routes.reads("/me", schemas.UserBody)
 def read_me(call: Call) -> Answer:
-    """Read who one is, and which organization one acts in."""
+    """Get the caller's own user, with the active organization."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = users.get_user(session, by=by, user_id=_own_id(by))
@@ -26,7 +26,7 @@ def read_me(call: Call) -> Answer:
 
 @routes.changes("PUT", "/me/active-organization", schemas.ActiveOrganization, schemas.UserBody)
 def select_active_organization(call: Call) -> Answer:
-    """Select the organization in which one's keys act that are bound to none."""
+    """Set the active organization, in which the caller's unbound keys act."""
     by = call.actor
     body: schemas.ActiveOrganization = call.read_body()
     with call.services.database.transaction() as session:
@@ -36,7 +36,7 @@ def select_active_organization(call: Call) -> Answer:
 
 @routes.creates("/users", schemas.NewUser, schemas.UserBody, AlreadyExists)
 def create_user(call: Call) -> Answer:
-    """Make a user who belongs to no organization yet; for operators."""
+    """Create a user who belongs to no organization yet; for operators."""
     by = call.actor
     body: schemas.NewUser = call.read_body()
     with call.services.database.transaction() as session:
@@ -46,7 +46,7 @@ def create_user(call: Call) -> Answer:
 
 @routes.lists("/users", schemas.UserPage)
 def list_users(call: Call) -> Answer:
-    """List every user; for operators."""
+    """List all users; for operators."""
     by = call.actor
     with call.services.database.transaction() as session:
         page = users.list_users(session, by=by, **call.query.position)
@@ -55,7 +55,7 @@ def list_users(call: Call) -> Answer:
 
 @routes.reads("/users/<id:user_id>", schemas.UserBody)
 def read_user(call: Call, user_id: UUID) -> Answer:
-    """Read oneself, or, for operators, any user."""
+    """Get a user: oneself, or, for operators, anyone."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = users.get_user(session, by=by, user_id=user_id)
@@ -64,7 +64,7 @@ def read_user(call: Call, user_id: UUID) -> Answer:
 
 @routes.acts("/users/<id:user_id>/disable", schemas.UserBody)
 def disable_user(call: Call, user_id: UUID) -> Answer:
-    """Make all of a user's keys worthless; for operators."""
+    """Disable a user, and with them all their keys; for operators."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = users.disable_user(session, by=by, user_id=user_id)
@@ -73,7 +73,7 @@ def disable_user(call: Call, user_id: UUID) -> Answer:
 
 @routes.acts("/users/<id:user_id>/enable", schemas.UserBody)
 def enable_user(call: Call, user_id: UUID) -> Answer:
-    """Let a disabled user in again; for operators."""
+    """Enable a disabled user; for operators."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = users.enable_user(session, by=by, user_id=user_id)
@@ -100,7 +100,7 @@ def issue_api_key(call: Call) -> Answer:
 
 @routes.lists("/api-keys", schemas.ApiKeyPage, schemas.ApiKeyQuery)
 def list_api_keys(call: Call) -> Answer:
-    """List one's own keys, or, for operators, any user's."""
+    """List the caller's own API keys, or, for operators, any user's."""
     by = call.actor
     query: schemas.ApiKeyQuery = call.query
     with call.services.database.transaction() as session:
@@ -110,7 +110,7 @@ def list_api_keys(call: Call) -> Answer:
 
 @routes.lists("/organizations/<id:organization_id>/api-keys", schemas.ApiKeyPage)
 def list_organization_api_keys(call: Call, organization_id: UUID) -> Answer:
-    """List the keys that are bound to an organization, whoever's they are."""
+    """List the API keys that are bound to an organization."""
     by = call.actor
     with call.services.database.transaction() as session:
         page = api_keys.list_organization_api_keys(
@@ -121,7 +121,7 @@ def list_organization_api_keys(call: Call, organization_id: UUID) -> Answer:
 
 @routes.reads("/api-keys/<id:key_id>", schemas.ApiKeyBody)
 def read_api_key(call: Call, key_id: UUID) -> Answer:
-    """Read an API key, without its secret."""
+    """Get an API key, without its secret."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = api_keys.get_api_key(session, by=by, key_id=key_id)
@@ -130,7 +130,7 @@ def read_api_key(call: Call, key_id: UUID) -> Answer:
 
 @routes.acts("/api-keys/<id:key_id>/revoke", schemas.ApiKeyBody)
 def revoke_api_key(call: Call, key_id: UUID) -> Answer:
-    """Make a key worthless for good: one's own, or one of an organization whose credentials one manages."""
+    """Revoke an API key: one's own, or one bound to an organization whose credentials one manages."""
     by = call.actor
     with call.services.database.transaction() as session:
         revoked = api_keys.revoke_api_key(session, by=by, key_id=key_id)
