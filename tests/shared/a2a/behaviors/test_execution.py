@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.execution import BROKEN, TOO_LONG
+from shared.a2a.execution import BROKEN, REVOKED, TOO_LONG
 from shared.a2a.lost_turns import INTERRUPTED
 from shared.a2a.task_log import ClaimedTurn
 from shared.a2a.turns import Update
 from shared.a2a.types import Task, TaskState
 from shared.database import Database, Session
 from shared.errors import Unavailable
+from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import disable_deployment
+from shared.identity.identities import disable_identity
+from shared.identity.organizations import suspend_organization
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.stack import wait_until
 
@@ -193,3 +197,36 @@ def test_a_turn_that_is_interrupted_again_and_again_fails(agents: Agents) -> Non
         agents.log.hand_back(claimed)
     task = agents.task(sent.task_id)
     assert (task.status.state, said(task)) == (TaskState.FAILED, INTERRUPTED)
+
+
+@pytest.mark.parametrize("ended", ["deployment", "daemon", "organization"])
+def test_a_turn_ends_when_whom_it_works_for_is_disabled(agents: Agents, ended: str) -> None:
+    agents.use_script(script("status: a", "delay: 60", "complete: b"))
+    sent = agents.say("hello")
+    deployment = agents.deployment.deployment
+    with agents.answering(sent):
+        wait_until(lambda: states(agents, agents.task(sent.task_id)) == ["WORKING"], "the first update")
+        with agents.database.transaction() as session:
+            if ended == "deployment":
+                disable_deployment(session, by=OPERATOR, deployment_id=deployment.id)
+            elif ended == "daemon":
+                disable_identity(session, by=OPERATOR, identity_id=deployment.daemon_identity_id)
+            else:
+                suspend_organization(session, by=OPERATOR, organization_id=agents.organization_id)
+    task = agents.task(sent.task_id)
+    assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)
+
+
+def test_a_model_that_a_disabled_agent_had_asked_is_asked_no_longer(agents: Agents) -> None:
+    agents.use_model("scripted/echo")
+    sent = agents.say("!delay 500\n!tokens 100")
+    with agents.answering(sent):
+        wait_until(lambda: bool(agents.rows(_DISPATCHED)), "the call")
+        with agents.database.transaction() as session:
+            disable_deployment(session, by=OPERATOR, deployment_id=agents.deployment.deployment.id)
+    assert said(agents.task(sent.task_id)) == REVOKED
+    assert not agents.rows(_DISPATCHED)
+    assert agents.balance.held == 0
+
+
+_DISPATCHED = "SELECT id FROM invocations WHERE state = 'dispatched'"

@@ -1,0 +1,112 @@
+"""Look again, every few seconds, at the callers of all calls under way: whoever was revoked meanwhile is heard no more.
+
+One thread of a process asks for all of its streams, waits and downloads, once for each credential however many calls it
+has. It ends nothing itself: it notes why a call is to end and wakes whoever carries it out, who answers in their own
+way. While the database does not answer, calls go on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Self
+
+from shared.errors import DomainError, Unavailable
+from shared.identity.callers import Caller
+from shared.identity.rechecking import Rechecks
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+CHECK_SECONDS = 2.0
+
+
+class RunningCall:
+    """One call under way; a context manager for as long as it is."""
+
+    def __init__(self, owner: RunningWork, caller: Caller, wake: Callable[[], None]) -> None:
+        """Made by `RunningWork.watch`."""
+        self.caller = caller
+        self.revocation: DomainError | None = None
+        self._owner = owner
+        self._wake = wake
+
+    def end(self, revocation: DomainError) -> None:
+        """Note why the call is to end."""
+        self.revocation = revocation
+        self._wake()
+
+    def close(self) -> None:
+        """Have the call watched no longer; again does nothing."""
+        self._owner.forget(self)
+
+    def __enter__(self) -> Self:
+        """Be watched within a block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Be watched no longer."""
+        self.close()
+
+
+class RunningWork:
+    """The calls of this process; the thread begins with the first."""
+
+    def __init__(self, rechecks: Rechecks) -> None:
+        """Watch nothing yet."""
+        self._rechecks = rechecks
+        self._calls: set[RunningCall] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closing = threading.Event()
+
+    def watch(self, caller: Caller, wake: Callable[[], None]) -> RunningCall:
+        """Watch a call; `wake` is called from another thread, at once and once, when it is to end."""
+        call = RunningCall(self, caller, wake)
+        with self._lock:
+            self._calls.add(call)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="running-work", daemon=True)
+                self._thread.start()
+        return call
+
+    def forget(self, call: RunningCall) -> None:
+        """Watch a call no longer."""
+        with self._lock:
+            self._calls.discard(call)
+
+    @property
+    def watched(self) -> int:
+        """How many calls are under way."""
+        return len(self._calls)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._is_closing.set()
+
+    def _run(self) -> None:
+        while not self._is_closing.wait(CHECK_SECONDS):
+            for calls in self._by_credential():
+                try:
+                    self._check(calls)
+                except Exception:  # the others must be looked at whatever became of these
+                    log.exception("calls.not_checked")
+
+    def _by_credential(self) -> list[list[RunningCall]]:
+        with self._lock:
+            calls = [call for call in self._calls if call.revocation is None]
+        grouped: dict[Hashable, list[RunningCall]] = {}
+        for call in calls:
+            key = (call.caller.proof, call.caller.organization_id, call.caller.is_suspended)
+            grouped.setdefault(key, []).append(call)
+        return list(grouped.values())
+
+    def _check(self, calls: list[RunningCall]) -> None:
+        try:
+            self._rechecks.current(calls[0].caller)
+        except Unavailable as error:
+            log.warning("calls.not_checked", error=error.code)
+        except DomainError as revocation:
+            log.info("calls.revoked", code=revocation.code, count=len(calls))
+            for call in calls:
+                call.end(revocation)

@@ -1,0 +1,113 @@
+"""Calls under way end when their callers are revoked, and no others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from shared.database import Database
+from shared.errors import Unavailable
+from shared.identity import running_work
+from shared.identity.api_keys import revoke_api_key
+from shared.identity.authorization import OPERATOR
+from shared.identity.callers import Caller
+from shared.identity.errors import InvalidToken, OrganizationSuspended
+from shared.identity.organizations import suspend_organization
+from shared.identity.rechecking import Rechecks
+from shared.identity.running_work import RunningWork
+from shared.settings import Settings
+from tests.support.identity import IdentityFactory
+
+PATIENCE_SECONDS = 20.0
+
+
+class CountingRechecks(Rechecks):
+    """Counts how often it is asked; may find no database."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        super().__init__(database, settings)
+        self.asked = threading.Semaphore(0)
+        self.count = 0
+        self.is_away = False
+
+    def current(self, caller: Caller) -> Caller:
+        self.count += 1
+        self.asked.release()
+        if self.is_away:
+            raise Unavailable
+        return super().current(caller)
+
+
+@pytest.fixture
+def rechecks(database: Database, settings: Settings) -> CountingRechecks:
+    return CountingRechecks(database, settings)
+
+
+@pytest.fixture
+def work(rechecks: CountingRechecks, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningWork]:
+    monkeypatch.setattr(running_work, "CHECK_SECONDS", 0.05)
+    work = RunningWork(rechecks)
+    yield work
+    work.close()
+
+
+def caller_in(factory: IdentityFactory) -> Caller:
+    return factory.actor(factory.person(factory.organization().id, bound=True)).caller
+
+
+def test_all_calls_of_a_revoked_key_end_and_those_of_others_go_on(
+    work: RunningWork, database: Database, factory: IdentityFactory
+) -> None:
+    revoked, other = caller_in(factory), caller_in(factory)
+    woken = [threading.Event() for _ in range(3)]
+    calls = [
+        work.watch(caller, event.set) for caller, event in zip((revoked, revoked, other), woken, strict=True)
+    ]
+    with database.transaction() as session:
+        revoke_api_key(session, by=OPERATOR, key_id=revoked.credential_id)
+    assert woken[0].wait(PATIENCE_SECONDS)
+    assert woken[1].wait(PATIENCE_SECONDS)
+    assert [type(call.revocation) for call in calls] == [InvalidToken, InvalidToken, type(None)]
+    assert not woken[2].is_set()
+
+
+def test_calls_end_with_their_organization(
+    work: RunningWork, database: Database, factory: IdentityFactory
+) -> None:
+    caller, woken = caller_in(factory), threading.Event()
+    call = work.watch(caller, woken.set)
+    assert caller.organization_id is not None
+    with database.transaction() as session:
+        suspend_organization(session, by=OPERATOR, organization_id=caller.organization_id)
+    assert woken.wait(PATIENCE_SECONDS)
+    assert isinstance(call.revocation, OrganizationSuspended)
+
+
+def test_a_credential_is_asked_for_once_however_many_calls_it_has(
+    work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
+) -> None:
+    caller = caller_in(factory)
+    for _ in range(50):
+        work.watch(caller, lambda: None)
+    before = rechecks.count
+    for _ in range(4):
+        assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
+    assert rechecks.count - before < 50
+
+
+def test_calls_go_on_while_the_database_is_away(
+    work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
+) -> None:
+    rechecks.is_away = True
+    call = work.watch(caller_in(factory), lambda: None)
+    for _ in range(3):
+        assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
+    assert call.revocation is None
+
+
+def test_calls_that_have_ended_are_watched_no_longer(work: RunningWork, factory: IdentityFactory) -> None:
+    with work.watch(caller_in(factory), lambda: None):
+        assert work.watched == 1
+    assert work.watched == 0
