@@ -12,6 +12,7 @@ from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
 from shared.identity.authentication import Authenticator
 from shared.identity.rechecking import Rechecks
+from shared.identity.running_work import RunningWork
 from shared.identity.signing_keys import SigningKeys
 from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
@@ -36,6 +37,7 @@ class Services:
     signing_keys: SigningKeys
     authenticator: Authenticator
     rechecks: Rechecks
+    running: RunningWork
     pools: Pools
     lookups: CredentialLookups
     valkey: redis.Redis
@@ -54,6 +56,7 @@ def build_services(settings: Settings) -> Services:
     )
     signing_keys = SigningKeys(database, settings)
     authenticator = Authenticator(database, settings, signing_keys)
+    rechecks = Rechecks(database, settings)
     pools = build_pools(settings)
     valkey = connect_valkey(settings.redis_url, timeout_seconds=VALKEY_TIMEOUT_SECONDS)
     return Services(
@@ -61,7 +64,8 @@ def build_services(settings: Settings) -> Services:
         database=database,
         blobs=open_configured_store(settings, database),
         signing_keys=signing_keys,
-        rechecks=Rechecks(database, settings),
+        rechecks=rechecks,
+        running=RunningWork(rechecks),
         authenticator=authenticator,
         pools=pools,
         lookups=CredentialLookups(authenticator, pools.lookups),

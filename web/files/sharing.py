@@ -40,6 +40,7 @@ from web.files.presentation import (
 )
 from web.files.ranges import RangeNotSatisfiable
 from web.requests import DuplicateParameter, refuse_query
+from web.revocation import break_off_when_revoked
 from web.routing import Routes
 
 log = get_logger(__name__)
@@ -171,7 +172,7 @@ def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Resp
         call.admission.move(PoolKey(content.organization_id, file_id))
     call.admission.hold(services.pools.downloads)
     try:
-        return content_response(
+        response = content_response(
             call.http.environ,
             content.version,
             services.blobs.open(content.version.id, placed=content.is_placed),
@@ -185,6 +186,10 @@ def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Resp
         _get_content(call, file_id)
         log.warning("blob.missing", version_id=content.version.id)
         raise
+    if not call.has_credential:
+        return response
+    connection = call.http.environ.get("gunicorn.socket")
+    return break_off_when_revoked(response, services.running, call.caller, connection)
 
 
 def _find_checksums(call: Call, content: Content) -> bytes | None:

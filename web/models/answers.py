@@ -23,6 +23,8 @@ from shared.models.invocations import Invoker
 from shared.replies import Inbox, Reply, ReplyKind
 from shared.telemetry import get_logger
 from web.holding import Steps, Waiting, answer_stream, answer_whole, event_stream
+from web.openai_errors import openai_code
+from web.revocation import Watch, until_revoked
 
 log = get_logger(__name__)
 
@@ -31,16 +33,26 @@ COMMENT_AFTER_SECONDS = 10.0
 _COMMENT = b": still working\n\n"
 
 
-def whole_answer(invoker: Invoker, inbox: Inbox, environ: WSGIEnvironment) -> Response:
-    """Wait for the document. Raises what `replies` raises, and ClientDisconnected once nobody waits for it."""
+def whole_answer(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvironment) -> Response:
+    """Wait for the document.
+
+    Raises what `replies` raises, ClientDisconnected once nobody waits for it, and why a caller was revoked.
+    """
     waiting = _wait(inbox, environ)
-    return answer_whole(_document(awaiting.replies(invoker, inbox, waiting.seconds)), waiting)
+    return answer_whole(_document(_coming(invoker, inbox, watch, waiting)), waiting)
 
 
-def streamed_answer(invoker: Invoker, inbox: Inbox, dialect: Dialect, environ: WSGIEnvironment) -> Response:
+def streamed_answer(
+    invoker: Invoker, inbox: Inbox, dialect: Dialect, watch: Watch, environ: WSGIEnvironment
+) -> Response:
     """Wait for the first frame, or for so long that the client should hear something, then stream."""
     waiting = _wait(inbox, environ)
-    return answer_stream(_events(awaiting.replies(invoker, inbox, waiting.seconds), dialect), waiting)
+    return answer_stream(_events(_coming(invoker, inbox, watch, waiting), dialect), waiting)
+
+
+def _coming(invoker: Invoker, inbox: Inbox, watch: Watch, waiting: Waiting) -> Generator[Reply | None]:
+    coming = awaiting.replies(invoker, inbox, waiting.seconds)
+    return until_revoked(coming, watch, waiting.bell.ring)
 
 
 def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:
@@ -90,7 +102,7 @@ def _data(reply: Reply | None, said_at: float) -> bytes:
 
 
 def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[bytes]:
-    failure = Failure(code=error.code, message=error.detail)
+    failure = Failure(code=openai_code(error.code), message=error.detail)
     if dialect is Dialect.CHAT:
         yield chat_frame(chat_error(failure))
     else:

@@ -1,0 +1,54 @@
+"""End what is being answered when its caller is revoked: the one place where a running answer learns of it.
+
+A stream then ends with its dialect's own error event, a plain call with the error as its answer, and what was begun
+upstream is cancelled, because whoever gives the steps closes them. A download can only be broken off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Generator
+from contextlib import closing
+from functools import partial
+from typing import TypeVar
+
+from flask import Response
+
+from shared.identity.callers import Caller
+from shared.identity.running_work import RunningCall, RunningWork
+from web.admission import call_when_sent
+
+TAKEN_AT_ONCE_BYTES = 128 << 10
+"""A download of so much ends within moments, whether or not its client reads."""
+Step = TypeVar("Step")
+Watch = Callable[[Callable[[], None]], RunningCall]
+"""Watches the caller of a request, given what to call when they are revoked (`shared/identity/running_work.py`)."""
+
+
+def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]) -> Generator[Step]:
+    """Give the steps of an answer until its caller is revoked; then raise what a request of theirs is answered.
+
+    `wake` has the next step taken soon; without it the caller's revocation is noticed at the next step.
+    """
+    with watch(wake) as call, closing(steps):
+        for step in steps:
+            if call.revocation is not None:
+                raise call.revocation
+            yield step
+
+
+def break_off_when_revoked(
+    response: Response, running: RunningWork, caller: Caller, connection: socket.socket | None
+) -> Response:
+    """Close the connection of a download whose caller is revoked before it has been sent."""
+    if connection is not None and (response.content_length or 0) > TAKEN_AT_ONCE_BYTES:
+        call = running.watch(caller, partial(_break_off, connection))
+        call_when_sent(response, call.close)
+    return response
+
+
+def _break_off(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        # The plain socket's method: that of a TLS socket would say goodbye first.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
