@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from flask import Request, g
@@ -18,6 +19,7 @@ from shared.identity.errors import OrganizationSuspended
 from web.admission import Admission
 from web.client_address import client_address
 from web.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
+from web.revocation import Watch
 from web.services import Services
 from web.small_bodies import read_small_body
 
@@ -63,6 +65,11 @@ class Call:
     def actor(self) -> Actor:
         """Who administers; raises PermissionDenied for a deployment."""
         return administrator(self._known_caller, request_id(), client_address(self.http.environ))
+
+    @property
+    def watch(self) -> Watch:
+        """What watches the caller while the request is being answered."""
+        return partial(self.services.running.watch, self.caller)
 
     @property
     def _known_caller(self) -> Caller:

@@ -21,6 +21,7 @@ from web.a2a.routing import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
 from web.holding import Steps, Waiting, answer_whole
 from web.requests import MalformedJson
+from web.revocation import until_revoked
 
 routes = AgentRoutes("agents")
 
@@ -67,7 +68,8 @@ def send_message(call: AgentCall) -> Response:
         is_blocking=True,
         deadline=time.monotonic() + call.call.services.settings.a2a_wait_seconds,
     )
-    return answer_whole(_answering(call, partial(_send, call, request), history_length, waiting), waiting)
+    steps = _answering(call, partial(_send, call, request), history_length, waiting)
+    return answer_whole(until_revoked(steps, call.call.watch, waiting.bell.ring), waiting)
 
 
 @routes.agent_operation(

@@ -38,6 +38,7 @@ from web.a2a.services import AgentServices
 from web.calls import request_id
 from web.errors import STATUSES
 from web.holding import Steps, Waiting, answer_stream, event_stream
+from web.revocation import until_revoked
 
 log = get_logger(__name__)
 
@@ -126,6 +127,7 @@ def _wait(call: AgentCall) -> Waiting:
 def _response(call: AgentCall, frames: Frames, waiting: Waiting) -> Response:
     """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.call.services.settings.base_url).hostname or ""
+    frames = until_revoked(frames, call.call.watch, waiting.bell.ring)
     return answer_stream(_steps(frames, request=request_id(), host=host), waiting)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from flask import Response
@@ -139,7 +138,6 @@ def _create(call: Call, request: ParsedRequest) -> Response:
     models = call.services.models
     call.admission.hold(call.services.pools.model_calls)
     inbox = invoke(models.invoker, models.catalog.current(), call.caller, request)
-    watch = partial(call.services.running.watch, call.caller)
     if request.is_stream:
-        return streamed_answer(models.invoker, inbox, Dialect(request.dialect), watch, call.http.environ)
-    return whole_answer(models.invoker, inbox, watch, call.http.environ)
+        return streamed_answer(models.invoker, inbox, Dialect(request.dialect), call.watch, call.http.environ)
+    return whole_answer(models.invoker, inbox, call.watch, call.http.environ)
