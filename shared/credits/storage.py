@@ -17,6 +17,7 @@ from shared import faults
 from shared.credits.errors import StorageUnpaid
 from shared.credits.functions import call
 from shared.database import Database, Session
+from shared.sweeping import cut_short
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 50
@@ -69,6 +70,8 @@ def charge_storage(database: Database, *, grace: timedelta) -> int:
             charged += int(session.execute(_CHARGE, parameters).scalar_one())
         faults.reach("storage.charged")
         after = ids[-1]
+        if cut_short():
+            break
     SWEPT.labels("storage_days").inc(charged)
     return charged
 
