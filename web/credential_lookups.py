@@ -22,7 +22,7 @@ class CredentialLookups:
         """Share the slots of the pool among addresses."""
         self._authenticator = authenticator
         self._pool = pool
-        self._running: dict[tuple[str | None, object], Future[Credential]] = {}
+        self._running: dict[str | None, Future[Credential]] = {}
         self._changing = threading.Lock()
 
     def recognize(self, authorization: str | None, address: str) -> Credential:
@@ -34,16 +34,14 @@ class CredentialLookups:
         return known if known is not None else self._look_up_once(authorization, address)
 
     def _look_up_once(self, authorization: str | None, address: str) -> Credential:
-        tenant = stranger(address).member
-        key = (authorization, tenant)
         with self._changing:
-            running = self._running.get(key)
+            running = self._running.get(authorization)
             if running is None:
-                mine = self._running[key] = Future()
+                mine = self._running[authorization] = Future()
         if running is not None:
             return running.result()
         try:
-            with self._pool.acquire(PoolKey(tenant, None)):
+            with self._pool.acquire(PoolKey(stranger(address).member, None)):
                 credential = self._authenticator.authenticate(authorization)
         except BaseException as error:
             mine.set_exception(error)
@@ -53,4 +51,4 @@ class CredentialLookups:
             return credential
         finally:
             with self._changing:
-                del self._running[key]
+                del self._running[authorization]

@@ -15,8 +15,10 @@ from shared.settings import Settings
 
 WAITING_PART = 4
 """One thread in so many may wait for a slot."""
+LOOKUP_WAITING_PART = 8
+"""One thread in so many may wait for a lookup, which takes milliseconds."""
 RESERVED_PART = 32
-"""One thread in so many looks credentials up, as many wait to do so, and as many are left for health checks."""
+"""One thread in so many looks credentials up, and as many are left for health checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +47,16 @@ def build_pools(settings: Settings) -> Pools:
     """Make the pools of this process."""
     threads = settings.web_threads
     waiting, reserved = max(1, threads // WAITING_PART), max(1, threads // RESERVED_PART)
+    lookups, lookups_waiting = max(2, reserved), max(2, threads // LOOKUP_WAITING_PART)
+    working = threads - waiting - lookups - lookups_waiting - reserved
 
     def pool(name: str, slots: int, *, waiting: int | None = None) -> Pool:
         return Pool(name, slots, waiting=waiting, patience_seconds=settings.slot_wait_seconds)
 
     return Pools(
-        requests=pool("requests", max(1, threads - waiting - 3 * reserved), waiting=waiting),
+        requests=pool("requests", max(1, working), waiting=waiting),
         probes=pool("probes", reserved, waiting=0),
-        lookups=pool("lookups", reserved, waiting=reserved),
+        lookups=pool("lookups", lookups, waiting=lookups_waiting),
         small_bodies=pool("small_bodies", settings.concurrent_small_bodies),
         uploads=pool("uploads", settings.concurrent_uploads),
         downloads=pool("downloads", settings.concurrent_downloads),

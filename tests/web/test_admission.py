@@ -34,6 +34,7 @@ from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.conftest import agent_of, on_behalf_of
 from web.admission import Admission, credential_key
 from web.pools import build_pools
+from web.routing import PROBES
 
 SLOTS = 6
 TIMES = 10
@@ -404,7 +405,10 @@ def test_requests_that_bring_the_same_credential_wait_for_one_lookup(
 
     monkeypatch.setattr(authenticator, "authenticate", slowly)
     path = f"/files/{scene.victim_file['id']}"
-    with crowd([partial(scene.ask, scene.victim, "GET", path)] * 40, scene.gate) as requests:
+    asked: list[Request] = [
+        partial(scene.ask, scene.victim, "GET", path, address=f"192.0.2.{number}") for number in range(40)
+    ]
+    with crowd(asked, scene.gate) as requests:
         wait_until(lambda: bool(looked_up), "a lookup has begun")
         time.sleep(0.1)
         assert len(looked_up) == 1
@@ -463,3 +467,15 @@ def test_waits_and_refusals_are_counted_by_pool(scene: Scene) -> None:
         with pytest.raises(ConcurrencyLimited):
             pool.acquire(key, 0)
     assert REGISTRY.get_sample_value("quartermaster_pool_refusals_total", labels) == before + 1
+
+
+def test_every_operation_but_the_probes_says_that_it_may_be_refused(scene: Scene) -> None:
+    document: Any = scene.ask(None, "GET", "/openapi.json").json
+    silent = {
+        path
+        for path, methods in document["paths"].items()
+        for operation in methods.values()
+        if "429" not in operation["responses"]
+    }
+    assert silent == PROBES
+    assert "concurrency_limit" in scene.ask(None, "GET", "/problems").text

@@ -17,6 +17,7 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import faults
+from shared.admission import STRANGERS, PoolKey
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import disable_distribution, enable_distribution, update_distribution
 from shared.identity.organizations import suspend_organization
@@ -32,6 +33,7 @@ from tests.support.networks import (
     WhatsAppStandIn,
 )
 from tests.web.media.webhook_senders import Line, open_line
+from web.admission import Admission
 
 ONE_AT_A_TIME = ("telegram",)
 FORGED = {"X-Slack-Signature": "v0=00"}
@@ -60,6 +62,21 @@ def test_a_webhook_queues_an_import_for_each_attachment(line: Line) -> None:
     }
     assert {one.organization_id for one in queued} == {line.organization_id}
     assert {(one.state, one.headers_encrypted) for one in queued} == {("Queued", None)}
+
+
+def test_a_webhook_is_counted_for_its_organization_once_its_signature_is_verified(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[tuple[Any, Any]] = []
+    move = Admission.move
+
+    def note(admission: Admission, key: PoolKey) -> None:
+        moves.append((admission.key.tenant, key.tenant))
+        move(admission, key)
+
+    monkeypatch.setattr(Admission, "move", note)
+    assert line.send(message(line)).status_code == 200
+    assert moves == [(STRANGERS, line.organization_id)]
 
 
 def test_a_webhook_that_comes_again_is_acknowledged_and_imports_nothing_more(line: Line) -> None:
