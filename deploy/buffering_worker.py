@@ -153,6 +153,17 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             if self.turns.may_begin(arrival.sender, arrival.conn, time.monotonic()):
                 self._begin(arrival.conn)
 
+    def _begin_after_wait(self, conn: Any) -> None:
+        """Begin a request whose turn has come, or the one after it if its client has gone."""
+        while conn is not None:
+            if not _has_hung_up(conn.sock):
+                self._begin(conn)
+                return
+            self.arrivals.handed_over_bytes -= conn.held_bytes
+            self.nr_conns -= 1
+            hang_up(conn.sock)
+            conn = self.turns.end(conn.sender)
+
     def _begin(self, conn: Any) -> None:
         self.busy += 1
         self.enqueue_req(conn)
@@ -182,8 +193,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         if now < self.looked_at + LOOK_SECONDS:
             return
         self.looked_at = now
-        for conn in self.turns.find_overdue(now):
-            self._begin(conn)
+        for conn in self.turns.find_overdue(now, self.cfg.threads // 2 - self.busy):
+            self._begin_after_wait(conn)
         for arrival in [arrival for arrival in self.arrivals if arrival.deadline < now]:
             self._drop(arrival, TOO_SLOW if arrival.stage is Stage.BODY else b"")
 
@@ -201,8 +212,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             return
         self.arrivals.handed_over_bytes -= conn.held_bytes
         self.busy -= 1
-        if (following := self.turns.end(conn.sender)) is not None:
-            self._begin(following)
+        self._begin_after_wait(self.turns.end(conn.sender))
         result = None if fs.cancelled() or fs.exception() is not None else fs.result()
         if isinstance(result, HeldConnection):
             self.writer.hold(result)
@@ -292,3 +302,12 @@ def _is_readable(sock: socket.socket) -> bool:
     waiting = select.poll()
     waiting.register(sock, select.POLLIN)
     return bool(waiting.poll(LINGER_MILLISECONDS))
+
+
+def _has_hung_up(sock: socket.socket) -> bool:
+    try:
+        return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

@@ -2,8 +2,8 @@
 
 Without it a burst of one client would fill all threads, only to be refused there for being more than its tenant's
 share (`shared/admission.py`); here the rest of it waits and costs no thread. The credential is not verified yet, which
-does no harm: who brings a stranger's waits behind it. What has waited for long is given a thread all the same, where
-it is answered why. Requests without a credential do not wait here.
+does no harm: who brings a stranger's waits behind it. What has waited for long is given a thread all the same, one by
+one and while most are free, where it is answered why. Requests without a credential do not wait here.
 """
 
 from __future__ import annotations
@@ -53,11 +53,16 @@ class Turns:
             del self._senders[sender]
         return None
 
-    def find_overdue(self, now: float) -> list[Any]:
-        """Give those that have waited for too long; they run from now on."""
-        overdue = []
+    def find_overdue(self, now: float, room: int) -> list[Any]:
+        """Give those that have waited for too long, one of each credential, and as many as there is room for.
+
+        They run from now on.
+        """
+        overdue: list[Any] = []
         for mine in self._senders.values():
-            while mine.waiting and mine.waiting[0][0] + self._patience_seconds < now:
+            if len(overdue) >= room:
+                break
+            if mine.waiting and mine.waiting[0][0] + self._patience_seconds < now:
                 overdue.append(mine.waiting.popleft()[1])
                 mine.running += 1
         return overdue

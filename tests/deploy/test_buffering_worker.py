@@ -142,6 +142,18 @@ def test_the_address_with_most_bytes_makes_room_for_others(tmp_path: Path) -> No
         assert read_answer(patient)[1] == b"a" * 1001
 
 
+def test_a_burst_of_one_credential_waits_for_its_turn_and_holds_nobody_up(tmp_path: Path) -> None:
+    request = b"POST /slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mine\r\nContent-Length: 4\r\n\r\nslow"
+    with trivial_front(tmp_path, WEB_THREADS="8") as front, contextlib.ExitStack() as stack:
+        burst = [stack.enter_context(front.connect(request)) for _ in range(8)]
+        gone = [front.connect(request) for _ in range(200)]
+        for connection in gone:
+            connection.close()
+        for _ in range(5):
+            assert front.ask() == b"ok"
+        assert [read_answer(connection) for connection in burst] == [(200, b"slow")] * 8
+
+
 def test_a_stop_answers_what_has_come_and_waits_for_nothing_else(tmp_path: Path) -> None:
     with trivial_front(tmp_path) as front, contextlib.ExitStack() as stack:
         for sent in (b"", HALF_HEAD, post(b"begun", length=1000)):

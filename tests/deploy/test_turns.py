@@ -25,7 +25,8 @@ def test_requests_without_a_credential_wait_for_nobody() -> None:
 def test_what_has_waited_for_long_begins_all_the_same() -> None:
     turns = Turns(each=1, patience_seconds=5)
     assert [turns.may_begin(b"mine", number, float(number)) for number in range(3)] == [True, False, False]
-    assert turns.find_overdue(6.5) == [1]
+    assert turns.find_overdue(6.5, room=0) == []
+    assert turns.find_overdue(6.5, room=5) == [1]
     assert turns.end(b"mine") is None, "one more than its part was running"
     assert turns.end(b"mine") == 2
 
