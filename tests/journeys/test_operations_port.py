@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from uuid import uuid4
 
 import requests
 
+from tests.journeys.test_full_store import small_disk as small_disk  # noqa: PLC0414 (a fixture)
+from tests.support.agents import Client, exchange_token
 from tests.support.stack import Servers, Stack, free_port, wait_until
 
 
@@ -28,6 +32,26 @@ def test_every_process_of_a_host_is_seen_on_its_operations_port(servers: Servers
         seen("worker-files", 1)
         worker.kill()
         wait_until(lambda: "worker-files" not in metrics(port), "a dead worker is not counted")
+
+
+def test_uploads_are_acknowledged_while_no_number_can_be_written_down(
+    servers: Servers, small_disk: Path, tmp_path: Path
+) -> None:
+    """Counters were mapped from this disk: once it was full, counting ended the process or failed the request."""
+    with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+        while file.write(bytes(1 << 16)):
+            pass
+    stack = Stack(tmp_path / "stack", servers, name="full", redis_database=9)
+    credentials = stack.set_up()
+    full = {"METRICS_DIRECTORY": str(small_disk), "PROMETHEUS_MULTIPROC_DIR": str(small_disk)}
+    front = stack.web(port=stack.web_port, WEB_PROCESSES="1", **full)
+    with stack.running(front, stack.worker("files", **full)):
+        agent = Client(front.url, exchange_token(front.url, credentials))
+        uploaded = agent.upload(b"counted all the same", operation=uuid4())
+        assert uploaded.status_code == 201
+        counted = requests.get(f"{front.url}/metrics", timeout=10).text
+        assert "quartermaster_uploaded_bytes_total 20.0" in counted
+        assert "quartermaster_metrics_unwritten_total 0.0" not in counted
 
 
 def metrics(port: int) -> str:
