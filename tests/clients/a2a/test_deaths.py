@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -97,6 +98,22 @@ def test_a_stream_survives_its_worker(agents: Agents, authorization: str) -> Non
     assert stream.events[1:] == logged(agents, task_id)
     last = stream.events[-1][1]["statusUpdate"]["status"]
     assert last["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_a_stream_survives_a_worker_that_stalls(agents: Agents, authorization: str) -> None:
+    stream = send(agents, authorization, agents.fronts[0])
+    stream.wait_for_piece("2 ")
+    agents.worker.send_signal(signal.SIGSTOP)
+    try:
+        with agents.service.stack.running(agents.service.stack.worker("agents")):
+            stream.wait_for_end()
+    finally:
+        agents.worker.send_signal(signal.SIGCONT)
+    # It goes on where it stood, finds that its turn is another's, and writes nothing more.
+    wait_until(lambda: agents.worker.has_logged("turn.lost_here"), "the stalled worker knows")
+    assert stream.ended_well
+    assert list(pieces(stream.events)) == COUNT
+    assert stream.events[1:] == logged(agents, stream.events[0][1]["task"]["id"])
 
 
 def test_who_lost_its_front_misses_nothing(agents: Agents, authorization: str) -> None:
