@@ -28,7 +28,7 @@ BufferingWorker.limits = Limits(
     gathered_bytes=int(os.environ.get("WEB_GATHERED_BYTES") or 64 << 20),
 )
 workers = int(os.environ.get("WEB_PROCESSES") or 2)
-threads = int(os.environ.get("WEB_THREADS") or 384)  # made as they are needed; what waits holds none
+threads = int(os.environ.get("WEB_THREADS") or 448)  # made as they are needed; what waits holds none
 worker_connections = int(os.environ.get("WEB_CONNECTIONS") or 8000)
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection is a file
 resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))

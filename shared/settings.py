@@ -280,7 +280,7 @@ class Settings(BaseSettings):
     )
 
     web_threads: int = Field(
-        default=384,
+        default=448,
         gt=0,
         description="Threads of each front process, made as they are needed; the requests of one organization get"
         " less than half of them.",
