@@ -38,7 +38,8 @@ class Worker:
 
 WORKERS = {
     "files": Worker(queues=("uploads",), threads=8, threads_variable="FILES_THREADS"),
-    "models": Worker(queues=("models",), threads=256, threads_variable="MODELS_THREADS"),
+    # A thread is made when a call needs it. One organization alone may have seven sixteenths of them at once: 224.
+    "models": Worker(queues=("models",), threads=512, threads_variable="MODELS_THREADS"),
     "media": Worker(queues=("media", "notifications"), threads=32, threads_variable="MEDIA_THREADS"),
     "agents": Worker(queues=("agents",), threads=64, threads_variable="AGENTS_THREADS"),
     "background": Worker(queues=("retention",), threads=4, threads_variable="BACKGROUND_THREADS"),

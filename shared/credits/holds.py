@@ -201,17 +201,21 @@ class Lease:
     remaining_seconds: float
 
 
-def read_lease(session: Session, invocation_id: UUID) -> Lease:
-    """Tell how far a call has come; one that does not exist has ended."""
-    row = session.fetch_one(_LEASE, {"id": str(invocation_id)})
-    if row is None:
-        return Lease(stage=Stage.ENDED, remaining_seconds=0.0)
-    return Lease(stage=_STAGES.get(row[0], Stage.ENDED), remaining_seconds=float(row[1]))
+def read_leases(session: Session, invocation_ids: Sequence[UUID]) -> dict[UUID, Lease]:
+    """Tell how far each of some calls has come; one that does not exist has ended."""
+    row = session.fetch_one(_LEASES, {"ids": [str(at) for at in invocation_ids]})
+    found = {UUID(at): (state, seconds) for at, state, seconds in (row[0] if row and row[0] else ())}
+    return {at: _lease(*found.get(at, ("settled", 0.0))) for at in invocation_ids}
+
+
+def _lease(state: str, seconds: float) -> Lease:
+    return Lease(stage=_STAGES.get(state, Stage.ENDED), remaining_seconds=float(seconds))
 
 
 _STAGES = {"held": Stage.WAITING, "dispatched": Stage.RUNNING, "unresolved": Stage.RUNNING}
-_LEASE = """
-SELECT state, extract(epoch FROM lease_until - clock_timestamp()) FROM invocations WHERE id = %(id)s::uuid
+_LEASES = """
+SELECT jsonb_agg(jsonb_build_array(id, state, extract(epoch FROM lease_until - clock_timestamp())))
+FROM invocations WHERE id = ANY(%(ids)s::uuid[])
 """
 
 

@@ -28,7 +28,7 @@ log = get_logger(__name__)
 
 ROUND_SECONDS = 1.0
 ALIVE_SECONDS = 2.0
-RENEW_SECONDS = 5.0
+RENEW_SECONDS = 4.0
 """How often a call's lease is renewed: several times within it."""
 FIRST_NOTE_SECONDS = 2.0
 RENEWED_AT_ONCE = 500

@@ -16,8 +16,8 @@ from uuid import UUID
 
 import redis
 
-from shared.credits.holds import DISPATCH_LEASE_SECONDS, Lease, Stage, read_lease
-from shared.errors import DomainError, Kind, Unavailable
+from shared.credits.holds import DISPATCH_LEASE_SECONDS, Lease, Stage
+from shared.errors import DomainError, Kind
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.invocations import Invoker, give_up
 from shared.models.providers.errors import UpstreamRefused
@@ -137,7 +137,7 @@ class Silence:
         """Begin when the call is queued."""
         self._invoker = invoker
         self._invocation_id = invocation_id
-        self._has_ended = False
+        self._ended_at: float | None = None
         self.end()
 
     def end(self) -> None:
@@ -151,15 +151,27 @@ class Silence:
         worker has died, or whose last reply was missed.
         """
         now = time.monotonic()
+        if now - self._since <= SILENCE_SECONDS / 2:
+            return
+        # Asked for before it is needed, because an answer takes a moment.
+        lease = self._invoker.leases.find(self._invocation_id)
         if now - self._since <= SILENCE_SECONDS:
             return
-        lease = self._read_lease()
-        if lease is not None and lease.stage is Stage.WAITING:
+        if lease is None:
+            self._judge_unknown(now)
+        elif lease.stage is Stage.WAITING:
             self._judge_waiting(now)
-        elif lease is not None and lease.stage is Stage.ENDED:
-            self._judge_ended()
+        elif lease.stage is Stage.ENDED:
+            self._judge_ended(now)
         else:
             self._judge_running(now, lease)
+
+    def _judge_unknown(self, now: float) -> None:
+        if now - self._heard_at <= LONGEST_SILENCE_SECONDS:
+            return
+        if give_up(self._invoker, self._invocation_id):
+            raise ModelsOverloaded
+        raise CallLost
 
     def _judge_waiting(self, now: float) -> None:
         if now - self._heard_at <= QUEUE_SECONDS:
@@ -168,28 +180,20 @@ class Silence:
             raise ModelsOverloaded
         self.end()  # a worker has begun at this moment
 
-    def _judge_ended(self) -> None:
+    def _judge_ended(self, now: float) -> None:
         """Let the last reply, which is sent after the settlement, have a moment to arrive."""
-        if self._has_ended:
+        if self._ended_at is None:
+            self._ended_at = now
+        elif now - self._ended_at > PING_SECONDS:
             raise CallLost
-        self._has_ended = True
 
-    def _judge_running(self, now: float, lease: Lease | None) -> None:
+    def _judge_running(self, now: float, lease: Lease) -> None:
         if now - self._heard_at > LONGEST_SILENCE_SECONDS:
             raise CallLost
-        if lease is None:
-            return
         renewed_at = now - (DISPATCH_LEASE_SECONDS - lease.remaining_seconds)
         if now - renewed_at > SILENCE_SECONDS:
             raise CallLost
         self._since = renewed_at
-
-    def _read_lease(self) -> Lease | None:
-        try:
-            with self._invoker.database.autocommit() as session:
-                return read_lease(session, self._invocation_id)
-        except Unavailable:
-            return None
 
 
 def _cancel(invoker: Invoker, inbox: Inbox) -> None:

@@ -25,6 +25,7 @@ from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.catalog import Catalog, Endpoint, ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
+from shared.models.lease_reader import LeaseReader
 from shared.models.upstreams import speaking_for
 from shared.models.waiting_calls import AcceptedRequest, CallQueue
 from shared.replies import Inbox, ReplyAddress, ReplyChannel
@@ -52,6 +53,7 @@ class Invoker:
     replies: ReplyChannel
     limits: Limits
     admission: CallAdmission
+    leases: LeaseReader
 
 
 def require_model_access(caller: Caller) -> UUID:

@@ -13,6 +13,7 @@ from shared.errors import DomainError
 from shared.models.call_admission import CallAdmission
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
+from shared.models.lease_reader import LeaseReader
 from shared.models.shares import Shares
 from shared.models.waiting_calls import CallQueue
 from shared.replies import ReplyChannel
@@ -71,6 +72,7 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
         queue=CallQueue(valkey),
         replies=ReplyChannel(valkey),
         limits=limits,
+        leases=LeaseReader(database),
         admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
     )
     return ModelServices(

@@ -26,6 +26,7 @@ from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.execution import Executor, execute
 from shared.models.invocations import Invoker, Limits, invoke
+from shared.models.lease_reader import LeaseReader
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
@@ -202,6 +203,7 @@ def model_calls(
         queue=CallQueue(valkey),
         replies=replies,
         limits=LIMITS,
+        leases=LeaseReader(database),
         admission=CallAdmission(database, shares, patience_seconds=5.0),
     )
     caller = factory.actor(factory.person(organization_id, bound=True)).caller

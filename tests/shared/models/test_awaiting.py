@@ -13,7 +13,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.credits import holds
 from shared.credits.settlement import Outcome, Status, settle
 from shared.ids import new_id
-from shared.models import awaiting
+from shared.models import awaiting, lease_reader
 from shared.models.awaiting import CallFailed, CallLost, replies
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.waiting_calls import CallQueue
@@ -28,6 +28,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(awaiting, "PING_SECONDS", 0.02)
     monkeypatch.setattr(awaiting, "QUEUE_SECONDS", 0.1)
     monkeypatch.setattr(awaiting, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(lease_reader, "READ_SECONDS", 0.01)
 
 
 def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
