@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import select
 import selectors
 import socket
 import time
@@ -27,6 +26,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-
 
 from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
+from deploy.connections import hang_up, has_hung_up, is_readable
 from deploy.turns import Turns
 from shared.held_answers import HOLD, HeldAnswer
 
@@ -156,7 +156,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     def _begin_after_wait(self, conn: Any) -> None:
         """Begin a request whose turn has come, or the one after it if its client has gone."""
         while conn is not None:
-            if not _has_hung_up(conn.sock):
+            if not has_hung_up(conn.sock):
                 self._begin(conn)
                 return
             self.arrivals.handed_over_bytes -= conn.held_bytes
@@ -278,36 +278,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         """Wait a moment for the next request: to hand a connection back costs an eighth of what a model call does."""
         if self._is_wanted:
             return False
-        if conn.arrival.stage is not Stage.WHOLE and _is_readable(conn.sock):
+        if conn.arrival.stage is not Stage.WHOLE and is_readable(conn.sock, LINGER_MILLISECONDS):
             with contextlib.suppress(OSError):
                 conn.arrival.take(conn.sock.recv(PIECE_BYTES, socket.MSG_DONTWAIT))
         return bool(conn.arrival.stage is Stage.WHOLE)
-
-
-def hang_up(sock: socket.socket, timeout: float = 0.0, max_drain: int = 1 << 16) -> None:  # noqa: ARG001 (gunicorn's)
-    """Close a connection at once, taking what has already arrived so that our last answer is not reset away."""
-    try:
-        sock.shutdown(socket.SHUT_WR)
-        sock.settimeout(0)
-        drained = 0
-        while drained < max_drain and (data := sock.recv(1 << 16)):
-            drained += len(data)
-    except OSError:
-        pass  # nothing more to take, or the client is gone
-    finally:
-        sock.close()
-
-
-def _is_readable(sock: socket.socket) -> bool:
-    waiting = select.poll()
-    waiting.register(sock, select.POLLIN)
-    return bool(waiting.poll(LINGER_MILLISECONDS))
-
-
-def _has_hung_up(sock: socket.socket) -> bool:
-    try:
-        return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True

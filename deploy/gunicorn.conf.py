@@ -15,7 +15,8 @@ from pathlib import Path
 import gunicorn.util
 
 from deploy.arrivals import Limits
-from deploy.buffering_worker import BufferingWorker, hang_up
+from deploy.buffering_worker import BufferingWorker
+from deploy.connections import hang_up
 from deploy.launch import bind_to_parent
 from shared.garbage import spare_what_is_loaded
 from shared.metrics import make_directory

@@ -112,6 +112,7 @@ def test_a_request_behind_an_answer_under_way_waits_for_its_end(front: TrivialFr
 
 
 def test_clients_that_take_nothing_are_hung_up_on_and_little_is_kept_for_them(front: TrivialFront) -> None:
+    assert front.ask() == b"ok"
     worker = psutil.Process(front.process.pid).children()[0]
     before = worker.memory_info().rss
     with contextlib.ExitStack() as stack:
