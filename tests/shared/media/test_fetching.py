@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.errors import DomainError
-from shared.files.blobs.base import BlobStore, BlobStoreUnavailable, Receiver, StorageFull
+from shared.files.blobs.base import BlobStore, BlobStoreUnavailable, Receiver, StorageFull, StorageReadOnly
 from shared.media.imports import ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment
 from tests.support.media_samples import PNG, SAMPLES, Sample
@@ -128,7 +128,7 @@ class Failing:
         return self.store.receive(*given, **named)
 
 
-@pytest.fixture(params=[StorageFull, BlobStoreUnavailable], ids=lambda failure: failure.code)
+@pytest.fixture(params=[StorageFull, StorageReadOnly, BlobStoreUnavailable], ids=lambda failure: failure.code)
 def failing(desk: Desk, request: pytest.FixtureRequest) -> Failing:
     store: Any = Failing(desk.store, request.param())
     desk.fetcher = replace(desk.fetcher, store=store)
