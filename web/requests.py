@@ -23,7 +23,7 @@ MAXIMUM_JSON_BYTES = 1 << 20
 MAXIMUM_JSON_DEPTH = 64
 MAXIMUM_JSON_CONTAINERS = 100_000
 MAXIMUM_JSON_VALUES = 1_000_000
-MAXIMUM_FINDINGS = 1000
+MAXIMUM_FINDINGS = 20_000
 """With more wrong values than these a request is refused as a whole: naming them would cost far more than it tells."""
 Shape = TypeVar("Shape", bound=BaseModel)
 _NOT_JSON = (ValueError, RecursionError)
