@@ -18,7 +18,8 @@ from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.stored_files import file_artifact_uri
 from shared.a2a.types import Part, Task, TaskState
 from shared.database import Database
-from shared.files.blobs.base import BlobStoreUnavailable
+from shared.errors import DomainError
+from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.grants import get_granted_content
 from shared.files.uploads import upload
 from tests.shared.a2a.behaviors.agents import CREDITS, Agents, make_agents
@@ -253,14 +254,15 @@ def test_a_link_ends_within_a_day(agents: Agents) -> None:
     assert grant["is_right"]
 
 
-def test_a_store_that_is_away_for_a_moment_loses_nothing(
-    agents: Agents, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failure", [BlobStoreUnavailable, StorageFull, StorageReadOnly])
+def test_a_store_that_takes_nothing_for_a_moment_loses_nothing(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch, failure: type[DomainError]
 ) -> None:
     tries = iter([True, True, False])
 
     def upload_at_last(*arguments: Any) -> Any:
         if next(tries):
-            raise BlobStoreUnavailable
+            raise failure
         return upload(*arguments)
 
     monkeypatch.setattr(stored_files, "upload", upload_at_last)
