@@ -33,7 +33,8 @@ class Authentication(Enum):
     """How an operation knows its caller; every operation states one.
 
     With SIGNATURE the request itself is signed, in its network's own way, and the handler checks that. With
-    DISTRIBUTION_OR_SIGNATURE it does so for a request that is signed and brings no credential.
+    DISTRIBUTION_OR_SIGNATURE it does so for a request that is signed and brings no credential. PREFLIGHT is public: a
+    browser asks before it sends what it has, with the address of a read grant or without.
     """
 
     PUBLIC = "public"
@@ -43,16 +44,30 @@ class Authentication(Enum):
     DISTRIBUTION = "distribution"
     DISTRIBUTION_OR_SIGNATURE = "distribution or signature"
     SIGNATURE = "signature"
+    PREFLIGHT = "preflight"
 
     @property
     def has_caller(self) -> bool:
         """Whether a credential that was presented stands for a caller; a distribution's serves its own routes."""
         return self in (Authentication.CALLER, Authentication.GRANT_OR_CALLER)
 
+    @property
+    def takes_grants(self) -> bool:
+        """Whether the address may hold a read grant."""
+        return self in (Authentication.GRANT_OR_CALLER, Authentication.PREFLIGHT)
+
+
+_WITHOUT_CREDENTIAL = (
+    Authentication.PUBLIC,
+    Authentication.PREFLIGHT,
+    Authentication.CLIENT,
+    Authentication.SIGNATURE,
+)
+
 
 def authenticate(how: Authentication, http: Request, services: Services) -> Credential | None:
     """Verify the request's credential, or find that none is needed."""
-    if how in (Authentication.PUBLIC, Authentication.CLIENT, Authentication.SIGNATURE):
+    if how in _WITHOUT_CREDENTIAL:
         return None
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
         return None

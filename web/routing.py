@@ -172,7 +172,7 @@ def _admit(operation: Operation, services: Services, credential: Credential | No
 
 def _query(operation: Operation) -> BaseModel | None:
     query_string = request.environ.get("QUERY_STRING", "")
-    if request.environ.get(GRANTS) and operation.authentication is not Authentication.GRANT_OR_CALLER:
+    if request.environ.get(GRANTS) and not operation.authentication.takes_grants:
         # The edge has taken it out of the query, where it would have been refused.
         refuse_query("grant")
     if operation.query is None:

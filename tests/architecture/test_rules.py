@@ -180,6 +180,17 @@ def test_what_is_public_is_known() -> None:
     }
 
 
+def test_nothing_but_the_preflight_of_links_to_content_is_open_as_a_preflight() -> None:
+    from web.app import ROUTES
+
+    assert [
+        (operation.method, operation.path)
+        for routes in ROUTES
+        for operation in routes.operations
+        if operation.authentication is Authentication.PREFLIGHT
+    ] == [("OPTIONS", "/files/<id:file_id>/content")]
+
+
 def test_every_error_that_a_file_route_documents_is_met_by_a_test(front: Front) -> None:
     tests = "\n".join(path.read_text() for path in (ROOT / "tests" / "web").rglob("test_*.py"))
     documented = {

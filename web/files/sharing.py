@@ -39,11 +39,15 @@ from web.files.presentation import (
     allow_any_page,
 )
 from web.files.ranges import RangeNotSatisfiable
-from web.requests import DuplicateParameter, refuse_query
+from web.requests import DuplicateParameter
 from web.revocation import break_off_when_revoked
 from web.routing import Routes
 
 log = get_logger(__name__)
+
+_ONLY_WITH_A_GRANT = FieldError(
+    location="query", name="disposition", message="can be chosen only with a read grant"
+)
 
 routes = Routes("files")
 
@@ -131,7 +135,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
     """
     if not call.http.environ.get(GRANTS):
         if call.query.disposition is not None:
-            refuse_query("disposition")
+            raise ValidationFailed(errors=[_ONLY_WITH_A_GRANT])
         return _send_content(call, file_id, Presentation.PRIVATE)
     is_inline = call.query.disposition == "inline"
     try:
@@ -145,7 +149,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
 @routes.operation(
     "OPTIONS",
     "/files/<id:file_id>/content",
-    authentication=Authentication.GRANT_OR_CALLER,
+    authentication=Authentication.PREFLIGHT,
     query=schemas.ContentQuery,
     answers={204: None},
     errors=(ValidationFailed,),
@@ -153,7 +157,8 @@ def download_content(call: Call, file_id: UUID) -> Response:
 def ask_before_download(call: Call, file_id: UUID) -> Answer:  # noqa: ARG001 (the same for every file)
     """Tell a browser what a script of another origin may ask a shared link for.
 
-    Which headers it may send is the same for all links, whether they work or not.
+    Which headers it may send is the same for all links, whether they work or not; without a link
+    pages of other origins get nothing.
     """
     headers = Headers({"Allow": CORS_METHODS})
     if call.http.environ.get(GRANTS):

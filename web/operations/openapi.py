@@ -56,6 +56,7 @@ _AUTHENTICATED: tuple[type[DomainError], ...] = (
 )
 _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.PUBLIC: [],
+    Authentication.PREFLIGHT: [],
     Authentication.CALLER: [{"bearer": []}],
     Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
     Authentication.CLIENT: [{"client": []}, {}],  # the secret may stand in the form instead
