@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.model_service import ModelService
 
+MANY = 400
+
 
 def connect(service: ModelService) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{service.front.url}/v1", api_key=service.api_key)
@@ -89,3 +91,19 @@ def test_refusals_are_the_clients_own_exceptions(service: ModelService) -> None:
     with pytest.raises(openai.NotFoundError) as raised:
         asyncio.run(ask())
     assert raised.value.code == "model_not_found"
+
+
+def test_four_hundred_first_calls_at_once_fail_none(service: ModelService, model: str) -> None:
+    async def ask() -> list[str | None]:
+        # The client sends each head and each body in a packet of its own, and nothing is tried again.
+        async with connect(service).with_options(max_retries=0) as client:
+
+            async def chat(number: int) -> str | None:
+                made = await client.chat.completions.create(
+                    model=model, messages=[{"role": "user", "content": f"{number}"}]
+                )
+                return made.choices[0].message.content
+
+            return await asyncio.gather(*map(chat, range(MANY)))
+
+    assert asyncio.run(ask()) == [f"You said: {number}" for number in range(MANY)]
