@@ -38,6 +38,7 @@ def growth(bench: Bench) -> Iterator[Line]:
 
 def _front(bench: Bench, name: str, redis_database: int, files: int) -> Front:
     front = bench.lone_front(name, redis_database)
+    warm_up(front, uploads=1)  # only a store that holds what its database knows becomes its own
     store_unexpired(
         front.stack.administrator_url, files, owner_id=front.daemon_id, organization_id=front.organization_id
     )
