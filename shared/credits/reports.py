@@ -23,7 +23,7 @@ _SUMS = ("invocations", "prompt_tokens", "completion_tokens", "cached_tokens", "
 
 
 class Window(StrEnum):
-    """How far back a report goes (specification 8)."""
+    """How far back a report goes (docs/specification/credits.md#usage)."""
 
     DAY = "24h"
     WEEK = "7d"

@@ -2,7 +2,7 @@
 
 An agent reaches the files of the owner it acts for and no others; sharing an organization alone gives it nothing.
 A user reaches the files of the active organization's owners with the workspace role. Whoever may not know that a file
-exists gets the same answer as for one that does not (specification 2.4, 5.1).
+exists gets the same answer as for one that does not (docs/specification/files.md#permissions).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Delete a file: unreachable at the commit, its bytes collected afterwards (specification 4.6).
+"""Delete a file: unreachable at the commit, its bytes collected afterwards (docs/specification/files.md#delete).
 
 Grants need no touch: every read joins the file's state. A file that something refers to stays.
 """

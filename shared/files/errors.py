@@ -1,4 +1,4 @@
-"""What the file domain refuses, and how it says so (specification 7.2).
+"""What the file domain refuses, and how it says so (docs/specification/wire.md#errors).
 
 Errors about a body's form and size are in `body_errors.py`.
 """

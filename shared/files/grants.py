@@ -1,4 +1,4 @@
-"""Read grants: bearer access to one exact version, for a while (specification 2.3, 3.2, 4.2).
+"""Read grants: bearer access to one exact version, for a while (docs/specification/files.md#grants).
 
 A grant is a row; only the token's hash is stored. Whether it works is decided in one statement at each use, against
 the database's clock and the file's state, so that deletion and expiry end it without touching it.

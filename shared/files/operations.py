@@ -2,7 +2,7 @@
 
 The first attempt's commit writes the operation's row together with its effect. A retry with the same request and the
 same content gets that result again; with anything different it is refused. An attempt that runs at the same time
-waits, at the unique key, for the first to commit, and then gets its result (decisions, files).
+waits, at the unique key, for the first to commit, and then gets its result (docs/specification/files.md#idempotency).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """References: resources that point at a file, and keep it from being deleted while they do.
 
-A reference says nothing of ownership and gives nobody access (specification 4.1, 4.6).
+A reference says nothing of ownership and gives nobody access (docs/specification/files.md#references).
 """
 
 from __future__ import annotations

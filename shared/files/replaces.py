@@ -1,4 +1,6 @@
-"""Replace a file's content: a new version of the same file, if the caller knows the current one (specification 4.5).
+"""Replace a file's content: a new version of the same file, if the caller knows the current one.
+
+Specified in docs/specification/files.md#replace.
 
 Of two replaces that expect the same version exactly one wins, by the row lock. Earlier versions stay stored and
 readable until the file ends. Owner and retention stay as they are.

@@ -1,4 +1,6 @@
-"""Renew a file's retention: later or for ever, never earlier, and never after the end (specification 3.1, 4.4).
+"""Renew a file's retention: later or for ever, never earlier, and never after the end.
+
+Specified in docs/specification/files.md#retention.
 
 One conditional UPDATE under the row's lock decides; renewal and sweep may race at the deadline, and an expired file
 never comes back. The database's clock is the only clock.

@@ -1,4 +1,7 @@
-"""Upload agent output: one new file of the caller's owner, exactly once per operationId (specification 4.1)."""
+"""Upload agent output: one new file of the caller's owner, exactly once per operationId.
+
+Specified in docs/specification/files.md#upload.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The permissions, spelt exactly as the specification spells them: they are wire names.
+"""The permissions, spelt as on the wire (docs/specification/identity.md#permissions).
 
 What a permission allows is decided where the act is; here is only the list, and the families it falls into.
 """

@@ -1,8 +1,9 @@
 """Read, in one statement, everything that decides whether a distribution may receive media now.
 
 An import runs with the permissions of the distribution's target deployment: its current daemon is the executor. The
-receiving identity owns what is stored, and must hold the permission itself too (specification 5.1, 7). Rows decide,
-when media is pushed and again when it is stored; what follows from them is the media domain's.
+receiving identity owns what is stored, and must hold the permission itself too
+(docs/specification/identity.md#receiving). Rows decide, when media is pushed and again when it is stored; what
+follows from them is the media domain's.
 """
 
 from __future__ import annotations

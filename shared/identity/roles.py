@@ -1,8 +1,8 @@
 """The roles: fixed sets of permissions in code, bound to users and identities by rows.
 
-Protects three rules: a `ProjectAgent` never deletes files (specification 5.1), only an owner changes owners and the
-organization's own limits, and no role holds what operators alone may do. A user's role in an organization is the
-membership; an identity's roles are its bindings.
+Protects three rules: a `ProjectAgent` never deletes files (docs/specification/identity.md#permissions), only an owner
+changes owners and the organization's own limits, and no role holds what operators alone may do. A user's role in an
+organization is the membership; an identity's roles are its bindings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Who may import media: the one check in front of every push, and again in front of every storing.
 
 Both the executing identity (the daemon of the distribution's target deployment) and the receiving identity need
-FileCreate over the receiver's files (specification 5.1, 7), and nothing on the way may be disabled or suspended.
+FileCreate over the receiver's files (docs/specification/media.md#authority), and nothing on the way may be disabled
+or suspended.
 """
 
 from __future__ import annotations

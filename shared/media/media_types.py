@@ -1,6 +1,6 @@
 """Label content by what it is said to be and what it looks like; refuse what is dangerous in disguise.
 
-The declared type is never trusted, only checked against the first bytes (decisions, messaging media):
+The declared type is never trusted, only checked against the first bytes (docs/specification/media.md#media-types):
 
 - it stays when the content's signature is of its family, and when nothing is known about either;
 - it becomes `application/octet-stream` when the content is something else, or lacks the signature its type always has;

@@ -1,4 +1,6 @@
-"""The catalog: which models there are, what they cost, and where each is asked (specification 2.5).
+"""The catalog: which models there are, what they cost, and where each is asked.
+
+Specified in docs/specification/models.md#catalog.
 
 A catalog is immutable; another one takes its place when the operators' file changes (`catalog_file`). Protects one
 rule: prices are whole micro-credits per million tokens, never floats. Left to others: the file's format and its

@@ -1,4 +1,6 @@
-"""What the model service refuses about a request, before anything is asked of a provider (specification 7.1).
+"""What the model service refuses about a request, before anything is asked of a provider.
+
+Specified in docs/specification/models.md#errors.
 
 What goes wrong at a provider is in `providers/errors.py`; credits have errors of their own.
 """

@@ -1,4 +1,4 @@
-"""Accept a call to a model: the front's half of an invocation (specification 5.2).
+"""Accept a call to a model: the front's half of an invocation (docs/specification/models.md#calls).
 
 Permission, catalog, credits, queue, in this order; before work is sent to a model its organization's credits are
 held. Whatever fails after the hold gives it back at once, and if this process dies, a sweep does.

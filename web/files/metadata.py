@@ -1,4 +1,4 @@
-"""List and read files, their versions and retention, and delete them (specification 4.3, 4.4, 4.6)."""
+"""List and read files, their versions and retention, and delete them (docs/specification/files.md#metadata)."""
 
 from __future__ import annotations
 

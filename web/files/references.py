@@ -1,4 +1,4 @@
-"""The references that keep a file from being deleted (specification 4.6)."""
+"""The references that keep a file from being deleted (docs/specification/files.md#references)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file routes' JSON and parameters, as the specification names them (2.1 to 2.3, 4.1 to 4.6)."""
+"""The file routes' JSON and parameters, as docs/specification/files.md#file names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share exact versions by links, take links back, and download content (specification 4.2, 4.7)."""
+"""Share exact versions by links, take links back, and download content (docs/specification/files.md#grants)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Upload and replace: receive content, give it to the domain, answer with the version (specification 4.1, 4.5)."""
+"""Upload and replace: receive content, give it to the domain, answer with the version.
+
+Specified in docs/specification/files.md#upload.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model routes (specification 4.8): OpenAI's addresses, shapes and errors."""
+"""The model routes (docs/specification/models.md#requests): OpenAI's addresses, shapes and errors."""
 
 from __future__ import annotations
 

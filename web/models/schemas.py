@@ -1,4 +1,4 @@
-"""The catalog as OpenAI's clients read it, with what this service adds (specification 2.5; decisions, models)."""
+"""The catalog as OpenAI's clients read it, with what this service adds (docs/specification/models.md#catalog)."""
 
 from __future__ import annotations
 

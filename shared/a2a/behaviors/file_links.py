@@ -23,7 +23,7 @@ from shared.files.references import ReferenceKind
 from shared.settings import Settings
 
 LINK_LIFE = timedelta(hours=24)
-"""The longest life that a grant may have (specification 8); links have between half of it and all of it."""
+"""The longest life of a grant (docs/specification/sharing.md#limits); links have between half of it and all of it."""
 MAX_LINKS = 1000
 _HOLDERS = frozenset(
     {"task", "artifacts", "artifact", "artifactUpdate", "statusUpdate", "status", "message", "history"}

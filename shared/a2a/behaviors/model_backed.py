@@ -5,7 +5,7 @@ Small replies stand in the artifact itself and are streamed in chunks. One that 
 with its link. Where the client takes JSON and no text, the reply is a data part, or an error if it is not JSON.
 
 The turn's organization pays; the call is attributed to the daemon that answers, the receiving identity and the
-deployment (specification 2.4, 2.6). Whatever goes wrong ends the task as FAILED with a sentence of ours.
+deployment (docs/specification/a2a.md#behaviors). Whatever goes wrong ends the task as FAILED with a sentence of ours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Keep what an agent made as a file: exactly once, owned and paid as the turn says, held by its task.
 
-The file is an agent artifact (specification 2.4): its owner is the receiving identity of the turn, else the daemon, its
-payer the turn's. A `Task` reference keeps it from being deleted until the task is. The same content of the same turn
-is one file, however often the turn is run, because the upload's operationId is made from both.
+The file is an agent artifact (docs/specification/files.md#ownership): its owner is the receiving identity of the
+turn, else the daemon, its payer the turn's. A `Task` reference keeps it from being deleted until the task is. The
+same content of the same turn is one file, however often the turn is run, because the upload's operationId is made
+from both.
 
 The part that stands for it in an artifact has the file's protected address, without any secret: what lies in the
 task's log must open nothing. Whoever shows the artifact to its client puts a link in its place (`file_links.py`).
@@ -142,7 +143,7 @@ class _Content:
 
 
 def _require_sharing(turn: Turn) -> None:
-    """Raise PermissionDenied unless the daemon may make links to what it stores (specification 5.1)."""
+    """Raise PermissionDenied unless the daemon may link to what it stores (docs/specification/a2a.md#artifacts)."""
     owner = turn.caller.owner
     if owner is None:
         return  # the upload says what is wrong with that

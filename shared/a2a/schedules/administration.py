@@ -1,4 +1,4 @@
-"""Administer schedules: what an agent is told when, and on whose behalf (specification 2.4, Cron).
+"""Administer schedules: what an agent is told when, and on whose behalf (docs/specification/a2a.md#schedules).
 
 Who manages deployments manages their schedules. A Principal Identity selects who receives: it owns what the agent
 stores and the usage is attributed to it. It gives no permission: the agent always works with its own daemon's.

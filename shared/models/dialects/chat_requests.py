@@ -1,4 +1,4 @@
-"""The shape of `POST /v1/chat/completions` (specification 4.8), as a table, and its reading.
+"""The shape of `POST /v1/chat/completions` (docs/specification/models.md#requests), as a table, and its reading.
 
 Only text is produced here, so audio output is refused; nothing is stored here, so `store: true` is.
 """

@@ -1,4 +1,6 @@
-"""The shape of `POST /v1/responses` (specification 4.8), as a table, and the rules that keep it stateless.
+"""The shape of `POST /v1/responses`, as a table, and the rules that keep it stateless.
+
+Specified in docs/specification/models.md#requests.
 
 Nothing is stored: a request that wants state, or refers to any, is refused rather than half served.
 """
@@ -43,7 +45,7 @@ def parse_responses(
 
 
 def _refuse_state(body: Json, *, store_absent_is_false: bool) -> None:
-    """Refuse what needs a memory of earlier responses (specification 4.8, 7.1)."""
+    """Refuse what needs a memory of earlier responses (docs/specification/models.md#stateless)."""
     store = body.get("store")
     if store is not False and not (store is None and store_absent_is_false):
         raise ResponseStateNotSupported("Responses are not stored here: send `store: false`.", param="store")

@@ -1,4 +1,7 @@
-"""Input that is wrong in form or value: one answer each, and nothing left behind (specification 7.2, 8)."""
+"""Input that is wrong in form or value: one answer each, and nothing left behind.
+
+Specified in docs/specification/wire.md#errors.
+"""
 
 from __future__ import annotations
 

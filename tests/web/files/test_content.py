@@ -1,4 +1,6 @@
-"""`GET` and `HEAD /files/{id}/content` with credentials, once each over the route (specification 4.7).
+"""`GET` and `HEAD /files/{id}/content` with credentials, once each over the route.
+
+Specified in docs/specification/files.md#download.
 
 What ranges and conditions mean in detail is tested at `test_ranges.py` and `test_downloads.py`.
 """

@@ -1,4 +1,7 @@
-"""Credentials that are wrong, foreign, forged, worn out or out of place (specification 5.1, decisions 2)."""
+"""Credentials that are wrong, foreign, forged, worn out or out of place.
+
+Specified in docs/specification/identity.md#credentials.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`DELETE /files/{id}` and references, which stand against it (specification 4.6, decisions 2)."""
+"""`DELETE /files/{id}` and references, which stand against it (docs/specification/files.md#delete)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`GET /files` (decisions 2): pages, filters, and nothing twice or missing while files come and go."""
+"""`GET /files`: pages, filters, and nothing twice or missing while files come and go.
+
+Specified in docs/specification/files.md#metadata.
+"""
 
 from __future__ import annotations
 

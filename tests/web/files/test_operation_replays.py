@@ -1,4 +1,7 @@
-"""One operationId of one executing identity has one effect and one result (specification 4.1, decisions 2)."""
+"""One operationId of one executing identity has one effect and one result.
+
+Specified in docs/specification/files.md#idempotency.
+"""
 
 from __future__ import annotations
 

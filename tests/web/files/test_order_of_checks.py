@@ -1,4 +1,4 @@
-"""The order of checks (decisions 1), from the route to the body.
+"""The order of checks (docs/specification/wire.md#order-of-checks), from the route to the body.
 
 Route, credentials, header rules, parameters, principals, file, permission, replay, state, precondition, body: each
 case is wrong in two neighbouring ways, and the answer must be the earlier one's.

@@ -1,4 +1,4 @@
-"""Who may do what to whose file: every asker, every owner, every operation (specification 2.4, 5.1).
+"""Who may do what to whose file: every asker, every owner, every operation (docs/specification/files.md#ownership).
 
 `MAY` is the expectation, written by hand; the cases are made from it. "work" is a Project Agent's share: everything
 but delete. "read" is a member's. "denied" may know that the file exists and do nothing with it. What is not in the

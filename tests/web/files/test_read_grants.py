@@ -1,4 +1,4 @@
-"""Read grants: bearer access to one exact version, for a while (specification 2.3, 3.2, 4.2, 8)."""
+"""Read grants: bearer access to one exact version, for a while (docs/specification/files.md#grants)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`PUT /files/{id}` (specification 4.5, decisions 2): a new version of the same file, if its current one is known."""
+"""`PUT /files/{id}`: a new version of the same file, if its current one is known.
+
+Specified in docs/specification/files.md#replace.
+"""
 
 from __future__ import annotations
 

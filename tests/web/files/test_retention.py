@@ -1,4 +1,4 @@
-"""`PUT /files/{id}/retention` and what a deadline does (specification 3.1, 4.4, 7.2)."""
+"""`PUT /files/{id}/retention` and what a deadline does (docs/specification/files.md#retention)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A read grant is a secret: it stands in the answer that makes it, and nowhere else (specification 4.7, 5.1)."""
+"""A read grant is a secret: it stands in the answer that makes it, and nowhere else.
+
+Specified in docs/specification/files.md#grants.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shared links in pages (decisions 9): any page may embed and read what a grant opens, and nothing in it ever runs."""
+"""Shared links in pages: any page may embed and read what a grant opens, and nothing in it ever runs.
+
+Specified in docs/specification/files.md#shared-links.
+"""
 
 from __future__ import annotations
 

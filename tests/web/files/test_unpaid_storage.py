@@ -1,4 +1,7 @@
-"""Who owes for storage beyond its grace stores nothing more, and loses nothing (decisions 5)."""
+"""Who owes for storage beyond its grace stores nothing more, and loses nothing.
+
+Specified in docs/specification/credits.md#storage.
+"""
 
 from __future__ import annotations
 

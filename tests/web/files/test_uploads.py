@@ -1,4 +1,4 @@
-"""`POST /files/agent-artifacts` (specification 4.1): what an upload stores, answers and refuses."""
+"""`POST /files/agent-artifacts` (docs/specification/files.md#upload): what an upload stores, answers and refuses."""
 
 from __future__ import annotations
 

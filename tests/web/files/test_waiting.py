@@ -1,4 +1,6 @@
-"""201 or 202: how long a client waits until its write is placed (decisions 2), over both kinds of store.
+"""201 or 202: how long a client waits until its write is placed, over both kinds of store.
+
+Specified in docs/specification/files.md#upload.
 
 On a local store committed content can be read at once. On S3 it cannot before a worker has completed the upload, so
 the front waits for that, bounded, and says `Pending` meanwhile.

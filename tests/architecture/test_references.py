@@ -1,0 +1,107 @@
+"""What is referred to exists: sections of the docs, links between pages, and files that pages name."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import web
+
+ROOT = Path(web.__file__).parents[1]
+TEXTS = {".py", ".md", ".sql", ".toml", ".yaml", ".yml", ".html", ".conf", ".example", ""}
+WALK = re.compile(r"## One [\w ]+, followed through the files\n(.*?)(?=\n## )", re.DOTALL)
+
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_SECTION = re.compile(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?")
+# A path in backticks of a kind that lies in the project; others (`/openapi.json`, `var/…`) are made while it runs.
+_NAMED = re.compile(r"`((?:\.\./)*[\w][\w./-]*\.(?:py|md|sql|conf|sh|example))`")
+_ELSEWHERE = re.compile(
+    r"\bspecification,? §?\d|\(decisions?[ ,)]|\bdecisions \d|\b(?:interface|targets)\.md\b", re.IGNORECASE
+)
+
+
+@cache
+def files() -> tuple[str, ...]:
+    """Every file of the project, by its path, whether it has been committed yet or not."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return tuple(path for path in run.stdout.split("\n") if path and (ROOT / path).is_file())
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    own = Path(__file__).relative_to(ROOT).as_posix()
+    for path in files():
+        if Path(path).suffix in TEXTS and path != own:
+            yield path, (ROOT / path).read_text(errors="ignore")
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    return ((path, text) for path, text in texts() if path.endswith(".md"))
+
+
+@cache
+def anchors(page: str) -> frozenset[str]:
+    """The explicit anchors of a page, and those that its headings have by themselves."""
+    text = (ROOT / page).read_text()
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return frozenset(slugs.union(re.findall(r'<a id="([\w-]+)"></a>', text)))
+
+
+def leads_nowhere(target: str) -> bool:
+    page, _, anchor = target.partition("#")
+    if not (ROOT / page).exists():
+        return True
+    return bool(anchor) and anchor not in anchors(page)
+
+
+def test_every_section_that_is_referred_to_exists() -> None:
+    found = [(path, target) for path, text in texts() for target in _SECTION.findall(text)]
+    assert len(found) > 50
+    assert [(path, target) for path, target in found if leads_nowhere(target)] == []
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for path, text in pages():
+        for link in _LINK.findall(text):
+            if re.match(r"[a-z]+:", link):
+                continue
+            page, _, anchor = link.partition("#")
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), page)) if page else path
+            assert not leads_nowhere(f"{target}#{anchor}" if anchor else target), (path, link)
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    for path, text in pages():
+        for name in _NAMED.findall(text):
+            beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+            # The docs say of names like `errors.py` that they recur; a domain's README means its own.
+            recurs = "/" not in name and (path.startswith("docs/") or "/" not in path)
+            somewhere = recurs and any(file.endswith(f"/{name}") for file in files())
+            assert somewhere or (ROOT / name).exists() or (ROOT / beside).exists(), (path, name)
+
+
+def test_the_walks_through_the_files_name_files_by_their_whole_path() -> None:
+    walks = WALK.findall((ROOT / "README.md").read_text())
+    assert len(walks) == 4
+    for walk in walks:
+        named = re.findall(r"`([\w./-]+(?:\.py|/))`", walk)
+        assert len(named) >= 5
+        assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_no_reason_lies_outside_the_project() -> None:
+    found = [(path, match[0]) for path, text in texts() for match in _ELSEWHERE.finditer(text)]
+    assert found == []
+
+
+def test_every_section_of_the_specification_has_an_anchor_that_stays() -> None:
+    for path, text in pages():
+        if path.startswith("docs/specification/") and not path.endswith("README.md"):
+            assert len(re.findall(r"^## ", text, re.MULTILINE)) == len(
+                re.findall(r'<a id="[\w-]+"></a>\n## ', text)
+            )
