@@ -106,7 +106,7 @@ def migrate() -> None:
     "--credentials", type=click.Path(path_type=Path), required=True, help="File to write, on the first run."
 )
 def bootstrap(credentials: Path) -> None:
-    """Set up an empty installation: its first owner, organization, deployment and distribution."""
+    """Create the first owner, organization, deployment and distribution of an empty installation."""
     from deploy.administration import installation
     from deploy.first_run import first_run
 

@@ -31,7 +31,7 @@ _deployment = click.option("--deployment", "deployment_id", type=click.UUID, req
 
 @click.group()
 def deployments() -> None:
-    """Look after deployments."""
+    """Manage deployments."""
 
 
 @deployments.command("create")
@@ -40,7 +40,7 @@ def deployments() -> None:
 @click.option("--kind", type=choice(domain.DeploymentKind), default="Remote", show_default=True)
 @click.option("--label", help="A name for its first version.")
 def create_deployment(organization_id: UUID, name: str, kind: str, label: str | None) -> None:
-    """Make a deployment with its daemon, first version and client secret, which is shown only now."""
+    """Create a deployment with its daemon, first version and client secret, which is shown only now."""
     with administration() as session:
         made = domain.create_deployment(
             session,
@@ -79,14 +79,14 @@ acts_on(
 
 @click.group()
 def versions() -> None:
-    """Look after the versions of a deployment."""
+    """Manage the versions of a deployment."""
 
 
 @versions.command("deploy")
 @_deployment
 @click.option("--label", help="A name for it, such as a commit.")
 def deploy_version(deployment_id: UUID, label: str | None) -> None:
-    """Record a new version and make it the active one."""
+    """Create a version and make it the active one."""
     with administration() as session:
         made = deployed.deploy_version(session, by=OPERATOR, deployment_id=deployment_id, label=label)
     show(made)
@@ -117,14 +117,14 @@ acts_on(
 
 @click.group("client-credentials")
 def client_credentials() -> None:
-    """Look after the client secrets of a deployment."""
+    """Manage the client secrets of a deployment."""
 
 
 @client_credentials.command("issue")
 @_deployment
 @click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z.")
 def issue_client_credential(deployment_id: UUID, expires_at: datetime | None) -> None:
-    """Issue another client secret, shown only now; two may live at once."""
+    """Create another client secret, shown only now; two may live at once."""
     with administration() as session:
         issued = credentials.issue_client_credential(
             session, by=OPERATOR, deployment_id=deployment_id, expires_at=in_utc(expires_at)
@@ -153,12 +153,12 @@ acts_on(
 
 @click.group("signing-keys")
 def signing_keys() -> None:
-    """Look after the keys that sign tokens."""
+    """Manage the keys that sign tokens."""
 
 
 @signing_keys.command("list")
 def list_signing_keys() -> None:
-    """List the signing keys there are."""
+    """List the signing keys."""
     with administration() as session:
         keys = key_rotation.list_signing_keys(session, by=OPERATOR)
     show_page("signingKeys", Page(items=keys, next_cursor=None))
@@ -168,13 +168,13 @@ def list_signing_keys() -> None:
 @signing_keys.command("revoke", context_settings={"ignore_unknown_options": True})
 @click.argument("kid")
 def revoke_signing_key(kid: str) -> None:
-    """Drop a key that leaked, at once and with every token it signed."""
+    """Revoke a key that leaked, with every token it signed."""
     with installation() as (database, settings):
         key_rotation.revoke_key(database, settings, by=OPERATOR, kid=kid)
 
 
 @click.command("rotate-keys")
 def rotate_keys() -> None:
-    """Sign with the next keys from now on; tokens signed before stay good."""
+    """Rotate the signing keys; tokens signed before stay good."""
     with installation() as (database, settings):
         key_rotation.rotate_keys(database, settings, by=OPERATOR)

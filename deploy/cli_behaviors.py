@@ -17,7 +17,7 @@ _deployment = click.option("--deployment", "deployment_id", type=click.UUID, req
 
 @click.group()
 def behaviors() -> None:
-    """Look after the behaviors of agents."""
+    """Manage the behaviors of agents."""
 
 
 @behaviors.command("create")
@@ -33,7 +33,7 @@ def behaviors() -> None:
 def create_behavior(
     deployment_id: UUID, kind: str, script: Path | None, *, is_default: bool, **said: str
 ) -> None:
-    """Give a deployment's agent a behavior."""
+    """Create a behavior of a deployment's agent."""
     text = script.read_text(encoding="utf-8") if script is not None else None
     draft = domain.BehaviorDraft(kind=BehaviorKind(kind), script=text, **said)  # type: ignore[arg-type]
     with administration() as session:

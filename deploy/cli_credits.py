@@ -54,7 +54,7 @@ def credits() -> None:  # noqa: A001 (the command's name)
 @credits.command("show")
 @_organization
 def show_credits(organization_id: UUID) -> None:
-    """Show an organization's credits and policy."""
+    """Get an organization's credits and policy."""
     with administration() as session:
         found = balances.read_balance(session, by=OPERATOR, organization_id=organization_id)
     _show(found)
@@ -78,7 +78,7 @@ def top_up(organization_id: UUID, amount: int, reference: str) -> None:
 @click.option("--amount", type=Credits(), required=True, help="May be negative.")
 @_reference
 def adjust(organization_id: UUID, amount: int, reference: str) -> None:
-    """Correct a mistake by an entry of either sign."""
+    """Add an entry of either sign that corrects a mistake."""
     with administration() as session:
         entered = ledger.adjust(
             session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR
@@ -119,7 +119,7 @@ def suspend_spending(organization_id: UUID) -> None:
 @credits.command("resume")
 @_organization
 def resume_spending(organization_id: UUID) -> None:
-    """Lift the operators' suspension of an organization's spending; the owner's own stays."""
+    """Resume an organization's spending; a suspension by its owner stays."""
     with administration() as session:
         balance = policies.resume_spending(session, by=OPERATOR, organization_id=organization_id)
     _show(balance)
@@ -153,7 +153,7 @@ def list_storage(organization_id: UUID, window: str) -> None:
 
 @credits.command("recount-storage")
 def recount_storage() -> None:
-    """Measure the present day anew from what is stored, after `prove` found that it was measured wrongly."""
+    """Update the present day's storage from what is stored, after `prove` found that it was measured wrongly."""
     with installation() as (database, _), database.transaction() as session:
         counted = storage_proof.count_stored(session)
     print_json({"organizations": counted})
@@ -161,7 +161,7 @@ def recount_storage() -> None:
 
 @credits.command("prove")
 def prove() -> None:
-    """Prove that entries, balances, usage, rollups and storage agree; print what does not, and fail if anything."""
+    """Check that entries, balances, usage, rollups and storage agree; print what does not, and fail if anything."""
     with installation() as (database, _):
         with database.transaction() as session:
             found = reconciliation.reconcile(session)

@@ -17,7 +17,7 @@ _file = click.option("--file", "file_id", type=click.UUID, required=True)
 
 @click.group("read-grants")
 def read_grants() -> None:
-    """Look after the read grants of a file."""
+    """Manage the read grants of a file."""
 
 
 @read_grants.command("list")
@@ -42,12 +42,12 @@ def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
 
 @click.group("blob-store")
 def blob_store() -> None:
-    """Look after the store of file content."""
+    """Manage the store of file content."""
 
 
 @blob_store.command("show")
 def show_blob_store() -> None:
-    """Show which store the database knows; nothing before the first use of one."""
+    """Get the id of the store that the database knows; none before its first use."""
     with administration() as session:
         found = find_store(session)
     if found is None:
@@ -59,7 +59,7 @@ def show_blob_store() -> None:
 @blob_store.command("adopt")
 @click.confirmation_option(prompt="Is BLOB_STORE mounted here, and does it hold this database's content?")
 def adopt_blob_store() -> None:
-    """Take the store at BLOB_STORE for the database's own, after content was moved or restored without its marker."""
+    """Set the store at BLOB_STORE as the database's own, after content was moved or restored without its marker."""
     with installation() as (database, settings):
         marked = open_configured_marker(settings)
         with database.transaction() as session:

@@ -17,13 +17,13 @@ from shared.models.openrouter_import import NotAModelList, import_openrouter
 
 @click.group()
 def models() -> None:
-    """Look after the catalog of models."""
+    """Manage the catalog of models."""
 
 
 @models.command("check")
 @click.argument("path", type=click.Path(path_type=Path), envvar="MODELS_CONFIG", metavar="[FILE]")
 def check_models(path: Path) -> None:
-    """Say what is wrong with a catalog file; MODELS_CONFIG's if none is named."""
+    """Check a catalog file; MODELS_CONFIG's if none is named."""
     try:
         catalog = read_catalog(path)
     except CatalogInvalid as error:
@@ -39,7 +39,7 @@ def check_models(path: Path) -> None:
     "--credits-per-dollar", default="1", show_default=True, help="What a dollar of the list is in credits."
 )
 def import_openrouter_models(listing: IO[bytes], credits_per_dollar: str) -> None:
-    """Write a catalog made of OpenRouter's public list of models, JSON in FILE or - for standard input."""
+    """Import OpenRouter's public list of models, JSON in FILE or - for standard input, and print a catalog."""
     try:
         imported = import_openrouter(listing.read(), credits_per_dollar=_factor(credits_per_dollar))
     except NotAModelList as error:

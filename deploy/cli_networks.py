@@ -20,7 +20,7 @@ _network = click.argument("network", type=click.Choice(list(NETWORKS)))
 
 @click.group()
 def networks() -> None:
-    """Set distributions up for messaging networks."""
+    """Manage distributions' settings for messaging networks."""
 
 
 @networks.command("set")
@@ -41,7 +41,7 @@ def networks() -> None:
     help="How long a signing secret that is replaced stays good.",
 )
 def put_network_settings(distribution_id: UUID, network: str, source: TextIO, overlap_seconds: int) -> None:
-    """Give a distribution all its settings for a network."""
+    """Replace a distribution's settings for a network."""
     values = _read(source)
     with installation() as (database, settings), database.transaction() as session:
         shown = domain.put_network_settings(
@@ -60,7 +60,7 @@ def put_network_settings(distribution_id: UUID, network: str, source: TextIO, ov
 @_distribution
 @_network
 def read_network_settings(distribution_id: UUID, network: str) -> None:
-    """Tell which settings a distribution has for a network."""
+    """Get which settings a distribution has for a network."""
     with administration() as session:
         shown = domain.get_network_settings(
             session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
@@ -72,7 +72,7 @@ def read_network_settings(distribution_id: UUID, network: str) -> None:
 @_distribution
 @_network
 def remove_network_settings(distribution_id: UUID, network: str) -> None:
-    """Forget a distribution's settings for a network."""
+    """Delete a distribution's settings for a network."""
     with administration() as session:
         domain.remove_network_settings(
             session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]

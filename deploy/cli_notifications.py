@@ -25,7 +25,7 @@ _distribution = click.argument("distribution_id", type=click.UUID, metavar="DIST
 
 @click.group()
 def notifications() -> None:
-    """Look after the notifications of distributions."""
+    """Manage the notifications of distributions."""
 
 
 @notifications.command("set-endpoint")
@@ -38,7 +38,7 @@ def notifications() -> None:
     help="A file with the address, which may be secret; standard input by default.",
 )
 def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
-    """Name the endpoint of a distribution's notifications, or enable it again."""
+    """Replace the endpoint of a distribution's notifications, or enable it again."""
     url = source.read().strip()
     with installation() as (database, settings), database.transaction() as session:
         endpoint = domain.set_endpoint(
@@ -50,7 +50,7 @@ def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
 @notifications.command("show-endpoint")
 @_distribution
 def show_endpoint(distribution_id: UUID) -> None:
-    """Show where a distribution's notifications go."""
+    """Get the endpoint of a distribution's notifications."""
     with installation() as (database, settings), database.transaction() as session:
         endpoint = domain.get_endpoint(session, settings, by=OPERATOR, distribution_id=distribution_id)
     show(endpoint)
@@ -59,7 +59,7 @@ def show_endpoint(distribution_id: UUID) -> None:
 @notifications.command("remove-endpoint")
 @_distribution
 def remove_endpoint(distribution_id: UUID) -> None:
-    """Tell a distribution nothing any more; what waits is given up."""
+    """Delete the endpoint of a distribution's notifications; what waits is given up."""
     with administration() as session:
         domain.remove_endpoint(session, by=OPERATOR, distribution_id=distribution_id)
 
@@ -86,7 +86,7 @@ def list_notifications(distribution_id: UUID, state: str | None, cursor: str | N
 @_distribution
 @click.option("--notification", "notification_id", type=click.UUID, required=True)
 def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
-    """Send a notification again that was given up, under the id it had."""
+    """Replay a notification that was given up, under the id it had."""
     with administration() as session:
         resent = domain.resend_notification(
             session, by=OPERATOR, distribution_id=distribution_id, notification_id=notification_id
@@ -97,7 +97,7 @@ def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
 @notifications.command("resend-dead")
 @_distribution
 def resend_dead_notifications(distribution_id: UUID) -> None:
-    """Send every notification of a distribution again that was given up."""
+    """Replay every notification of a distribution that was given up."""
     with administration() as session:
         count = domain.resend_dead_notifications(session, by=OPERATOR, distribution_id=distribution_id)
     print_json({"count": count})

@@ -49,7 +49,7 @@ def list_organizations(cursor: str | None, limit: int) -> None:
 @click.argument("organization_id", type=click.UUID, metavar="ID")
 @click.option("--name", required=True)
 def rename_organization(organization_id: UUID, name: str) -> None:
-    """Rename an organization."""
+    """Update an organization's name."""
     with administration() as session:
         changed = domain.rename_organization(session, by=OPERATOR, organization_id=organization_id, name=name)
     show(changed)
@@ -101,7 +101,7 @@ def list_members(organization_id: UUID, cursor: str | None, limit: int) -> None:
 @_user
 @_role
 def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
-    """Change a member's role."""
+    """Update a member's role."""
     with administration() as session:
         changed = memberships.change_member_role(
             session, by=OPERATOR, organization_id=organization_id, user_id=user_id, role=Role(role)
@@ -120,7 +120,7 @@ def remove_member(organization_id: UUID, user_id: UUID) -> None:
 
 @click.group()
 def invitations() -> None:
-    """Invite people to an organization."""
+    """Manage the invitations to an organization."""
 
 
 @invitations.command("create")
@@ -206,7 +206,7 @@ def api_keys() -> None:
 def issue_api_key(
     user_id: UUID, name: str, organization_id: UUID | None, expires_at: datetime | None
 ) -> None:
-    """Issue an API key; the secret is shown only now."""
+    """Create an API key; the secret is shown only now."""
     with administration() as session:
         issued = keys.issue_api_key(
             session,
@@ -246,7 +246,7 @@ acts_on(api_keys, "key", {"show": keys.get_api_key, "revoke": keys.revoke_api_ke
 
 @click.group("audit-events")
 def audit_events() -> None:
-    """Read the audit."""
+    """List audit events."""
 
 
 @audit_events.command("list")

@@ -34,14 +34,14 @@ _days = click.IntRange(1, domain.MAX_MEDIA_RETENTION_DAYS)
 
 @click.group()
 def identities() -> None:
-    """Look after identities."""
+    """Manage identities."""
 
 
 @identities.command("create")
 @_organization
 @click.option("--name", required=True)
 def create_principal_identity(organization_id: UUID, name: str) -> None:
-    """Make a Principal Identity; Daemon Identities come with their deployments."""
+    """Create a Principal Identity; Daemon Identities come with their deployments."""
     with administration() as session:
         made = principals.create_principal_identity(
             session, by=OPERATOR, organization_id=organization_id, name=name
@@ -74,7 +74,7 @@ acts_on(
 
 @click.group("role-bindings")
 def role_bindings() -> None:
-    """Look after the roles of identities, and of users over single identities."""
+    """Manage the roles of identities, and of users over single identities."""
 
 
 @role_bindings.command("bind-identity")
@@ -83,7 +83,7 @@ def role_bindings() -> None:
 @click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, help="One identity; the whole organization without it.")
 def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owner_id: UUID | None) -> None:
-    """Give an identity a role over its organization, or over one identity."""
+    """Create a role binding of an identity, over its organization or over one identity."""
     with administration() as session:
         made = bindings.bind_identity_role(
             session,
@@ -103,7 +103,7 @@ def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owne
 @click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, required=True, help="The identity.")
 def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UUID) -> None:
-    """Give a member a role over one identity."""
+    """Create a role binding of a member over one identity."""
     with administration() as session:
         made = bindings.bind_user_role(
             session,
@@ -133,7 +133,7 @@ acts_on(role_bindings, "binding", {"show": bindings.get_role_binding, "unbind": 
 
 @click.group()
 def distributions() -> None:
-    """Look after distributions."""
+    """Manage distributions."""
 
 
 @distributions.command("create")
@@ -152,7 +152,7 @@ def create_distribution(
     deployment_id: UUID,
     days: int,
 ) -> None:
-    """Make a distribution; its token and webhook secret are shown only now."""
+    """Create a distribution; its token and webhook secret are shown only now."""
     with installation() as (database, settings), database.transaction() as session:
         made = domain.create_distribution(
             session,
@@ -188,7 +188,7 @@ def list_distributions(organization_id: UUID, cursor: str | None, limit: int) ->
 def update_distribution(
     distribution_id: UUID, name: str | None, networks: tuple[str, ...], days: int | None
 ) -> None:
-    """Change what is given."""
+    """Update a distribution; what is not given stays."""
     with administration() as session:
         changed = domain.update_distribution(
             session,
@@ -205,7 +205,7 @@ def update_distribution(
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @_overlap
 def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> None:
-    """Give a new token, shown only now."""
+    """Rotate a distribution's token; the new one is shown only now."""
     with administration() as session:
         token = domain.rotate_distribution_token(
             session, by=OPERATOR, distribution_id=distribution_id, overlap_seconds=overlap_seconds
@@ -218,7 +218,7 @@ def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> No
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @_overlap
 def rotate_webhook_secret(distribution_id: UUID, overlap_seconds: int) -> None:
-    """Give a new webhook secret, shown only now."""
+    """Rotate a distribution's webhook secret; the new one is shown only now."""
     with installation() as (database, settings), database.transaction() as session:
         secret = domain.rotate_webhook_secret(
             session,

@@ -18,7 +18,7 @@ _deployment = click.option("--deployment", "deployment_id", type=click.UUID, req
 
 @click.group()
 def schedules() -> None:
-    """Look after the schedules by which agents work."""
+    """Manage the schedules of agents."""
 
 
 @schedules.command("create")
@@ -37,7 +37,7 @@ def schedules() -> None:
 def create_schedule(
     deployment_id: UUID, text: str | None, message: str | None, missed: str, **said: Any
 ) -> None:
-    """Let an agent be told something again and again."""
+    """Create a schedule that sends an agent a message."""
     draft = ScheduleDraft(message=_message(text, message), missed=Missed(missed), **said)
     with administration() as session:
         made = domain.create_schedule(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
@@ -60,7 +60,7 @@ def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
 @click.argument("schedule_id", type=click.UUID, metavar="ID")
 @paged
 def list_runs(schedule_id: UUID, cursor: str | None, limit: int) -> None:
-    """List what became of a schedule's ticks, newest first."""
+    """List the runs of a schedule, newest first."""
     with administration() as session:
         page = domain.list_runs(session, by=OPERATOR, schedule_id=schedule_id, cursor=cursor, limit=limit)
     show_page("runs", page)
@@ -69,7 +69,7 @@ def list_runs(schedule_id: UUID, cursor: str | None, limit: int) -> None:
 @schedules.command("show")
 @click.argument("schedule_id", type=click.UUID, metavar="ID")
 def show_schedule(schedule_id: UUID) -> None:
-    """Show a schedule."""
+    """Get a schedule."""
     with administration() as session:
         found = domain.get_schedule(session, by=OPERATOR, schedule_id=schedule_id)
     _show(found)
@@ -78,7 +78,7 @@ def show_schedule(schedule_id: UUID) -> None:
 @schedules.command("disable")
 @click.argument("schedule_id", type=click.UUID, metavar="ID")
 def disable_schedule(schedule_id: UUID) -> None:
-    """Let a schedule rest."""
+    """Disable a schedule."""
     with administration() as session:
         changed = domain.disable_schedule(session, by=OPERATOR, schedule_id=schedule_id)
     _show(changed)
@@ -87,7 +87,7 @@ def disable_schedule(schedule_id: UUID) -> None:
 @schedules.command("enable")
 @click.argument("schedule_id", type=click.UUID, metavar="ID")
 def enable_schedule(schedule_id: UUID) -> None:
-    """Let a schedule go on with the next tick that comes."""
+    """Enable a schedule from the next tick on."""
     with administration() as session:
         changed = domain.enable_schedule(session, by=OPERATOR, schedule_id=schedule_id)
     _show(changed)

@@ -112,7 +112,7 @@ def create_behavior(
 
 
 def get_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorSettings:
-    """Read a behavior."""
+    """Get a behavior."""
     return _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)[0]
 
 
@@ -145,7 +145,7 @@ def replace_behavior(
 
 
 def make_default_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorSettings:
-    """Let a behavior answer whatever asks for no other."""
+    """Set the default behavior, which answers messages that ask for no other."""
     behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _hold_deployment(session, behavior.deployment_id)
     _unset_default(session, behavior.deployment_id)
@@ -156,7 +156,7 @@ def make_default_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> 
 
 
 def remove_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> None:
-    """Take a behavior from its deployment. Raises DefaultBehavior while there are others."""
+    """Delete a behavior of a deployment. Raises DefaultBehavior for the default one while there are others."""
     behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _hold_deployment(session, behavior.deployment_id)
     others = select(func.count()).where(

@@ -69,7 +69,7 @@ def issue_client_credential(
 
 
 def get_client_credential(session: Session, *, by: Actor, credential_id: UUID) -> ClientCredential:
-    """Read what may be shown of one secret."""
+    """Get what may be shown of one secret."""
     credential = _get(session, credential_id)
     authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, credential.deployment_id)
     return credential
@@ -90,7 +90,7 @@ def list_client_credentials(
 
 
 def revoke_client_credential(session: Session, *, by: Actor, credential_id: UUID) -> ClientCredential:
-    """End a secret and every token exchanged for it; revoking it again changes nothing."""
+    """Revoke a secret and every token exchanged for it; revoking it again changes nothing."""
     credential = _get(session, credential_id)
     organization_id = authorize_for_deployment(
         session, by, Permission.CREDENTIAL_MANAGE, credential.deployment_id

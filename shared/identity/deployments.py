@@ -94,7 +94,7 @@ def create_deployment(
 
 
 def get_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
-    """Read one deployment of an organization the actor acts in."""
+    """Get a deployment of an organization that the actor acts in."""
     return _authorized(session, by, Permission.ORGANIZATION_READ, deployment_id)
 
 
@@ -113,7 +113,7 @@ def list_deployments(
 
 
 def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
-    """Make the deployment's tokens and secrets worthless until it is enabled again."""
+    """Disable a deployment: its tokens and secrets are refused until it is enabled."""
     deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
     if turn_off(session, deployments, deployments.c.disabled_at, deployment_id):
         _record(session, by, "deployment.disabled", deployment)
@@ -121,7 +121,7 @@ def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> D
 
 
 def enable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
-    """Let a disabled deployment call again."""
+    """Enable a disabled deployment."""
     deployment = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
     if turn_on(session, deployments, deployments.c.disabled_at, deployment_id):
         _record(session, by, "deployment.enabled", deployment)

@@ -101,7 +101,7 @@ def create_distribution(
 
 
 def get_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
-    """Read one distribution of an organization the actor acts in."""
+    """Get a distribution of an organization that the actor acts in."""
     return _authorized(session, by, Permission.ORGANIZATION_READ, distribution_id)
 
 
@@ -182,7 +182,7 @@ def rotate_webhook_secret(
 
 
 def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
-    """Make its token worthless, and every attribution it was given."""
+    """Disable a distribution: its token and attributions are refused until it is enabled."""
     distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
     if turn_off(session, distributions, distributions.c.disabled_at, distribution_id):
         _record(session, by, "distribution.disabled", distribution)
@@ -190,7 +190,7 @@ def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) 
 
 
 def enable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
-    """Let a disabled distribution route again."""
+    """Enable a disabled distribution."""
     distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
     if turn_on(session, distributions, distributions.c.disabled_at, distribution_id):
         _record(session, by, "distribution.enabled", distribution)

@@ -75,7 +75,7 @@ def insert_daemon_identity(session: Session, *, organization_id: UUID, name: str
 
 
 def get_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
-    """Read one identity of an organization the actor acts in."""
+    """Get an identity of an organization that the actor acts in."""
     return _authorized(session, by, Permission.ORGANIZATION_READ, identity_id)
 
 
@@ -94,7 +94,7 @@ def list_identities(
 
 
 def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
-    """Stop an identity: a daemon executes nothing any more, for a principal no attribution is good."""
+    """Disable an identity: nothing is executed as it or received for it."""
     identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
     if turn_off(session, identities, identities.c.disabled_at, identity_id):
         _record(session, by, "identity.disabled", identity)
@@ -102,7 +102,7 @@ def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Ident
 
 
 def enable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
-    """Let a disabled identity act again."""
+    """Enable a disabled identity."""
     identity = _authorized(session, by, Permission.IDENTITY_MANAGE, identity_id)
     if turn_on(session, identities, identities.c.disabled_at, identity_id):
         _record(session, by, "identity.enabled", identity)

@@ -87,7 +87,7 @@ def bind_user_role(
 
 
 def get_role_binding(session: Session, *, by: Actor, binding_id: UUID) -> RoleBinding:
-    """Read one binding of an organization the actor acts in."""
+    """Get a role binding of an organization that the actor acts in."""
     binding = _get(session, binding_id)
     authorize_administration(by, Permission.ORGANIZATION_READ, binding.organization_id)
     return binding
@@ -108,7 +108,7 @@ def list_role_bindings(
 
 
 def unbind_role(session: Session, *, by: Actor, binding_id: UUID) -> None:
-    """Take a role away again; a binding that is gone already raises ResourceNotFound."""
+    """Delete a role binding; one that is gone already raises ResourceNotFound."""
     binding = _get(session, binding_id)
     _authorize(by, binding.organization_id, binding.role)
     session.execute(delete(role_bindings).where(role_bindings.c.id == binding_id))

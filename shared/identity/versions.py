@@ -45,7 +45,7 @@ def deploy_version(session: Session, *, by: Actor, deployment_id: UUID, label: s
 
 
 def get_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
-    """Read one version of a deployment of an organization the actor acts in."""
+    """Get a version of a deployment of an organization that the actor acts in."""
     version = _get(session, version_id)
     authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, version.deployment_id)
     return version
@@ -66,7 +66,7 @@ def list_versions(
 
 
 def activate_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
-    """Make an earlier version the active one again; raise VersionRevoked when it was revoked."""
+    """Activate an earlier version; one that was revoked raises VersionRevoked."""
     version = _get(session, version_id)
     organization_id = authorize_for_deployment(
         session, by, Permission.DEPLOYMENT_MANAGE, version.deployment_id
@@ -81,7 +81,7 @@ def activate_version(session: Session, *, by: Actor, version_id: UUID) -> Versio
 
 
 def revoke_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
-    """End every token of a version for good; if it was the active one, none is until another is made so."""
+    """Revoke a version and every token of it; if it was the active one, none is until another is activated."""
     version = _get(session, version_id)
     organization_id = authorize_for_deployment(
         session, by, Permission.DEPLOYMENT_MANAGE, version.deployment_id

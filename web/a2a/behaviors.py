@@ -19,7 +19,7 @@ routes = AdministrationRoutes("behaviors")
     domain.BehaviorNameTaken,
 )
 def create_behavior(call: Call, deployment_id: UUID) -> Answer:
-    """Give a deployment's agent a behavior, which its card shows as a skill."""
+    """Create a behavior of a deployment's agent, which its card shows as a skill."""
     by = call.actor
     body: schemas.NewBehavior = call.read_body()
     with call.services.database.autocommit() as session:
@@ -43,7 +43,7 @@ def list_behaviors(call: Call, deployment_id: UUID) -> Answer:
 
 @routes.reads("/behaviors/<id:behavior_id>", schemas.BehaviorBody)
 def read_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Read a behavior with its instructions or script."""
+    """Get a behavior with its instructions or script."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = domain.get_behavior(session, by=by, behavior_id=behavior_id)
@@ -58,7 +58,7 @@ def read_behavior(call: Call, behavior_id: UUID) -> Answer:
     domain.BehaviorNameTaken,
 )
 def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Make a behavior another one; what is left out is empty from then on."""
+    """Replace a behavior; what is left out is empty from then on."""
     by = call.actor
     body: schemas.ChangedBehavior = call.read_body()
     with call.services.database.autocommit() as session:
@@ -71,7 +71,7 @@ def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
 
 @routes.acts("/behaviors/<id:behavior_id>/make-default", schemas.BehaviorBody)
 def make_default_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Let a behavior answer whatever asks for no other."""
+    """Set the default behavior, which answers messages that ask for no other."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = domain.make_default_behavior(session, by=by, behavior_id=behavior_id)
@@ -80,7 +80,7 @@ def make_default_behavior(call: Call, behavior_id: UUID) -> Answer:
 
 @routes.removes("/behaviors/<id:behavior_id>", domain.DefaultBehavior)
 def remove_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Take a behavior from its deployment's agent; the default one last."""
+    """Delete a behavior of a deployment's agent; the default one last."""
     by = call.actor
     with call.services.database.transaction() as session:
         domain.remove_behavior(session, by=by, behavior_id=behavior_id)

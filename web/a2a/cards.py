@@ -37,7 +37,7 @@ extended_routes = AgentRoutes("agents")
     errors=(AgentNotFound, Unavailable),
 )
 def read_agent_card(call: Call) -> Response:
-    """Read the card of the default agent."""
+    """Get the card of the default agent."""
     return _card(call, None)
 
 
@@ -50,7 +50,7 @@ def read_agent_card(call: Call) -> Response:
     errors=(AgentNotFound, Unavailable),
 )
 def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
-    """Read the card of a deployment's agent."""
+    """Get the card of a deployment's agent."""
     return _card(call, deployment_id)
 
 
@@ -58,7 +58,7 @@ def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
     "GET", "/extendedAgentCard", answers={200: AgentCard}, errors=(ExtendedAgentCardNotConfigured,)
 )
 def read_extended_agent_card(call: AgentCall) -> Response:
-    """Read what an agent says of itself to those who may talk to it."""
+    """Get the extended card of an agent, for callers who may talk to it."""
     known = call.services.directory.get(call.agent.deployment_id)
     path = request.path.removesuffix("/extendedAgentCard")
     card = extend_card(_make(known, call.call.services.settings, path), call.agent)

@@ -27,7 +27,7 @@ _HEADERS = {
     answers={200: "text/html"},
 )
 def read_extension(call: Call, name: str, version: str) -> Response:
-    """Read the specification of one of the service's A2A extensions."""
+    """Get the specification of one of the service's A2A extensions."""
     own = _find(name, version)
     text = specification_of(own, call.services.settings.base_url)
     return Response(text, content_type="text/html; charset=utf-8", headers=_HEADERS)
@@ -41,7 +41,7 @@ def read_extension(call: Call, name: str, version: str) -> Response:
     answers={200: "application/schema+json"},
 )
 def read_extension_schema(call: Call, name: str, version: str) -> Response:
-    """Read the JSON Schemas of the data and parameters of one of the service's A2A extensions."""
+    """Get the JSON Schemas of the data and parameters of one of the service's A2A extensions."""
     own = _find(name, version)
     uri = f"{call.services.settings.base_url}/extensions/{name}/{version}"
     return Response(render(schema_of(own, uri)), content_type="application/schema+json", headers=_HEADERS)

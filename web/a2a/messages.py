@@ -80,7 +80,7 @@ def send_message(call: AgentCall) -> Response:
     errors=_SENDING,
 )
 def stream_message(call: AgentCall) -> Response:
-    """Send a message and follow its answer: the task and then its updates, or one message.
+    """Send a message and stream its answer: the task and then its updates, or one message.
 
     The stream ends when the task has ended or waits for its client. Whoever loses it subscribes to the task.
     """

@@ -29,7 +29,7 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
     errors=(*_ERRORS, MalformedJson),
 )
 def create_push_configuration(call: AgentCall, task_id: str) -> Response:
-    """Have a task's updates posted somewhere, from now on; credentials are not given back."""
+    """Create a push notification configuration of a task; credentials are not given back."""
     call.services.pushes.require_support()
     wanted = call.read_body(TaskPushNotificationConfig)
     with call.call.services.database.transaction() as session:
@@ -46,7 +46,7 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     errors=_ERRORS,
 )
 def list_push_configurations(call: AgentCall, task_id: str) -> Response:
-    """List where a task's updates are posted to."""
+    """List the push notification configurations of a task."""
     call.services.pushes.require_support()
     query = call.read_query(PageQuery)
     with call.call.services.database.transaction() as session:
@@ -61,7 +61,7 @@ def list_push_configurations(call: AgentCall, task_id: str) -> Response:
     "GET", f"{_COLLECTION}/<path:config_id>", answers={200: TaskPushNotificationConfig}, errors=_ERRORS
 )
 def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
-    """Read where a task's updates are posted to."""
+    """Get a push notification configuration of a task."""
     call.services.pushes.require_support()
     with call.call.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
@@ -73,7 +73,7 @@ def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Re
     "DELETE", f"{_COLLECTION}/<path:config_id>", answers={200: "application/json"}, errors=_ERRORS
 )
 def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
-    """Have a task's updates posted there no more; nothing happens if they were not."""
+    """Delete a push notification configuration of a task; nothing happens if there is none."""
     call.services.pushes.require_support()
     with call.call.services.database.transaction() as session:
         found = _require_task(session, call, task_id)

@@ -17,7 +17,7 @@ ONE = f"{OF_DEPLOYMENT}/<id:schedule_id>"
 
 @routes.creates(OF_DEPLOYMENT, schemas.SentSchedule, schemas.ScheduleBody)
 def create_schedule(call: Call, deployment_id: UUID) -> Answer:
-    """Let an agent be told something again and again, from the next tick on."""
+    """Create a schedule that sends an agent a message, from the next tick on."""
     by = call.actor
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
     with call.services.database.transaction() as session:
@@ -36,7 +36,7 @@ def list_schedules(call: Call, deployment_id: UUID) -> Answer:
 
 @routes.reads(ONE, schemas.ScheduleBody)
 def read_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Read a schedule."""
+    """Get a schedule."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = schedules.get_schedule(session, by=by, deployment_id=deployment_id, schedule_id=schedule_id)
@@ -45,7 +45,7 @@ def read_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
 
 @routes.changes("PUT", ONE, schemas.SentSchedule, schemas.ScheduleBody)
 def replace_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Make a schedule another one; it goes on with the next tick that comes."""
+    """Replace a schedule; it goes on with the next tick that comes."""
     by = call.actor
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
     with call.services.database.transaction() as session:
@@ -66,7 +66,7 @@ def delete_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answe
 
 @routes.acts(f"{ONE}/disable", schemas.ScheduleBody)
 def disable_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Let a schedule rest."""
+    """Disable a schedule."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = schedules.disable_schedule(
@@ -77,7 +77,7 @@ def disable_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answ
 
 @routes.acts(f"{ONE}/enable", schemas.ScheduleBody)
 def enable_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Let a schedule go on with the next tick that comes; those of its rest were not missed."""
+    """Enable a schedule from the next tick on; ticks while it was disabled do not count as missed."""
     by = call.actor
     with call.services.database.transaction() as session:
         changed = schedules.enable_schedule(
@@ -88,7 +88,7 @@ def enable_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answe
 
 @routes.lists(f"{ONE}/runs", schemas.RunPage)
 def list_runs(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """List what became of a schedule's ticks, newest first; the last thousand are kept."""
+    """List the runs of a schedule, newest first; the last thousand are kept."""
     by = call.actor
     with call.services.database.transaction() as session:
         page = schedules.list_runs(

@@ -26,7 +26,7 @@ routes = AgentRoutes("agents")
     "GET", "/tasks/<task:task_id>", query=TaskReadQuery, answers={200: Task}, errors=(TaskNotFound,)
 )
 def read_task(call: AgentCall, task_id: str) -> Response:
-    """Read a task: its status, artifacts and history."""
+    """Get a task: its status, artifacts and history."""
     query = call.read_query(TaskReadQuery)
     found = require_task_id(task_id)
     with call.call.services.database.autocommit() as session:
@@ -73,7 +73,7 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
-    """Follow a task that has not ended: the task as it is, and then its updates until it ends."""
+    """Subscribe to a task that has not ended: the task as it is, then its updates until it ends."""
     return stream_task(call, require_task_id(task_id))
 
 
@@ -84,5 +84,5 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def follow_task(call: AgentCall, task_id: str) -> Response:
-    """Follow a task, as the protocol's other definition has it."""
+    """Subscribe to a task, as the protocol's other definition has it."""
     return stream_task(call, require_task_id(task_id))

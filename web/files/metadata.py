@@ -62,7 +62,7 @@ def list_files(call: Call) -> Answer:
     errors=FOUND,
 )
 def read_metadata(call: Call, file_id: UUID) -> Answer:
-    """Read a file's metadata; an expired or deleted file still answers."""
+    """Get a file's metadata; an expired or deleted file still answers."""
     with call.services.database.autocommit() as session:
         file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
     return Answer(body=file_body(call.caller, file))

@@ -43,7 +43,7 @@ def list_references(call: Call, file_id: UUID) -> Answer:
     errors=(*FOUND, *ENDED),
 )
 def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
-    """Let a resource refer to a file, which then cannot be deleted."""
+    """Add a reference to a file, which then cannot be deleted."""
     reference, is_new = references.add_reference(
         call.services.database, call.caller, file_id, kind, reference_id
     )
@@ -58,6 +58,6 @@ def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: 
     errors=(*FOUND, errors.ReferenceNotFound),
 )
 def delete_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
-    """Let a resource no longer refer to a file."""
+    """Delete a reference to a file."""
     references.remove_reference(call.services.database, call.caller, file_id, kind, reference_id)
     return Answer(status=204)

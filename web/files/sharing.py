@@ -61,7 +61,7 @@ routes = Routes("files")
     errors=(*FOUND, errors.VersionNotFound, *ENDED, ValidationFailed),
 )
 def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
-    """Create an exact-version read grant; whoever holds its url can download without credentials."""
+    """Create a read grant for an exact version; its url downloads without other credentials."""
     grant = grants.create_grant(
         call.services.database, call.caller, file_id, version_id, call.query.ttl_seconds
     )
@@ -155,7 +155,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
     errors=(ValidationFailed,),
 )
 def ask_before_download(call: Call, file_id: UUID) -> Answer:  # noqa: ARG001 (the same for every file)
-    """Tell a browser what a script of another origin may ask a shared link for.
+    """Describe to a browser what a script of another origin may ask a shared link for.
 
     Which headers it may send is the same for all links, whether they work or not; without a link
     pages of other origins get nothing.

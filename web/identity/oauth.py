@@ -141,7 +141,7 @@ def introspect_token(call: Call) -> Response:
     answers={200: schemas.AuthorizationServerBody},
 )
 def describe_authorization_server(call: Call) -> Response:
-    """Tell OAuth clients the endpoints and what they support (RFC 8414)."""
+    """Get the endpoints for OAuth clients and what they support (RFC 8414)."""
     return _document(authorization_server_metadata(call.services.settings.base_url), _cacheable())
 
 
@@ -152,7 +152,7 @@ def describe_authorization_server(call: Call) -> Response:
     answers={200: schemas.ProtectedResourceBody},
 )
 def describe_protected_resource(call: Call) -> Response:
-    """Tell OAuth clients who issues tokens for this service (RFC 9728)."""
+    """Get who issues tokens for this service (RFC 9728)."""
     return _document(protected_resource_metadata(call.services.settings.base_url), _cacheable())
 
 
@@ -160,7 +160,7 @@ def describe_protected_resource(call: Call) -> Response:
     "GET", "/.well-known/jwks.json", authentication=Authentication.PUBLIC, answers={200: schemas.KeySetBody}
 )
 def read_key_set(call: Call) -> Response:
-    """Give the public keys that access tokens are signed with, the next one among them (RFC 7517)."""
+    """Get the public keys that access tokens are signed with, the next one included (RFC 7517)."""
     return _document(call.services.signing_keys.jwks(), _cacheable())
 
 

@@ -29,7 +29,7 @@ _REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, Unavailab
     errors=(*_REFUSED, ImportNotFound),
 )
 def read_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
-    """Tell the state of an import.
+    """Get the state of an import.
 
     For the distribution's own token, and for users of its organization.
     """

@@ -17,7 +17,7 @@ routes = AdministrationRoutes("networks")
 
 @routes.changes("PUT", PATH, NewNetworkSettings, NetworkSettingsBody, NetworkNotRouted)
 def put_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
-    """Give a distribution all its settings for a network; a replaced signing secret stays good for the overlap.
+    """Replace a distribution's settings for a network; a replaced signing secret stays good for the overlap.
 
     What is left out goes back to its default. The network has to be among the distribution's networks.
     """
@@ -38,7 +38,7 @@ def put_network_settings(call: Call, distribution_id: UUID, network: Network) ->
 
 @routes.reads(PATH, NetworkSettingsBody)
 def read_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
-    """Tell which settings a distribution has for a network, by name and last four characters."""
+    """Get which settings a distribution has for a network, by name and last four characters."""
     by = call.actor
     with call.services.database.transaction() as session:
         shown = network_administration.get_network_settings(
@@ -49,7 +49,7 @@ def read_network_settings(call: Call, distribution_id: UUID, network: Network) -
 
 @routes.removes(PATH)
 def remove_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
-    """Forget a distribution's settings for a network, whose webhooks are refused from now on."""
+    """Delete a distribution's settings for a network; its webhooks are refused from now on."""
     by = call.actor
     with call.services.database.transaction() as session:
         network_administration.remove_network_settings(

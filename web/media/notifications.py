@@ -26,7 +26,7 @@ routes = AdministrationRoutes("notifications")
     AddressRefused,
 )
 def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
-    """Name the endpoint of a distribution's notifications, or enable it again.
+    """Replace the endpoint of a distribution's notifications, or enable it again.
 
     It is sent Standard Webhooks, signed with the distribution's webhook secret: `media.import.stored`,
     `media.import.failed` and `file.expired`. What still waits goes to the new address too.
@@ -42,7 +42,7 @@ def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
 
 @routes.reads(ENDPOINT, schemas.NotificationEndpointBody)
 def read_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
-    """Read where a distribution's notifications go."""
+    """Get the endpoint of a distribution's notifications."""
     by = call.actor
     with call.services.database.transaction() as session:
         endpoint = notification_endpoints.get_endpoint(
@@ -53,7 +53,7 @@ def read_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
 
 @routes.removes(ENDPOINT)
 def remove_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
-    """Tell a distribution nothing any more; what waits is given up, and can be sent again to the next endpoint."""
+    """Delete the endpoint of notifications; what waits is given up, and can be replayed to the next one."""
     by = call.actor
     with call.services.database.transaction() as session:
         notification_endpoints.remove_endpoint(session, by=by, distribution_id=distribution_id)
@@ -62,7 +62,7 @@ def remove_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
 
 @routes.lists(NOTIFICATIONS, schemas.NotificationPage, schemas.NotificationQuery)
 def list_notifications(call: Call, distribution_id: UUID) -> Answer:
-    """List a distribution's notifications and what became of them."""
+    """List a distribution's notifications with their states."""
     by = call.actor
     with call.services.database.transaction() as session:
         page = notification_endpoints.list_notifications(
@@ -82,7 +82,7 @@ def list_notifications(call: Call, distribution_id: UUID) -> Answer:
     DeliveryNotDead,
 )
 def resend_notification(call: Call, distribution_id: UUID, notification_id: UUID) -> Answer:
-    """Send a notification again that was given up, under the id it had."""
+    """Replay a notification that was given up, under the id it had."""
     by = call.actor
     with call.services.database.transaction() as session:
         resent = notification_endpoints.resend_notification(
@@ -93,7 +93,7 @@ def resend_notification(call: Call, distribution_id: UUID, notification_id: UUID
 
 @routes.acts(f"{NOTIFICATIONS}/resend-dead", schemas.ResentNotifications)
 def resend_dead_notifications(call: Call, distribution_id: UUID) -> Answer:
-    """Send every notification of a distribution again that was given up."""
+    """Replay every notification of a distribution that was given up."""
     by = call.actor
     with call.services.database.transaction() as session:
         count = notification_endpoints.resend_dead_notifications(

@@ -77,7 +77,7 @@ class Handshake(Sent):
     ),
 )
 def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Response:
-    """Take a network's webhook in, and queue the import of every attachment it tells of.
+    """Import every attachment that a network's webhook tells of.
 
     The request is signed in the network's own way, with the settings that the distribution has for it. What tells of
     no attachment is acknowledged and forgotten; what was taken in before is acknowledged again.
@@ -95,7 +95,7 @@ def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Resp
     errors=(SignatureInvalid, RateLimited),
 )
 def answer_handshake(call: Call, distribution_id: UUID, network: Network) -> Response:
-    """Answer the handshake with which a network takes up a callback address."""
+    """Confirm the address of a webhook in a network's handshake."""
     return _receive(call, distribution_id, network, b"")
 
 

@@ -82,7 +82,7 @@ def list_models(call: Call) -> Answer:
     errors=_REFUSALS,
 )
 def get_one_model(call: Call, model: str) -> Answer:
-    """Retrieve one model by its exact id, slashes and all."""
+    """Get one model by its exact id, slashes and all."""
     require_model_access(call.caller)
     models = call.services.models
     entry = get_model(models.catalog.current(), model)

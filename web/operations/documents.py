@@ -40,13 +40,13 @@ _START = (
     "GET", "/openapi.json", authentication=Authentication.PUBLIC, answers={200: "application/json"}
 )
 def openapi(_: Call) -> Response:
-    """Give the OpenAPI 3.1 document of this service."""
+    """Get the OpenAPI 3.1 document of this service."""
     return Response(_document(), content_type="application/json")
 
 
 @routes.operation("GET", "/docs", authentication=Authentication.PUBLIC, answers={200: "text/html"})
 def docs(_: Call) -> Response:
-    """Show the OpenAPI document in a browser."""
+    """Get a page that shows the OpenAPI document."""
     return _page(_PAGE)
 
 
@@ -58,7 +58,7 @@ def docs(_: Call) -> Response:
     hidden=True,
 )
 def docs_asset(_: Call, asset: str) -> Response:
-    """Give a part of the viewer."""
+    """Get a part of the viewer."""
     if asset == "start.js":
         return Response(_START, content_type="text/javascript; charset=utf-8")
     if asset not in _ASSETS:
@@ -86,7 +86,7 @@ def list_problems(_: Call) -> Response:
     answers={200: "text/html"},
 )
 def describe_problem(_: Call, code: str) -> Response:
-    """Describe one problem."""
+    """Get the description of one problem."""
     for known, status, meaning in problems():
         if known == code:
             return _page(_shell(title(code), f"<p>Status {status}.</p><p>{html.escape(meaning)}</p>"))

@@ -30,7 +30,7 @@ class Readiness(Wire):
 
 @routes.operation("GET", "/healthz", authentication=Authentication.PUBLIC, answers={200: Health})
 def healthz(_: Call) -> Answer:
-    """Tell that this process is alive; asks nobody else."""
+    """Check that this process is alive; asks no other service."""
     return Answer(body=Health(status="ok"))
 
 
@@ -38,14 +38,14 @@ def healthz(_: Call) -> Answer:
     "GET", "/readyz", authentication=Authentication.PUBLIC, answers={200: Readiness, 503: Readiness}
 )
 def readyz(_: Call) -> Answer:
-    """Tell whether database, broker and blob store answer; asked at most once a second."""
+    """Check that database, broker and blob store answer; they are asked at most once a second."""
     readiness = read_readiness(_probes())
     return Answer(body=readiness, status=200 if readiness.status == "ok" else 503)
 
 
 @routes.operation("GET", "/metrics", authentication=Authentication.PUBLIC, answers={200: "text/plain"})
 def metrics(call: Call) -> Response:
-    """Give Prometheus the numbers of all processes of this host; switched off by `PUBLIC_METRICS=false`."""
+    """Get the metrics of all processes of this host, for Prometheus; switched off by `PUBLIC_METRICS=false`."""
     if not call.services.settings.public_metrics:
         raise NotFound
     return Response(_probes().metrics(), content_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,56 @@
+"""What users read of an operation or a command begins with a standard verb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from deploy.cli import main
+from tests.support.front import Front
+
+# Verbs that readers search for. A new one is added only if the field uses it and none of these says the same.
+_VERBS = """
+Accept Activate Add Cancel Check Confirm Create Delete Describe Disable Download Enable Encrypt Exchange Get Import
+List Migrate Push Remove Renew Replace Replay Resume Retry Revoke Rotate Run Send Set Subscribe Suspend Update Upload
+"""
+VERBS = frozenset(_VERBS.split())
+OF_GROUPS = VERBS | {"Manage"}
+UNUSUAL = ("whoever", "look after", "for good", "worthless")
+
+
+def commands(command: click.Command, path: str = "quartermaster") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its path, groups included and the program itself left out."""
+    if not isinstance(command, click.Group):
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield f"{path} {name}", inner
+        yield from commands(inner, f"{path} {name}")
+
+
+def first_word(text: str) -> str:
+    return (text.split() or [""])[0]
+
+
+def test_every_operation_s_summary_begins_with_a_standard_verb(front: Front) -> None:
+    document = front.get("/openapi.json").json
+    assert document is not None
+    summaries = {
+        f"{method} {path}": operation["summary"]
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert len(summaries) > 100
+    assert {at: text for at, text in summaries.items() if first_word(text) not in VERBS} == {}
+    assert {at: text for at, text in summaries.items() if any(word in text.lower() for word in UNUSUAL)} == {}
+
+
+def test_every_command_s_help_begins_with_a_standard_verb() -> None:
+    helps = {path: (command, command.help or "") for path, command in commands(main)}
+    assert len(helps) > 80
+    for path, (command, text) in helps.items():
+        assert first_word(text) in (OF_GROUPS if isinstance(command, click.Group) else VERBS), (path, text)
+        assert not any(word in text.lower() for word in UNUSUAL), (path, text)
