@@ -5,6 +5,7 @@ Two beats at once are harmless: every handler claims what it does.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from shared.a2a.jobs import PurgeTasks, SweepTurns
@@ -59,12 +60,16 @@ _INTERVALS: dict[type[Job], float] = {
     PurgeDeliveries: 3600,
 }
 
+_NEVER = datetime(2000, 1, 1, tzinfo=UTC)
+
 SCHEDULE: dict[str, dict[str, Any]] = {
     job.kind: {
         "task": job.kind,
         "schedule": seconds,
         # A sweep that no worker took within its interval is pointless: the next one is due.
         "options": {"queue": job.queue, "expires": seconds, "ignore_result": True},
+        # Beat remembers nothing over a restart: one that restarts every hour would otherwise never send what is hourly.
+        "last_run_at": _NEVER,
     }
     for job, seconds in _INTERVALS.items()
 }

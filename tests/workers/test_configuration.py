@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 from celery import Celery
+from celery.beat import Scheduler
 from cryptography.fernet import Fernet
 
 import shared.a2a.jobs
@@ -142,3 +143,14 @@ def test_workers_run_threads_without_gossip(name: str) -> None:
     command = worker_command(name, {})
     assert command[command.index("--pool") + 1] == "threads"
     assert {"--without-gossip", "--without-mingle", "--without-heartbeat"} <= set(command)
+
+
+def test_a_beat_that_starts_sends_every_sweep_at_once() -> None:
+    with closing(create_celery("redis://127.0.0.1:1/0")) as app:
+        app.conf.beat_schedule = SCHEDULE
+        scheduler = Scheduler(app, lazy=True)
+        scheduler.update_from_dict(SCHEDULE)
+        entries = list(scheduler.schedule.values())
+        assert len(entries) == len(SCHEDULE)
+        assert [entry.name for entry in entries if not entry.is_due()[0]] == []
+        assert [entry.name for entry in entries if next(entry).is_due()[0]] == []
