@@ -60,7 +60,7 @@ wheel: $(TEST_READY) ## Build the distribution into dist/
 clean: ## Remove the virtual environment and what builds leave; ./var, which holds data, stays
 	rm -rf $(VENV) build dist ./*.egg-info
 
-# Whoever owns the pins runs this: uv resolves once for every supported Python, hashes included. The marker of the
+# The maintainer of the pins runs this: uv resolves once for every supported Python, hashes included. The marker of the
 # platform, the same on every line, is dropped so that the files read, and install elsewhere as far as wheels exist.
 PLATFORM := platform_machine == 'x86_64' and platform_python_implementation == 'CPython' and sys_platform == 'linux'
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile pyproject.toml --quiet --universal \

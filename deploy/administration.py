@@ -1,6 +1,6 @@
 """What the administrative commands share: the database, as the operator; JSON out; errors as one line.
 
-Whoever can run these commands holds the database's credentials, and acts as the operator of the installation. The
+Anyone who can run these commands holds the database's credentials, and acts as the operator of the installation. The
 rules that bind operators too are the domain's and hold here as they do over HTTP; so does the spelling of the JSON.
 """
 

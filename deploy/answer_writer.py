@@ -1,6 +1,6 @@
 """Sends the answers that wait (`shared/held_answers.py`) from one thread of the process, however many they are.
 
-A connection is given over with its answer. Whoever rings the answer's bell has it asked for its next pieces, here if
+A connection is given over with its answer. Code that rings the answer's bell has it asked for its next pieces, here if
 that costs no wait, else on one of a few threads; nobody is asked for more than some pieces in a turn, nor while what
 the client has not taken yet is more than `OUTBOX_BYTES`. Pieces are sent without blocking. A client that hangs up, or
 takes nothing for `send_seconds`, ends its answer. The connection is given back when the answer has been sent.

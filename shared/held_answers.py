@@ -18,7 +18,7 @@ HOLD = "quartermaster.hold"
 
 
 class Bell:
-    """Tells whoever sends an answer that there may be more of it; rung from any thread."""
+    """Tells the sender of an answer that there may be more of it; rung from any thread."""
 
     __slots__ = ("_listener",)
 

@@ -1,9 +1,9 @@
 """The numbers of all processes of a host, gathered so that none of it can hurt what is counted.
 
 Protects one rule: a metric never fails, delays or kills. Each process counts in its own memory; a background thread
-writes a snapshot of it, whole, into a directory that the processes of the host share, and whoever is asked for the
-metrics adds the snapshots up. A directory that is full, read-only or gone costs freshness and nothing else: no file
-is mapped into memory, and no caller waits for a disk.
+writes a snapshot of it, whole, into a directory that the processes of the host share, and the process that is asked
+for the metrics adds the snapshots up. A directory that is full, read-only or gone costs freshness and nothing else:
+no file is mapped into memory, and no caller waits for a disk.
 
 A process holds a lock on a file of its own as long as it lives. Snapshots of processes that ended are folded into one
 file, so counters never fall and the directory does not grow.

@@ -7,7 +7,7 @@ twice the processor on all three sides.)
 
 Replies may be lost (a connection may break at any moment) but never silently: they are numbered, and a waiting request
 is told of a gap, as are all when the channel was interrupted. What must survive is in Postgres; a reply is only the way
-to whoever is still there.
+to those that are still there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """End what is being answered when its caller is revoked: the one place where a running answer learns of it.
 
 A stream then ends with its dialect's own error event, a plain call with the error as its answer, and what was begun
-upstream is cancelled, because whoever gives the steps closes them. A download can only be broken off.
+upstream is cancelled, because the code that gives the steps closes them. A download can only be broken off.
 """
 
 from __future__ import annotations

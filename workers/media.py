@@ -78,7 +78,7 @@ def bind_media(app: Celery, depot: Depot) -> None:
     bind(app, jobs.FetchDueMedia, media.fetch_due)
     bind_sweep(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
     bind_sweep(app, jobs.ForgetReplacedSecrets, lambda: _forget_replaced_secrets(depot.database))
-    # Not `worker_init`, in which handlers are bound: whoever is connected while a signal is sent does not hear it.
+    # Not `worker_init`, in which handlers are bound: a receiver connected while a signal is sent does not hear it.
     celeryd_after_setup.connect(media.spare_threads, weak=False)
     worker_shutting_down.connect(media.stop, weak=False)
 

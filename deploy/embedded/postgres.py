@@ -134,7 +134,7 @@ class EmbeddedPostgres:
         return self.database_url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database if it exists, disconnecting whoever uses it."""
+        """Drop a database if it exists, disconnecting its users."""
         self._run(self.url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def _run(self, url: str, statement: str) -> None:

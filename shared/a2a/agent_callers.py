@@ -1,4 +1,4 @@
-"""The call that an agent makes while it answers: its live daemon, for whoever is to own and pay.
+"""The call that an agent makes while it answers: its live daemon, for the owner and the payer.
 
 A caller's own attribution is never handed on: it is good for the caller's deployment alone. The agent works under one
 of its own, with the same receiving identity, payer and transaction, and its own daemon's permissions. Without one (a

@@ -2,7 +2,7 @@
 
 Who manages deployments manages their behaviors. A deployment's first behavior is its default; another becomes it by
 being made so, and the default is removed only as the last. Turns that wait for a behavior when it is removed fail and
-say why. What a behavior's instructions and script say is read by whoever administers, and by nobody else.
+say why. What a behavior's instructions and script say is read by administrators, and by nobody else.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class IdempotencyKeyReused(A2AError):
 
 
 class TooManyStreams(A2AError):
-    """This caller follows as many streams as one may; close some, or ask for the task from time to time."""
+    """Too many streams of this caller are open; close some, or poll the task instead."""
 
     code = "too_many_streams"
     kind = Kind.LIMITED

@@ -24,7 +24,7 @@ class ExactNumber(float):
     text: str
 
     def __new__(cls, text: str) -> ExactNumber:
-        """Read a JSON number; too large a one is infinite for whoever computes, and still written as it came."""
+        """Read a JSON number; too large a one is infinite in computations, and still written as it came."""
         number = super().__new__(cls, text)
         number.text = text
         return number

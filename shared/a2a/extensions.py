@@ -3,7 +3,7 @@
 A URI is an opaque name: it is compared as it stands, and another version is another extension. What a request names and
 the agent does not declare is ignored. An extension whose dependencies are not activated is not activated either. The
 agent refuses a message that does not activate what it requires; only a message, because reading and cancelling must
-stay possible for whoever could send.
+stay possible for callers who could send.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Wait for what an agent says: for the whole answer, or for each event as it is written.
 
 Nothing is held between two looks: no connection, no transaction, and no thread where the caller waits for the watch's
-bell instead of here. Whoever asks again, from another process or after a crash, is given the same events in the same
-order.
+bell instead of here. A client that asks again, from another process or after a crash, is given the same events in the
+same order.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnState:
-    """Where a turn is, as whoever waits for it needs to know."""
+    """Where a turn is, as a waiting client needs to know."""
 
     is_done: bool
     is_visible: bool

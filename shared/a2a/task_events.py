@@ -1,8 +1,8 @@
 """Write down what happens to a task: one row per event, in the order that every reader will see.
 
-The one rule here: whoever changes a task has locked its row before (`hold_task`), in every flow before any other row
-of the task. So events are numbered without gaps, and a status never overtakes the artifact it was said after. Nothing
-follows a terminal state; `task_log.py` and the callers check that before they write.
+The one rule here: a process that changes a task has locked its row before (`hold_task`), in every flow before any
+other row of the task. So events are numbered without gaps, and a status never overtakes the artifact it was said
+after. Nothing follows a terminal state; `task_log.py` and the callers check that before they write.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The worker's side of a task: begin a turn that it has leased, write down what its agent does, and end it.
 
-A turn is run under a lease (`turn_leases.py`), which every update renews and which fences: whoever lost it, because the
-lease ran out, the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update is one
-transaction. A state that settles the task ends the turn with it, so that no crash can leave the one without the other.
-When a worker dies its lease ends, and `lost_turns.py` decides.
+A turn is run under a lease (`turn_leases.py`), which every update renews and which fences: a worker that lost it,
+because the lease ran out, the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update
+is one transaction. A state that settles the task ends the turn with it, so that no crash can leave the one without
+the other. When a worker dies its lease ends, and `lost_turns.py` decides.
 
 Crash points, which `faults` names: after a turn was begun, before and after each update.
 """

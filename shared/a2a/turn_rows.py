@@ -111,7 +111,7 @@ def end_turn(session: Session, turn_id: UUID, outcome: TurnOutcome, *, reply: in
 
 
 def end_turns(session: Session, task_id: UUID, outcome: TurnOutcome) -> None:
-    """End all turns of a task that are not done; whoever runs one has lost it."""
+    """End all turns of a task that are not done; a worker that runs one has lost it."""
     unfinished = update(task_turns).where(task_turns.c.task_id == task_id, task_turns.c.state != "done")
     session.execute(unfinished.values(_DONE | {"outcome": outcome}))
 

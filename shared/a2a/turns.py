@@ -1,7 +1,7 @@
 """What the protocol hands to a behavior, and what a behavior answers: the seam between the two halves of this domain.
 
 A **turn** is one message of a client and all that the agent does about it. A task has one turn, or several when the
-agent asked back. A behavior is given a turn and yields updates; whoever runs it writes each into the task's log
+agent asked back. A behavior is given a turn and yields updates; the worker that runs it writes each into the task's log
 (`task_log.py`), from where every stream, poll and push notification gets it. A behavior never sees the log.
 """
 

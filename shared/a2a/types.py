@@ -65,7 +65,7 @@ class TaskState(StrEnum):
 
     @property
     def is_settled(self) -> bool:
-        """Whether whoever waits for the agent need not wait any longer."""
+        """Whether clients that wait for the agent need not wait any longer."""
         return self.is_terminal or self.is_interrupted
 
 

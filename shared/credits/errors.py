@@ -65,7 +65,7 @@ class InvocationConflict(DomainError):
 
 
 class SettlementRefused(DomainError):
-    """This invocation was not dispatched to whoever reports its outcome."""
+    """This invocation was not dispatched to the worker that reports its outcome."""
 
     code = "settlement_refused"
     kind = Kind.CONFLICT

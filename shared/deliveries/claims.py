@@ -3,7 +3,7 @@
 Organizations take turns, and within each its destinations (`shared/fair_claims.py`). `is_ready` marks what may be
 claimed now; a claim moves `due_at` to the end of its lease, so that a message whose worker died is marked again. One
 claimer at a time looks for work, which makes the bound on attempts per destination exact. `claims` counts the times a
-message was claimed: only the newest claim records a failure, but an arrival counts whoever saw it.
+message was claimed: only the newest claim records a failure, but an arrival counts no matter who saw it.
 """
 
 from __future__ import annotations

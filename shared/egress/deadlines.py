@@ -1,8 +1,9 @@
 """One bound on the whole of a request, from the first look at a name to the last byte, and one on its pace.
 
 Timeouts of a socket begin anew with every byte, and one byte every nine seconds never ends. So a timer shuts the
-connection when the time is over, whoever waits on it. A source may also be held to a pace: then the time is over as
-soon as it is behind the lowest rate, and a source that drips holds a thread no longer than one that is silent.
+connection when the time is over, no matter what waits on it. A source may also be held to a pace: then the time is
+over as soon as it is behind the lowest rate, and a source that drips holds a thread no longer than one that is
+silent.
 
 `http.client` takes a header block that was cut off for a whole one: nothing that was read may be believed before
 `check` has been asked.

@@ -1,6 +1,6 @@
 """Post a small body to an address that somebody else chose, under the same guard as a fetch.
 
-The answer's body is not read: whoever receives a notification has nothing to tell us but a status. A redirect is an
+The answer's body is not read: a receiver of a notification has nothing to tell us but a status. A redirect is an
 answer like any other, not an address to post to.
 """
 

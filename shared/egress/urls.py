@@ -126,7 +126,7 @@ def _target(url: str, policy: EgressPolicy) -> Target:
 
 
 def _is_refused_address(host: str, policy: EgressPolicy) -> bool:
-    """Tell early what the connection would find out as well, for whoever writes down an address for later."""
+    """Tell early what the connection would find out as well, before an address is written down for later."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:

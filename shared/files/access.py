@@ -1,8 +1,8 @@
 """The only door to a file: find it within the caller's owner scope, then ask for the permission.
 
 An agent reaches the files of the owner it acts for and no others; sharing an organization alone gives it nothing.
-A user reaches the files of the active organization's owners with the workspace role. Whoever may not know that a file
-exists gets the same answer as for one that does not (docs/specification/files.md#permissions).
+A user reaches the files of the active organization's owners with the workspace role. A caller who may not know that a
+file exists gets the same answer as for one that does not (docs/specification/files.md#permissions).
 """
 
 from __future__ import annotations

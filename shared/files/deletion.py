@@ -58,7 +58,7 @@ def doom_content(session: Session, file_id: UUID) -> None:
 
 
 def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operation) -> Deletion:
-    # Asked first as well: whoever may not delete the file neither waits for its row nor makes others wait.
+    # Asked first as well: a caller who may not delete the file neither waits for its row nor makes others wait.
     get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     lock_file(session, file_id)
     # Read after the lock: what a concurrent write has just done is seen, and nothing changes until the commit.

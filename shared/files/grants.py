@@ -139,7 +139,7 @@ def create_grant(
 
 
 def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: datetime) -> Link | None:
-    """Give the link of the moment to whoever reads the resource that refers to a file; None if the file is gone.
+    """Give the link of the moment to readers of the resource that refers to a file; None if the file is gone.
 
     Asked again within half the link's life, it gives the same one. The token is made from the key and stored nowhere
     but as a hash, so that what shows the link need not keep it. Nothing is granted on a file to which the resource

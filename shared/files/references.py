@@ -51,7 +51,7 @@ def add_reference(
     Raises FileNotFound, PermissionDenied, FileExpired, FileDeleted.
     """
     with database.transaction() as session:
-        # Asked first as well: whoever may not change the file neither waits for its row nor makes others wait.
+        # Asked first as well: a caller who may not change the file neither waits for its row nor makes others wait.
         get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         # A delete holds the same lock: either it sees this reference, or this sees the deletion.
         lock_file(session, file_id)

@@ -1,7 +1,8 @@
 """Measure what each organization stores, byte by byte and moment by moment, and charge each UTC day of it once.
 
 A version is stored from its commit until its file ends: at its deadline (not at the sweep that notices), or in the
-transaction that deletes it. Earlier versions are stored until then as well, whoever made them; the file's payer pays.
+transaction that deletes it. Earlier versions are stored until then as well, no matter who made them; the file's payer
+pays.
 
 The meter is one row per organization and day, and follows events instead of counting what is stored: a version that
 appears adds its bytes until the end of the day, a file that ends takes those of its versions back from there. So a

@@ -113,7 +113,7 @@ def list_organization_api_keys(
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[ApiKey]:
-    """List the keys bound to an organization, whoever's they are."""
+    """List the keys bound to an organization, no matter whose they are."""
     authorize_administration(by, Permission.CREDENTIAL_MANAGE, organization_id)
     statement = _KEYS.where(api_keys.c.organization_id == organization_id)
     return oldest_first(session, statement, api_keys.c.id, _key, cursor=cursor, limit=limit)

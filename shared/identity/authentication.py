@@ -54,7 +54,7 @@ class Authenticator:
     """Recognizes credentials and resolves callers; one per process, safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings, keys: SigningKeys | None = None) -> None:
-        """Prepare the caches; `keys` is shared with whoever issues tokens in this process."""
+        """Prepare the caches; `keys` is shared with the issuer of tokens in this process."""
         self._database = database
         self._settings = settings
         self._keys = keys or SigningKeys(database, settings)

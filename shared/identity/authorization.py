@@ -51,7 +51,7 @@ OPERATOR = Actor(
         is_operator=True,
     )
 )
-"""Whoever holds the database's own credentials: the command line and the schedule."""
+"""The holder of the database's own credentials: the command line and the schedule."""
 
 
 def administrator(caller: Caller, request_id: str | None, client_address: str | None = None) -> Actor:

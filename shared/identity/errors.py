@@ -119,7 +119,7 @@ class LastOwner(DomainError):
 
 
 class TooManyLive(DomainError):
-    """There are as many live secrets as are allowed; revoke one first."""
+    """The number of live secrets has reached its limit; revoke one first."""
 
     code = "too_many_live_credentials"
     kind = Kind.CONFLICT

@@ -1,7 +1,7 @@
 """Move signing keys from `next` to `current` to `previous` to gone, without a failed call on the way.
 
-The next key is published long before it signs, so that whoever caches the key set has it; the previous one verifies
-until its last token has expired. One lock per database makes two processes that rotate at once rotate once.
+The next key is published long before it signs, so that clients which cache the key set have it; the previous one
+verifies until its last token has expired. One lock per database makes two processes that rotate at once rotate once.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nobody but operators makes others members; people join by invitation (`invitations.py`). Protects: nobody hands out a
 role with more than they hold themselves, only an owner touches owners, and an organization keeps an owner who can act.
-Whoever leaves takes nothing along: bindings, bound keys and the selection go.
+A member who leaves takes nothing along: bindings, bound keys and the selection go.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Look again, every few seconds, at the callers of all calls under way: whoever was revoked meanwhile is heard no more.
+"""Look again, every few seconds, at the callers of all calls under way, and note those that were revoked.
 
 One thread of a process asks for all of its streams, waits and downloads, once for each credential however many calls it
-has. It ends nothing itself: it notes why a call is to end and wakes whoever carries it out, who answers in their own
-way. While the database does not answer, calls go on.
+has. It ends nothing itself: it notes why a call is to end and wakes the code that carries it out, which answers in
+their own way. While the database does not answer, calls go on.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > 
 
 
 class LeaseLost(Exception):
-    """Somebody else has this import by now, or it has ended: whoever is told so leaves it alone."""
+    """Somebody else has this import by now, or it has ended: a worker that is told so leaves it alone."""
 
 
 def claim_due(

@@ -1,4 +1,4 @@
-"""Recognize what content is by its first bytes, and how dangerous that is to whoever opens it.
+"""Recognize what content is by its first bytes, and how dangerous that is to people who open it.
 
 Only what is common or dangerous is recognized. Nothing is decoded. What follows from it is `media_types`' to say.
 """
@@ -13,7 +13,7 @@ HEAD_BYTES = 1024
 
 
 class Nature(StrEnum):
-    """What content can do to whoever opens it."""
+    """What content can do to people who open it."""
 
     INERT = "inert"
     PAGE = "page"

@@ -32,7 +32,7 @@ class ImportConflict(DomainError):
 
 
 class TooManyImports(DomainError):
-    """As many of this distribution's imports are waiting as may; push again when some have ended."""
+    """Too many imports of this distribution are waiting; push again when some have ended."""
 
     code = "too_many_imports"
     kind = Kind.LIMITED

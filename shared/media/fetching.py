@@ -1,9 +1,9 @@
 """Carry imports out: claim → locate → fetch → store, each attempt under a lease, each import stored once.
 
-Whoever dies on the way leaves a row whose lease ends, and staged bytes that a sweep takes; the next attempt begins
-anew, asking the network again where the bytes are. Bytes become a file, the import Stored and its distribution told in
-one transaction. What may pass is tried again, with growing pauses, until the attempts are used up; what is missing on
-our own side counts no attempt; what will not pass ends the import at once, with the code of its error.
+A worker that dies on the way leaves a row whose lease ends, and staged bytes that a sweep takes; the next attempt
+begins anew, asking the network again where the bytes are. Bytes become a file, the import Stored and its distribution
+told in one transaction. What may pass is tried again, with growing pauses, until the attempts are used up; what is
+missing on our own side counts no attempt; what will not pass ends the import at once, with the code of its error.
 
 Left to others: what is connected to (`shared/egress`), what a type is worth (`media_types`), the states (`claims`).
 """
@@ -167,7 +167,7 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
 
 
 def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
-    """Put an import back for a later attempt, or end it; whoever lost its lease changes nothing."""
+    """Put an import back for a later attempt, or end it; a worker that lost its lease changes nothing."""
     faults.reach("import.failing")
     with fetcher.database.transaction() as session:
         if error.kind in _OURS and claims.postpone(session, claimed, code=error.code):

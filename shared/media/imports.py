@@ -1,7 +1,7 @@
 """Take imports down, and read what became of them.
 
 An attachment is named by its distribution, its network and the ids that the network gave message and attachment; the
-unique key over the four makes every push, however often and however many at once, one import. Whoever comes later
+unique key over the four makes every push, however often and however many at once, one import. A push that comes later
 gets the first one. What is secret about a source is kept encrypted, apart from the import that is handed around.
 
 Left to others: who may import (`authority`), fetching and storing (`claims`, `fetching`, `pushing`).

@@ -1,8 +1,8 @@
 """Keep the lease of an attempt for as long as the attempt lasts, whatever it waits for.
 
-A source may be silent, or send a byte now and then, for longer than a lease, and whoever waits for it renews nothing.
-So a thread of its own does: until the attempt ends, its import has passed to somebody else, or it has taken longer than
-it may, for a worker that hangs must not hold an import for ever.
+A source may be silent, or send a byte now and then, for longer than a lease, and a thread that waits for it renews
+nothing. So a thread of its own does: until the attempt ends, its import has passed to somebody else, or it has taken
+longer than it may, for a worker that hangs must not hold an import for ever.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ RENEWED_AT_ONCE = 500
 
 
 class Listener(Protocol):
-    """Whoever is told what a call says; a `ReplyWriter` is one."""
+    """The receiver of what a call says; a `ReplyWriter` is one."""
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
         """Take a reply; False when nobody listens any more. Raises redis.RedisError."""

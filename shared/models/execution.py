@@ -80,7 +80,7 @@ def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
 
 
 def _end_unmade(executor: Executor, dispatch: holds.Dispatch, attended: Attended) -> None:
-    """End a call whose request is gone: withdrawn by whoever waited for it, or lost."""
+    """End a call whose request is gone: withdrawn by the front that waited for it, or lost."""
     status = Status.CANCELLED if _is_cancelled(executor, dispatch.invocation_id) else Status.FAILED
     settling.settle(executor.database, dispatch, Outcome(status=status, counts=settling.NOTHING))
     attended.send(ReplyKind.FAILED, describe_failure(Unavailable(_REQUEST_LOST)))

@@ -1,6 +1,6 @@
 """Take the right to make a call, and charge the call for what became of it: the two ends of every execution.
 
-Whoever calls a provider, in answer to a client (`execution`) or for an agent, settles here, so that one rule holds
+Code that calls a provider, in answer to a client (`execution`) or for an agent, settles here, so that one rule holds
 (docs/specification/models.md#calls): a call is charged by what its provider reported, else by an estimate of what it
 delivered, which says that it is one; a call that brought neither costs nothing, however it ended. Both steps insist
 while the database is away; after that the sweeps of `shared/credits` decide, by the same rule.

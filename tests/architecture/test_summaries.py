@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from deploy.cli import main
+from tests.architecture.test_references import texts
 from tests.support.front import Front
 
 # Verbs that readers search for. A new one is added only if the field uses it and none of these says the same.
@@ -54,3 +55,13 @@ def test_every_command_s_help_begins_with_a_standard_verb() -> None:
     for path, (command, text) in helps.items():
         assert first_word(text) in (OF_GROUPS if isinstance(command, click.Group) else VERBS), (path, text)
         assert not any(word in text.lower() for word in UNUSUAL), (path, text)
+
+
+def test_no_text_of_the_project_says_whoever() -> None:
+    """Name the one who acts: a caller, a worker, a process, an organization."""
+    said = [
+        path
+        for path, text in texts()
+        if not path.startswith(("tests/", "shared/migrations/")) and "whoever" in text.lower()
+    ]
+    assert said == []

@@ -82,7 +82,7 @@ def send_message(call: AgentCall) -> Response:
 def stream_message(call: AgentCall) -> Response:
     """Send a message and stream its answer: the task and then its updates, or one message.
 
-    The stream ends when the task has ended or waits for its client. Whoever loses it subscribes to the task.
+    The stream ends when the task has ended or waits for its client. A client that loses it subscribes to the task.
     """
     request = _read(call)
     return stream_answer(call, partial(_send, call, request))

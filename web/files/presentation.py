@@ -1,6 +1,6 @@
 """How content is presented to a browser: never run, and shown in a page only where a read grant allows it.
 
-A read grant is made to be passed on: any page may embed what it opens, and any script may read it, for whoever holds
+A read grant is made to be passed on: any page may embed what it opens, and any script may read it, for anyone who holds
 the link has the content anyway. With credentials a content's address is for its owner's own programs, and no page.
 
 `?disposition=inline` shows what a browser can show and cannot run: images but no SVG, audio, video, PDF, plain text.

@@ -207,7 +207,7 @@ def _find_checksums(call: Call, content: Content) -> bytes | None:
 
 
 def _actor(call: Call) -> Actor:
-    """Give whoever acts, a deployment too: those who may share may take back."""
+    """Give the actor, a deployment too: those who may share may take back."""
     address = client_address(call.http.environ)
     return Actor(caller=call.caller, request_id=request_id(), client_address=address)
 

@@ -31,7 +31,7 @@ class InvalidTarget(OAuthError):
 
 
 class FormTooLarge(OAuthError):
-    """The form is larger than any that this endpoint could grant."""
+    """The form is larger than this endpoint accepts."""
 
     kind = Kind.TOO_LARGE
 

@@ -166,7 +166,7 @@ def read_key_set(call: Call) -> Response:
 
 @contextmanager
 def _client(call: Call) -> Iterator[ClientForm]:
-    """Read the form; whoever fails to authenticate is slowed down by address."""
+    """Read the form; a client that fails to authenticate is slowed down by address."""
     try:
         form = read_client_form(call.http, call.services.small_bodies)
         limit_rate(f"{form.client_id}:{form.client_secret}", call.services)

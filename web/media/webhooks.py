@@ -1,8 +1,8 @@
 """The networks' own webhooks: verify, take down every attachment, answer as the network expects.
 
-Protects: nothing is believed before its signature is, over the bytes as they came; and whoever cannot sign hears the
-same, whether the distribution exists, is disabled, or is set up for this network. Nothing is fetched here: networks
-wait three seconds for an answer, so workers do that.
+Protects: nothing is believed before its signature is, over the bytes as they came; and a sender who cannot sign hears
+the same, whether the distribution exists, is disabled, or is set up for this network. Nothing is fetched here:
+networks wait three seconds for an answer, so workers do that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the files of ours that a message links to, so that a model is given their content instead of an address.
 
-A link opens exactly what its grant says, whoever wrote it into a message; any other address is not looked at: nothing
-here asks another host.
+A link opens exactly what its grant says, no matter who wrote it into a message; any other address is not looked at:
+nothing here asks another host.
 """
 
 from __future__ import annotations

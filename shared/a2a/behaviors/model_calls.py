@@ -1,7 +1,7 @@
 """Call a model for a turn, in this process: hold → dispatch → call → settle, once.
 
 The same right, limits and settlement as for the calls of clients (`shared/models/execution.py`), without the queue and
-the reply stream, because whoever asks is the worker itself. The invocation's id is made from the turn's: however often
+the reply stream, because the asker is the worker itself. The invocation's id is made from the turn's: however often
 a turn is run, one call is made for it, and a run that finds the right to call taken knows that the call may have cost
 something and is never repeated.
 

@@ -1,7 +1,7 @@
 """The behavior that follows a script: for client developers and tests, and no part of it asks a model.
 
 A script says which messages it answers with which updates (`README.md`). What it may say is every state, event and
-error that a client can meet; what is wrong with a script is said to whoever sends it a message.
+error that a client can meet; what is wrong with a script is said to the sender of a message.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ same content of the same turn is one file, however often the turn is run, becaus
 from both.
 
 The part that stands for it in an artifact has the file's protected address, without any secret: what lies in the
-task's log must open nothing. Whoever shows the artifact to its client puts a link in its place (`file_links.py`).
+task's log must open nothing. The code that shows the artifact to its client puts a link in its place (`file_links.py`).
 
 Crash points: before the upload's commit nothing has happened; after it the next run finds the same file; a turn that
 is never run again leaves a file that ends with its retention, or with its task.

@@ -15,7 +15,8 @@ as the caller keeps this order, and above all:
 - A blob's row is deleted only after `remove` returned without naming that blob.
 - `BlobMissing` is an alarm to raise and a job to retry, never a reason to delete a row.
 
-Left to others: rows, leases and retries (the files domain); the digest of the content (whoever feeds the receiver).
+Left to others: rows, leases and retries (the files domain); the digest of the content (the code that feeds the
+receiver).
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ class BlobStore(Protocol):
     def require(self) -> None:
         """Raise BlobStoreUnavailable unless this is the store that the database knows.
 
-        Whoever claims rows for the store asks first. The verbs that change it ask by themselves and may raise the same.
+        Code that claims rows for the store asks first. The verbs that change it ask by themselves and may raise the
+        same.
         """
 
     def begin(self, version_id: UUID) -> str | None:

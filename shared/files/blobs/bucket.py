@@ -55,7 +55,7 @@ class MarkedBucket:
             raise BlobStoreUnavailable("The marker of the store of file content cannot be read.") from None
 
     def write_id(self, store_id: UUID) -> None:
-        """Write the marker; whoever does holds the lock in the database and has found none."""
+        """Write the marker; the caller holds the lock in the database and has found none."""
         bucket = self._bucket
         with request_errors():
             bucket.client.put_object(Bucket=bucket.name, Key=self._key, Body=f"{store_id}\n".encode())

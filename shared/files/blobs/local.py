@@ -5,7 +5,7 @@
 
 The rules it protects, each of them the difference between no loss and some in a trial with thousands of kills:
 
-- Placing is one rename within the file system, then a flush of the directory; whoever repeats it finds it done.
+- Placing is one rename within the file system, then a flush of the directory; a repetition finds it done.
 - Removing unlinks the staging name *first*, then the object: a placement in between either came before (and its object
   is unlinked) or finds nothing to move. The other way round it could slip past and leak.
 - A directory is flushed even when there was nothing left to do in it: an earlier attempt may have died between its

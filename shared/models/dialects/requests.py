@@ -1,6 +1,6 @@
 """A creation request that was read: which dialect it speaks, and the few facts that the flow needs of it.
 
-The body stays the client's own; unknown fields travel on to whoever may understand them.
+The body stays the client's own; unknown fields travel on to upstreams that may understand them.
 """
 
 from __future__ import annotations

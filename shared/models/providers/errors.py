@@ -34,7 +34,7 @@ class ProviderError(DomainError):
     ) -> None:
         """Say whether the provider may have begun to work, and whether asking it again soon could help.
 
-        Whoever chose the provider puts its name into `provider`.
+        The code that chose the provider puts its name into `provider`.
         """
         super().__init__(detail, retry_after_seconds=retry_after_seconds)
         self.may_have_cost = may_have_cost
