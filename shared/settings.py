@@ -177,7 +177,7 @@ class Settings(BaseSettings):
         description="Largest text an agent answers in the artifact itself, in bytes; longer ones become files.",
     )
     a2a_artifact_retention_days: int = Field(
-        default=30, ge=0, description="How long files that agents make are kept, in days; 0 for good."
+        default=30, ge=0, description="How long files that agents make are kept, in days; 0 for no deadline."
     )
     a2a_turn_seconds: float = Field(
         default=1800.0, gt=0, description="How long an agent may take to answer one message, in seconds."

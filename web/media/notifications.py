@@ -28,7 +28,7 @@ routes = AdministrationRoutes("notifications")
 def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
     """Replace the endpoint of a distribution's notifications, or enable it again.
 
-    It is sent Standard Webhooks, signed with the distribution's webhook secret: `media.import.stored`,
+    The endpoint receives Standard Webhooks, signed with the distribution's webhook secret: `media.import.stored`,
     `media.import.failed` and `file.expired`. What still waits goes to the new address too.
     """
     by = call.actor
