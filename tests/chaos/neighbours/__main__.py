@@ -16,7 +16,7 @@ from pathlib import Path
 
 import requests
 
-from tests.chaos.neighbours.measuring import find_violations, measure
+from tests.chaos.neighbours.measuring import Measured, find_delay, find_failures, measure
 from tests.chaos.neighbours.stage import open_stage
 from tests.chaos.neighbours.trials import TRIALS, Scene, Trial
 from tests.support.stack import Servers
@@ -24,6 +24,8 @@ from tests.support.stack import Servers
 SETTLING_SECONDS = 2.0
 """For an attack to take all it can get, and for what it took to be given back."""
 RECOVERY_SECONDS = 60.0
+ATTEMPTS = 3
+"""A trial in which requests were late, and none failed, counts when they are late each time."""
 
 
 def main() -> int:
@@ -60,26 +62,39 @@ def main() -> int:
 
 
 def _run(name: str, trial: Trial, scene: Scene, seconds: float) -> int:
+    """Run a trial; one whose requests were only late is run again, as anything else on the machine may delay them."""
     ask = partial(trial.ask, scene)
-    if not _recovers(ask):
-        print(f"{name}: not served a minute after the last crowd went", flush=True)
-        return 1
+    violations: list[str] = []
+    for _ in range(ATTEMPTS):
+        if not _recovers(ask):
+            print(f"{name}: not served a minute after the last crowd went", flush=True)
+            return 1
+        quiet, beside = _measure(name, trial, scene, seconds)
+        failures = find_failures(quiet, beside)
+        violations = [*failures, *find_delay(quiet, beside)]
+        for violation in violations:
+            print(f"  {violation}", flush=True)
+        if failures or not violations:
+            break
+    return len(violations)
+
+
+def _measure(name: str, trial: Trial, scene: Scene, seconds: float) -> tuple[Measured, Measured]:
+    """Measure the victim alone, and beside the crowd."""
+    ask = partial(trial.ask, scene)
     quiet = measure(ask, max(1.0, seconds / 2))
     with trial.attack(scene) as crowd:
         time.sleep(SETTLING_SECONDS)
         beside = measure(ask, seconds)
-        answers = dict(crowd.answers.most_common()) if crowd is not None else ""
+        answers = f"; the crowd heard {dict(crowd.answers.most_common())}" if crowd is not None else ""
     time.sleep(SETTLING_SECONDS)
-    violations = find_violations(quiet, beside)
-    print(
-        f"{name}: alone p50 {quiet.p50 * 1000:.0f}, p99 {quiet.p99 * 1000:.0f} ms ({len(quiet.seconds)});"
-        f" beside a crowd p50 {beside.p50 * 1000:.0f}, p99 {beside.p99 * 1000:.0f} ms ({len(beside.seconds)});"
-        f" the crowd heard {answers}",
-        flush=True,
-    )
-    for violation in violations:
-        print(f"  {violation}", flush=True)
-    return len(violations)
+    print(f"{name}: alone {_shown(quiet)}; beside a crowd {_shown(beside)}{answers}", flush=True)
+    return quiet, beside
+
+
+def _shown(measured: Measured) -> str:
+    p50, p99 = measured.p50 * 1000, measured.p99 * 1000
+    return f"p50 {p50:.0f}, p99 {p99:.0f} ms ({len(measured.seconds)})"
 
 
 def _recovers(ask: Callable[[], None]) -> bool:
