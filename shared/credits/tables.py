@@ -56,7 +56,6 @@ credit_balances = Table(
     CheckConstraint("spending_limit BETWEEN 0 AND 1000000000000000", name="spending_limit"),
     CheckConstraint("policy <> 'limit' OR spending_limit IS NOT NULL", name="limited"),
     CheckConstraint("(storage_overdue_since IS NULL) = (storage_refused_from IS NULL)", name="overdue"),
-    Index("ix_credit_balances_calls", "calls", postgresql_where=text("calls > 0")),
 )
 
 invocations = Table(

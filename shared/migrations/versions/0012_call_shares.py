@@ -33,9 +33,6 @@ def upgrade() -> None:
         "credit_balances", sa.Column("calls", sa.Integer, nullable=False, server_default=sa.text("0"))
     )
     op.create_check_constraint("calls", "credit_balances", "calls >= 0")
-    op.create_index(
-        "ix_credit_balances_calls", "credit_balances", ["calls"], postgresql_where=sa.text("calls > 0")
-    )
     op.add_column("invocations", sa.Column("provider", sa.Text))
     _drop_changed()
     for name in ("credits_post", "credits_hold", *_REPLACED, "credits_renew"):
@@ -49,7 +46,6 @@ def downgrade() -> None:
     _drop_changed()
     op.execute(_BEFORE.read_text())
     op.drop_column("invocations", "provider")
-    op.drop_index("ix_credit_balances_calls", "credit_balances")
     op.drop_constraint("ck_credit_balances_calls", "credit_balances")
     op.drop_column("credit_balances", "calls")
 
