@@ -27,7 +27,7 @@ from tests.shared.identity.conftest import make_world
 from tests.support.identity import IdentityFactory, make_settings
 
 OLD, NEW = Fernet.generate_key().decode(), Fernet.generate_key().decode()
-NO_SECRETS = {"hash", "sha256", "body"}
+NO_SECRETS = {"hash", "sha256", "checksums", "body"}
 """How the names of binary columns end that hold nothing encrypted."""
 
 
