@@ -1,4 +1,4 @@
-"""How many model calls the live workers can carry out at once: each says so every second in Valkey, for some more.
+"""How many model calls the live workers can carry out at once: each says so every second in Valkey, for five.
 
 A worker that dies is forgotten by itself. Expiry follows Valkey's clock; who reads it asks for that clock too.
 """
@@ -18,8 +18,7 @@ log = get_logger(__name__)
 
 KEY = "quartermaster:model-workers"
 ANNOUNCE_SECONDS = 1.0
-EXPIRY_SECONDS = 15.0
-"""Long: without any worker the shares are those of the queue, and a busy machine must not make workers seem gone."""
+EXPIRY_SECONDS = 5.0
 _ANNOUNCE = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000

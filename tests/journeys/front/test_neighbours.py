@@ -160,7 +160,9 @@ def refused_form(scene: Scene) -> None:
             headers=dict([FORM.split(": ")]),
             timeout=20,
         )
-    assert (answer.status_code, answer.json()["error"]) == (429, "temporarily_unavailable")
+    # Its address may hold a slot at this moment, or be one of those that lack room for what others hold.
+    assert answer.status_code in (429, 503)
+    assert answer.json()["error"] == "temporarily_unavailable"
     assert int(answer.headers["Retry-After"]) >= 1
 
 

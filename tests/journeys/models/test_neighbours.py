@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import redis
 import requests
 
+from shared.models.capacity import read_slots
+from shared.models.shares import KNOWN_SECONDS
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, body_of, listening, scripted
 from tests.journeys.models.conftest import running_worker
 from tests.support.model_service import ModelService
+from tests.support.stack import wait_until
 
 SLOTS = 16
 ALONE = SLOTS * 7 // 16
@@ -30,6 +35,10 @@ def neighbour(service: ModelService) -> str:
 @pytest.fixture(autouse=True)
 def _small_worker(service: ModelService) -> Iterator[None]:
     with running_worker(service, MODELS_THREADS=str(SLOTS)):
+        with redis.Redis.from_url(service.stack.models_redis_url) as valkey:
+            # What workers of earlier journeys had announced counts until it expires, as they were killed.
+            wait_until(lambda: read_slots(valkey) == SLOTS, "the slots of killed workers are forgotten")
+        time.sleep(2 * KNOWN_SECONDS)
         yield
         service.wait_until_settled()
 

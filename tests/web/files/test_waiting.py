@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -42,34 +44,45 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
         yield access
 
 
-@pytest.fixture(scope="module")
-def remote(
-    database_url: str,
-    valkey_server: EmbeddedValkey,
-    s3: S3Access,
-    tmp_path_factory: pytest.TempPathFactory,
+@contextmanager
+def open_remote(
+    database_url: str, valkey: EmbeddedValkey, s3: S3Access, wait_seconds: float
 ) -> Iterator[Cast]:
-    """The cast before a front that stores on S3 and waits a quarter of a second at most."""
+    """Open the cast before a front that stores on S3 and waits so long at most."""
     with open_front(
         database_url,
-        valkey_server.url,
-        tmp_path_factory.mktemp("unused"),
+        valkey.url,
+        Path("/nowhere"),
         blob_store="s3://content/files",
         s3_endpoint_url=s3.endpoint_url,
         s3_region=s3.region,
         s3_access_key_id=s3.access_key_id,
         s3_secret_access_key=s3.secret_access_key,
-        upload_wait_seconds=0.25,
+        upload_wait_seconds=wait_seconds,
         any_store=True,
     ) as front:
         assert front.services.blobs.staged_is_readable is False
         yield make_cast(front)
 
 
+@pytest.fixture(scope="module")
+def remote(database_url: str, valkey_server: EmbeddedValkey, s3: S3Access) -> Iterator[Cast]:
+    """The cast before a front that waits a quarter of a second at most."""
+    with open_remote(database_url, valkey_server, s3, 0.25) as cast:
+        yield cast
+
+
+@pytest.fixture(scope="module")
+def patient(database_url: str, valkey_server: EmbeddedValkey, s3: S3Access) -> Iterator[Cast]:
+    """The cast before a front that waits as long as a busy machine may take to place a write."""
+    with open_remote(database_url, valkey_server, s3, 30.0) as cast:
+        yield cast
+
+
 @pytest.fixture
-def working(remote: Cast) -> Iterator[Cast]:
+def working(patient: Cast) -> Iterator[Cast]:
     """The same, with a worker that places whatever is committed."""
-    services, over = remote.front.services, Event()
+    services, over = patient.front.services, Event()
 
     def work() -> None:
         while not over.wait(0.01):
@@ -77,7 +90,7 @@ def working(remote: Cast) -> Iterator[Cast]:
 
     with ThreadPoolExecutor(1) as worker:
         working = worker.submit(work)
-        yield remote
+        yield patient
         over.set()
         working.result()
 
