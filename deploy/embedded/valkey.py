@@ -32,6 +32,7 @@ requirepass {password}
 dir "{data}"
 pidfile "{directory}/valkey.pid"
 save ""
+databases 64
 appendonly {appends}
 appendfsync everysec
 maxmemory 512mb

@@ -17,7 +17,7 @@ Request = Callable[[Front, UUID, UUID], bytes]
 def growth(bench: Bench) -> Iterator[Line]:
     """The same requests to two fronts whose databases differ in size alone."""
     few, many, count = 100, bench.scaled(1_000_000, 100_000), bench.scaled(500, 150)
-    small, large = _front(bench, "few", 1, few), _front(bench, "many", 2, many)
+    small, large = _front(bench, "few", few), _front(bench, "many", many)
     for what, request, status in (("metadata read", _read, 200), ("grant creation", _grant, 201)):
         contenders: dict[str, Contender] = {
             "few": _asking(bench, small, request, count, status),
@@ -36,8 +36,8 @@ def growth(bench: Bench) -> Iterator[Line]:
         )
 
 
-def _front(bench: Bench, name: str, redis_database: int, files: int) -> Front:
-    front = bench.lone_front(name, redis_database)
+def _front(bench: Bench, name: str, files: int) -> Front:
+    front = bench.lone_front(name)
     warm_up(front, uploads=1)  # only a store that holds what its database knows becomes its own
     store_unexpired(
         front.stack.administrator_url, files, owner_id=front.daemon_id, organization_id=front.organization_id

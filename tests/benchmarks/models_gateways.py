@@ -106,8 +106,6 @@ def gateways(bench: Bench) -> Iterator[Gateways]:
         stack = Stack(
             directory / "quartermaster",
             bench.servers,
-            name="models",
-            redis_database=4,
             settings=ALLOCATOR | DEFAULTS,
         )
         catalog = directory / "models.toml"

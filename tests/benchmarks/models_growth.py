@@ -76,8 +76,8 @@ def calls_growth(bench: Bench) -> Iterator[Line]:
     large = Size(models=10_000, keys=10_000, organizations=1000, calls=bench.scaled(1_000_000, 50_000))
     with ExitStack() as closing:
         upstream = closing.enter_context(FakeUpstream())
-        few = _installation(bench, closing, upstream, "calls_few", 6, small, count)
-        many = _installation(bench, closing, upstream, "calls_many", 7, large, count)
+        few = _installation(bench, closing, upstream, "calls_few", small, count)
+        many = _installation(bench, closing, upstream, "calls_many", large, count)
         contenders: dict[str, Contender] = {
             "few": lambda: few.call(few.usual, count),
             "many": lambda: many.call(many.usual, count),
@@ -108,13 +108,11 @@ def _cpu(sample: Sample, count: int) -> str:
 
 
 def _installation(
-    bench: Bench, closing: ExitStack, upstream: FakeUpstream, name: str, database: int, size: Size, count: int
+    bench: Bench, closing: ExitStack, upstream: FakeUpstream, name: str, size: Size, count: int
 ) -> Installation:
     stack = Stack(
         bench.directory / name,
         bench.servers,
-        name=name,
-        redis_database=database,
         settings=ALLOCATOR | DEFAULTS | {"WEB_PROCESSES": "1"},
     )
     catalog = stack.directory / "models.toml"

@@ -92,7 +92,7 @@ class Bench:
     @cached_property
     def front(self) -> Front:
         """The whole service: web, both workers and beat."""
-        stack = self._stack("quartermaster", 0)
+        stack = self._stack("quartermaster")
         credentials = stack.set_up()
         workers = (stack.worker("files"), stack.worker("background"), stack.beat())
         self._workers = workers
@@ -114,9 +114,9 @@ class Bench:
             organization_id=self.front.organization_id,
         )
 
-    def lone_front(self, name: str, redis_database: int) -> Front:
+    def lone_front(self, name: str) -> Front:
         """A front over a database of its own, without workers."""
-        stack = self._stack(name, redis_database)
+        stack = self._stack(name)
         return self._run(stack, stack.set_up(), stack.web())
 
     @cached_property
@@ -179,12 +179,10 @@ class Bench:
                     file.write(block[: min(BLOCK_BYTES, size_bytes - start)])
         return path
 
-    def _stack(self, name: str, redis_database: int) -> Stack:
+    def _stack(self, name: str) -> Stack:
         return Stack(
             self.directory / name,
             self.servers,
-            name=name,
-            redis_database=redis_database,
             settings=ALLOCATOR | DEFAULTS,
         )
 

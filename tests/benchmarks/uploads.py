@@ -64,7 +64,7 @@ def upload_memory(bench: Bench) -> Iterator[Line]:
     """How much the front grows by one very large upload."""
     size = bench.scaled(2 * GIBIBYTE, 256 * MEBIBYTE)
     content = bench.content_file(size)
-    front = bench.lone_front("memory", 3)
+    front = bench.lone_front("memory")
     warm_up(front)
     before = resident_bytes(front.service.pid)
     with peak_resident_bytes(front.service.pid) as peak:

@@ -33,7 +33,7 @@ WHERE organization_id = %s AND occurred_at >= now() - %s GROUP BY 1
 def usage_windows(bench: Bench) -> Iterator[Line]:
     """Ask for each window by HTTP, one after the other."""
     records, asked = bench.scaled(10_000_000, 100_000), bench.scaled(50, 15)
-    front = bench.lone_front("usage", 5)
+    front = bench.lone_front("usage")
     url = front.stack.administrator_url
     users = [str(new_id()) for _ in range(USERS)]
     record_usage(

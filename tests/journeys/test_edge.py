@@ -41,7 +41,7 @@ class Edge:
 
 @pytest.fixture(scope="module")
 def edge(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
-    stack = Stack(tmp_path_factory.mktemp("stack"), servers, name="edge", redis_database=8)
+    stack = Stack(tmp_path_factory.mktemp("stack"), servers)
     edge = Edge(stack)
     with stack.running(edge.front):
         yield edge

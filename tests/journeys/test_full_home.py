@@ -46,9 +46,7 @@ def living(directory: Path) -> Iterator[Home]:
         servers = Servers(disk.path / "servers")
         servers.start()
         try:
-            stack = Stack(
-                disk.path / "home", servers, name="home", settings={"BLOB_STORE_RESERVE_BYTES": str(1 << 20)}
-            )
+            stack = Stack(disk.path / "home", servers, settings={"BLOB_STORE_RESERVE_BYTES": str(1 << 20)})
             credentials = stack.set_up()
             front = stack.web()
             workers = [stack.worker(name) for name in ("files", "background", "models")]

@@ -49,8 +49,6 @@ def on_disk(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Itera
             stack = Stack(
                 directory / "stack",
                 servers,
-                name="disks",
-                redis_database=3,
                 blob_store=blobs.as_uri(),
                 settings={"BLOB_STORE_RESERVE_BYTES": str(RESERVE_BYTES)},
             )

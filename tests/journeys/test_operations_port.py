@@ -14,7 +14,7 @@ from tests.support.stack import Servers, Stack, free_port, wait_until
 
 
 def test_every_process_of_a_host_is_seen_on_its_operations_port(servers: Servers, tmp_path: Path) -> None:
-    stack = Stack(tmp_path / "stack", servers, name="seen", redis_database=7)
+    stack = Stack(tmp_path / "stack", servers)
     stack.set_up()
     port = free_port()
     shared = {"METRICS_DIRECTORY": str(tmp_path / "metrics")}
@@ -41,7 +41,7 @@ def test_uploads_are_acknowledged_while_no_number_can_be_written_down(
     with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
         while file.write(bytes(1 << 16)):
             pass
-    stack = Stack(tmp_path / "stack", servers, name="full", redis_database=9)
+    stack = Stack(tmp_path / "stack", servers)
     credentials = stack.set_up()
     full = {"METRICS_DIRECTORY": str(small_disk), "PROMETHEUS_MULTIPROC_DIR": str(small_disk)}
     front = stack.web(port=stack.web_port, WEB_PROCESSES="1", **full)

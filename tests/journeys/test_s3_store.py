@@ -75,8 +75,6 @@ def on_s3(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         stack = Stack(
             directory,
             servers,
-            name="s3",
-            redis_database=1,
             blob_store=f"s3://{BUCKET}/files",
             settings=settings,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import subprocess
@@ -69,6 +70,7 @@ class Servers:
         self.valkey = EmbeddedValkey(directory / "valkey")
         self.valkey_models = EmbeddedValkey(directory / "valkey-models", keeps=False)
         self.valkeys = (self.valkey, self.valkey_models)
+        self.installations = itertools.count()
 
     def start(self) -> None:
         self.postgres.start()
@@ -150,15 +152,13 @@ class Service:
 
 
 class Stack:
-    """One installation of the service over `servers`: a database, a store and any number of processes."""
+    """One installation of the service over `servers`: databases of its own, a store and any number of processes."""
 
     def __init__(
         self,
         directory: Path,
         servers: Servers,
         *,
-        name: str = "quartermaster",
-        redis_database: int = 0,
         blob_store: str | None = None,
         settings: Mapping[str, str] | None = None,
         change_command: ChangeCommand | None = None,
@@ -169,11 +169,13 @@ class Stack:
         self.blobs = directory / "blobs"
         self._started: list[Service] = []
         directory.mkdir(parents=True, exist_ok=True)
+        number = next(servers.installations)
+        name = f"quartermaster_{number}"
         self.database_url = servers.postgres.create_database(name)
         self.migrations_url = servers.postgres.migrations_url(name)
         self.administrator_url = servers.postgres.database_url(name, role=SUPERUSER)
-        self.redis_url = servers.valkey.url.rpartition("/")[0] + f"/{redis_database}"
-        self.models_redis_url = servers.valkey_models.url.rpartition("/")[0] + f"/{redis_database}"
+        self.redis_url = servers.valkey.url.rpartition("/")[0] + f"/{number}"
+        self.models_redis_url = servers.valkey_models.url.rpartition("/")[0] + f"/{number}"
         self.web_port = free_port()
         inherited = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.environment = inherited | {

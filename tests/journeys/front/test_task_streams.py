@@ -47,7 +47,7 @@ def caller(servers: Servers, tmp_path: Path) -> Iterator[Caller]:
     script = tmp_path / "agent.yaml"
     script.write_text(SCRIPT)
     settings = {"A2A_SCRIPT": str(script), "STREAMS_PER_CALLER": "4000", "A2A_WAIT_SECONDS": "600"}
-    stack = Stack(tmp_path / "stack", servers, name="front", redis_database=5, settings=settings)
+    stack = Stack(tmp_path / "stack", servers, settings=settings)
     key: str = stack.set_up()["ownerApiKey"]
     front = stack.web()
     with stack.running(front), many_files(STREAMS + SENDS + 500):

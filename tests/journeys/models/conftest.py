@@ -19,8 +19,6 @@ def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Itera
     stack = Stack(
         tmp_path_factory.mktemp("models"),
         servers,
-        name="models",
-        redis_database=1,
         settings={"WEB_THREADS": "256"},
         change_command=use_impatient_front,
     )
