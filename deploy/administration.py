@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 from shared.database import Database, Session
 from shared.errors import DomainError
 from shared.identity.authorization import OPERATOR
-from shared.identity.pages import DEFAULT_LIMIT, MAX_LIMIT, Page
+from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from shared.settings import Settings, load_settings
 
 Act = Callable[..., Any]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from deploy import roles
+from deploy import process_types
 from deploy.secret_files import read_secret_files
 
 _ADMINISTRATION = {
@@ -68,20 +68,20 @@ def main() -> None:
 @main.command()
 def web() -> None:
     """Run the HTTP front."""
-    roles.become(roles.web_command())
+    process_types.become(process_types.web_command())
 
 
 @main.command()
-@click.argument("name", type=click.Choice(sorted(roles.WORKERS)))
+@click.argument("name", type=click.Choice(sorted(process_types.WORKERS)))
 def worker(name: str) -> None:
     """Run the worker of this name."""
-    roles.become(roles.worker_command(name))
+    process_types.become(process_types.worker_command(name))
 
 
 @main.command()
 def beat() -> None:
     """Run the process that sends out sweeps on schedule."""
-    roles.become(roles.beat_command())
+    process_types.become(process_types.beat_command())
 
 
 @main.command()

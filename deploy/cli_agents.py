@@ -23,7 +23,7 @@ from shared.identity import deployments as domain
 from shared.identity import key_rotation
 from shared.identity import versions as deployed
 from shared.identity.authorization import OPERATOR
-from shared.identity.pages import Page
+from shared.pagination import Page
 
 _organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)

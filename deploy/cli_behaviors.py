@@ -8,8 +8,8 @@ from uuid import UUID
 import click
 
 from deploy.administration import acts_on, administration, choice, paged, show, show_page
-from shared.a2a import behavior_administration as domain
-from shared.a2a.turns import BehaviorKind
+from shared.a2a.behaviors import administration as domain
+from shared.a2a.turns.updates import BehaviorKind
 from shared.identity.authorization import OPERATOR
 
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.default_agent import equip_default_agent
+from shared.a2a.agents.default_agent import equip_default_agent
 from shared.credits.amounts import parse_credits
 from shared.credits.ledger import FIRST_RUN, top_up
 from shared.database import Database, Session

@@ -18,7 +18,7 @@ from deploy.arrivals import Limits
 from deploy.buffering_worker import BufferingWorker
 from deploy.connections import hang_up
 from deploy.launch import bind_to_parent
-from shared.garbage import spare_what_is_loaded
+from shared.gc_tuning import freeze_loaded_objects
 from shared.metrics import make_directory
 
 bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
@@ -116,7 +116,7 @@ def post_worker_init(worker):
         worker.app.wsgi().extensions["operations_port"].serve(
             _operations, is_draining=lambda: not worker.alive
         )
-    spare_what_is_loaded()
+    freeze_loaded_objects()
 
 
 def on_exit(server):

@@ -20,7 +20,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from shared import faults
+from shared import failpoints
 from shared.errors import DomainError, Kind, Unavailable
 from shared.telemetry import POOL_REFUSALS, POOL_USE, POOL_WAITS
 
@@ -157,7 +157,7 @@ class Pool:
         self._room = slots if waiting is None else waiting
         self._free = slots
         self._waiting = 0
-        self._is_fair = not faults.is_armed(UNFAIR)
+        self._is_fair = not failpoints.is_armed(UNFAIR)
         self._tenants: dict[Hashable, _Tenant] = {}
         self._queued: OrderedDict[Hashable, _Tenant] = OrderedDict()
         self._lock = threading.Lock()

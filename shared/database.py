@@ -17,7 +17,7 @@ from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engi
 from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from shared import faults
+from shared import failpoints
 from shared.errors import Unavailable
 from shared.statements import Statements, fetch_one, is_closed_by_server
 
@@ -143,7 +143,7 @@ class Database:
 
     def _publish_jobs(self, session: Session) -> None:
         if session.jobs and self._publish is not None:
-            faults.reach("jobs.before_publish")
+            failpoints.hit("jobs.before_publish")
             self._publish(session.jobs)
 
 

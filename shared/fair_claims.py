@@ -45,7 +45,7 @@ from uuid import UUID
 
 from sqlalchemy import Executable
 
-from shared import faults
+from shared import failpoints
 from shared.admission import UNFAIR
 from shared.database import Session
 
@@ -166,7 +166,7 @@ class Rotation:
         self, *, full_tenants: Collection[Any] = (), full_members: Collection[tuple[UUID, UUID]] = ()
     ) -> dict[str, list[str]]:
         """Give the statement's ranges, in order: after the tenant that was served last, then from the beginning."""
-        if faults.is_armed(UNFAIR):
+        if failpoints.is_armed(UNFAIR):
             return _parameters([(_BOTTOM, _TOP)])
         full = {at.int for at in full_tenants if isinstance(at, UUID)}
         points = sorted(_key(tenant.int, member.int) for tenant, member in full_members)

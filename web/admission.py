@@ -20,8 +20,8 @@ from flask import Flask, Response, request
 from shared.admission import STRANGERS, Pool, PoolKey, Slot, stranger
 from shared.identity.callers import Caller
 from shared.identity.credentials import Credential
-from web.client_address import client_address
 from web.holding import is_held
+from web.http.client_address import client_address
 from web.pools import Pools
 
 ADMISSION = "quartermaster.admission"

@@ -9,7 +9,7 @@ from functools import cache
 from flask import Flask, Response, current_app, g, request
 from prometheus_client import Counter, Histogram
 
-from shared import faults
+from shared import failpoints
 from shared.metrics import HostMetrics
 from shared.settings import Settings
 from shared.telemetry import (
@@ -20,15 +20,16 @@ from shared.telemetry import (
     get_logger,
     reset_log_context,
 )
-from web import edge
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
-from web.client_address import client_address
-from web.converters import register_converters
 from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.errors import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
 from web.holding import HeldResponse
+from web.http import edge
+from web.http.client_address import client_address
+from web.http.converters import register_converters
+from web.http.requests import MalformedRequest
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.media.imports import routes as import_routes
 from web.media.network_settings import routes as network_routes
@@ -40,7 +41,6 @@ from web.operations.documents import routes as document_routes
 from web.operations.health import routes as health_routes
 from web.operations.port import OperationsPort
 from web.operations.probes import Probes, build_probes
-from web.requests import MalformedRequest
 from web.services import Services, build_services
 
 log = get_logger(__name__)
@@ -67,7 +67,7 @@ ROUTES = (
 def create_app(settings: Settings, services: Services | None = None) -> Flask:
     """Make the WSGI application."""
     configure_logging(settings.log_level)
-    faults.arm(settings.faults)
+    failpoints.arm(settings.faults)
     app = Flask("quartermaster", static_folder=None)
     app.config["BASE_URL"] = settings.base_url
     app.url_map.strict_slashes = False

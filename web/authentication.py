@@ -21,8 +21,8 @@ from shared.identity.errors import (
     PrincipalSelectorNotAllowed,
 )
 from shared.telemetry import bind_log_context
-from web.client_address import client_address
-from web.edge import GRANTS
+from web.http.client_address import client_address
+from web.http.edge import GRANTS
 from web.rate_limits import refuse_excess
 from web.services import Services
 

@@ -17,11 +17,11 @@ from shared.identity.callers import Caller
 from shared.identity.credentials import Credential
 from shared.identity.errors import OrganizationSuspended
 from web.admission import Admission
-from web.client_address import client_address
-from web.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
+from web.http.client_address import client_address
+from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
+from web.http.small_bodies import read_small_body
 from web.revocation import Watch
 from web.services import Services
-from web.small_bodies import read_small_body
 
 _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 

@@ -19,7 +19,7 @@ from shared.errors import DomainError, Kind
 from shared.telemetry import get_logger
 from web.a2a.errors import a2a_error, speaks_a2a
 from web.calls import request_id
-from web.edge import BODY_READ
+from web.http.edge import BODY_READ
 from web.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
 
 log = get_logger(__name__)

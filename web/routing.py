@@ -20,8 +20,8 @@ from shared.identity.credentials import Credential
 from web.admission import Admission, admit, admit_always, caller_key, give_slots_back
 from web.authentication import Authentication, authenticate, check_header_rules, limit_rate, name_in_log
 from web.calls import Answer, Call
-from web.edge import GRANTS
-from web.requests import read_query, refuse_query
+from web.http.edge import GRANTS
+from web.http.requests import read_query, refuse_query
 from web.services import Services
 
 Handler = Callable[..., "Answer | Response"]

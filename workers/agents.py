@@ -9,27 +9,27 @@ from typing import Any
 from celery import Celery, bootsteps
 from celery.signals import worker_shutting_down
 
+from shared.a2a.agents.own_extensions import OwnExtensions
 from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.execution import TurnExecution
 from shared.a2a.jobs import AnswerTurn, PurgeTasks, SweepTurns
-from shared.a2a.lost_turns import TurnSweeper
-from shared.a2a.own_extensions import OwnExtensions
-from shared.a2a.push_configurations import PushConfigurations
-from shared.a2a.retention import purge_tasks
+from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.schedules.jobs import RunDueSchedules
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
-from shared.a2a.task_log import TaskLog
-from shared.a2a.turn_leases import TurnLeases
-from shared.a2a.turn_queue import TakenTurn, TurnQueue
-from shared.a2a.turn_rows import mark_next_turns
-from shared.a2a.turn_watch import TurnWatch
-from shared.a2a.watching import TaskHints
+from shared.a2a.tasks.log import TaskLog
+from shared.a2a.tasks.retention import purge_tasks
+from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.turns.execution import TurnExecution
+from shared.a2a.turns.heartbeats import TurnHeartbeats
+from shared.a2a.turns.leases import TurnLeases
+from shared.a2a.turns.lost_turns import TurnSweeper
+from shared.a2a.turns.queue import TakenTurn, TurnQueue
+from shared.a2a.turns.rows import mark_next_turns
 from shared.egress.policy import EgressPolicy
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.jobs import AGENTS
 from shared.valkey import connect_valkey
-from workers.handling import Depot, bind, bind_each, bind_sweep, met
-from workers.takers import Takers
+from workers.consumer_pool import ConsumerPool
+from workers.handling import WorkerContext, bind, bind_each, bind_sweep, recorded
 
 DRAIN_SECONDS = 15.0
 """How long turns may go on when the worker is asked to stop; its own patience is a little longer."""
@@ -40,22 +40,22 @@ LEASE_CONNECTIONS = 3
 class Turns:
     """The turns of a worker process, at most `limit` at once, and what they are answered with."""
 
-    def __init__(self, depot: Depot, *, limit: int) -> None:
+    def __init__(self, context: WorkerContext, *, limit: int) -> None:
         """Make it in the process that answers turns."""
-        self._depot = depot
-        database = depot.open_database(pool_size=LEASE_CONNECTIONS)
+        self._context = context
+        database = context.open_database(pool_size=LEASE_CONNECTIONS)
         self._leases = TurnLeases(database)
-        self._hints = TaskHints(connect_valkey(depot.settings.redis_url))
-        self._watch = TurnWatch(self._leases, turn_seconds=depot.settings.a2a_turn_seconds)
+        self._hints = TaskHints(connect_valkey(context.settings.redis_url))
+        self._watch = TurnHeartbeats(self._leases, turn_seconds=context.settings.a2a_turn_seconds)
         self._queue = TurnQueue(self._leases, slots=limit)
         self._sweeper = TurnSweeper(database, self._hints)
-        self._takers = Takers(self._take, self._answer, limit=limit, name="turn")
+        self._pool = ConsumerPool(self._take, self._answer, limit=limit, name="turn")
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Begin to take turns."""
         self._sweeper.start()
-        self._takers.start()
+        self._pool.start()
 
     def wake(self) -> None:
         """Look for a turn now."""
@@ -69,15 +69,15 @@ class Turns:
 
     def stop(self) -> None:
         """Take no more, and wait for those under way."""
-        self._takers.stop()
+        self._pool.stop()
         self._sweeper.stop()
 
     @cached_property
     def _execution(self) -> TurnExecution:
-        depot = self._depot
-        valkey = connect_valkey(depot.settings.redis_url)
-        behaviors = build_behaviors(depot.database, depot.store, valkey, depot.settings)
-        return TurnExecution(TaskLog(depot.database, self._hints), self._watch, behaviors.by_kind)
+        context = self._context
+        valkey = connect_valkey(context.settings.redis_url)
+        behaviors = build_behaviors(context.database, context.store, valkey, context.settings)
+        return TurnExecution(TaskLog(context.database, self._hints), self._watch, behaviors.by_kind)
 
     def _take(self) -> TakenTurn | None:
         with self._lock:
@@ -86,7 +86,7 @@ class Turns:
 
     def _answer(self, taken: TakenTurn) -> None:
         try:
-            with met(AnswerTurn.kind):
+            with recorded(AnswerTurn.kind):
                 self._execution.answer(taken.lease)
         finally:
             self._queue.release(taken)
@@ -95,17 +95,17 @@ class Turns:
 class Schedules:
     """What schedules are run with; made with the first job, in the process that does it."""
 
-    def __init__(self, depot: Depot) -> None:
+    def __init__(self, context: WorkerContext) -> None:
         """Share the settings and the database of the process."""
-        self._depot = depot
+        self._context = context
         self._lock = threading.Lock()
 
     @cached_property
     def _scheduler(self) -> Scheduler:
-        settings = self._depot.settings
+        settings = self._context.settings
         pushes = PushConfigurations(encryption=Encryption(settings), policy=EgressPolicy.of(settings))
         return Scheduler(
-            database=self._depot.database, own_extensions=OwnExtensions(settings.base_url), pushes=pushes
+            database=self._context.database, own_extensions=OwnExtensions(settings.base_url), pushes=pushes
         )
 
     def run(self) -> int:
@@ -115,7 +115,7 @@ class Schedules:
         return run_due_schedules(scheduler)
 
 
-def bind_agents(app: Celery, depot: Depot) -> None:
+def bind_agents(app: Celery, context: WorkerContext) -> None:
     """Bind agents' jobs, and have the worker of their queue answer turns from its start until it is asked to stop."""
 
     class TurnsStep(bootsteps.StartStopStep):
@@ -128,7 +128,7 @@ def bind_agents(app: Celery, depot: Depot) -> None:
             return AGENTS in worker.app.amqp.queues.consume_from
 
         def start(self, worker: Any) -> None:
-            TurnsStep.turns = Turns(depot, limit=worker.concurrency)
+            TurnsStep.turns = Turns(context, limit=worker.concurrency)
             TurnsStep.turns.start()
             worker_shutting_down.connect(self.drain)
 
@@ -146,13 +146,13 @@ def bind_agents(app: Celery, depot: Depot) -> None:
 
     app.steps["worker"].add(TurnsStep)
     bind_each(app, AnswerTurn, wake)
-    bind(app, SweepTurns, lambda: mark_next_turns(depot.database))
-    bind_sweep(app, PurgeTasks, lambda: _purge(depot))
-    bind_sweep(app, RunDueSchedules, Schedules(depot).run)
+    bind(app, SweepTurns, lambda: mark_next_turns(context.database))
+    bind_sweep(app, PurgeTasks, lambda: _purge(context))
+    bind_sweep(app, RunDueSchedules, Schedules(context).run)
 
 
-def _purge(depot: Depot) -> int:
-    settings = depot.settings
+def _purge(context: WorkerContext) -> int:
+    settings = context.settings
     return purge_tasks(
-        depot.database, task_days=settings.task_retention_days, key_days=settings.operation_retention_days
+        context.database, task_days=settings.task_retention_days, key_days=settings.operation_retention_days
     )

@@ -6,29 +6,29 @@ from typing import Any
 
 from celery.signals import beat_init, worker_init, worker_ready
 
-from shared import faults
-from shared.garbage import spare_what_is_loaded
+from shared import failpoints
+from shared.gc_tuning import freeze_loaded_objects
 from shared.jobs import create_celery
 from shared.metrics import HostMetrics
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
-from workers.handling import Depot
-from workers.parts import bind_parts
+from workers.handling import WorkerContext
+from workers.registry import bind_parts
 from workers.schedule import SCHEDULE
 
 settings = load_settings()
 configure_logging(settings.log_level)
-faults.arm(settings.faults)
+failpoints.arm(settings.faults)
 
 app = create_celery(settings.redis_url)
 app.conf.beat_schedule = SCHEDULE
-depot = Depot(settings)
+context = WorkerContext(settings)
 
 
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
     """Bind handlers once it is known which queues this worker serves, and before it is put together."""
-    bind_parts(app, depot, sender.app.amqp.queues.consume_from)
+    bind_parts(app, context, sender.app.amqp.queues.consume_from)
     HostMetrics(settings.metrics_directory, f"worker-{sender.hostname.partition('@')[0]}").start()
 
 
@@ -39,4 +39,4 @@ def _count_beat(**_: Any) -> None:
 
 @worker_ready.connect(weak=False)
 def _settle_in(**_: Any) -> None:
-    spare_what_is_loaded()
+    freeze_loaded_objects()

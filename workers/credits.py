@@ -13,17 +13,17 @@ from shared.credits.sweeps import (
     release_overdue_holds,
     settle_unresolved,
 )
-from workers.handling import Depot, bind_sweep
+from workers.handling import WorkerContext, bind_sweep
 
 
-def bind_credits(app: Celery, depot: Depot) -> None:
+def bind_credits(app: Celery, context: WorkerContext) -> None:
     """Bind the credits domain's jobs."""
 
     def sweep_leases() -> int:
-        return release_overdue_holds(depot.database) + mark_unresolved(depot.database)
+        return release_overdue_holds(context.database) + mark_unresolved(context.database)
 
     bind_sweep(app, jobs.ReleaseOverdueHolds, sweep_leases)
-    bind_sweep(app, jobs.SettleUnresolved, lambda: settle_unresolved(depot.database))
-    bind_sweep(app, jobs.RollUpUsage, lambda: roll_up_usage(depot.database))
-    bind_sweep(app, jobs.ProveLedger, lambda: prove_ledger(depot.database))
-    bind_sweep(app, jobs.PurgeInvocations, lambda: purge_invocations(depot.database))
+    bind_sweep(app, jobs.SettleUnresolved, lambda: settle_unresolved(context.database))
+    bind_sweep(app, jobs.RollUpUsage, lambda: roll_up_usage(context.database))
+    bind_sweep(app, jobs.ProveLedger, lambda: prove_ledger(context.database))
+    bind_sweep(app, jobs.PurgeInvocations, lambda: purge_invocations(context.database))

@@ -1,4 +1,4 @@
-"""Bind handlers to jobs: one place where a job's failure is met.
+"""Bind handlers to jobs: one place where a job's failure is recorded.
 
 A handler that fails is not retried from here: its row still says that there is work, and the schedule's next look
 finds it. So a message is acknowledged whatever became of it, and nothing is lost or repeated without bound.
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 JobType = TypeVar("JobType", bound=Job)
 
 
-class Depot:
+class WorkerContext:
     """What handlers work with; each part is opened on first use, in the process that uses it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -59,7 +59,7 @@ def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
     """Let `handler` do every job of this kind; it returns how much it found to do."""
 
     def handle(**_: object) -> None:
-        with met(job.kind):
+        with recorded(job.kind):
             done = handler()
             if done:
                 log.info("job.done", count=done)
@@ -80,7 +80,7 @@ def bind_sweep(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
             return
         goes_on = False
         try:
-            with met(job.kind), budget() as given:
+            with recorded(job.kind), budget() as given:
                 done = handler()
                 goes_on = given.is_cut_short
                 if done:
@@ -128,14 +128,14 @@ def bind_each(app: Celery, job: type[JobType], handler: Callable[[JobType], None
     """Let `handler` do each job of a kind whose messages name their work."""
 
     def handle(**fields: str) -> None:
-        with met(job.kind):
+        with recorded(job.kind):
             handler(job(**fields))
 
     app.task(name=job.kind, ignore_result=True, shared=False)(handle)
 
 
 @contextlib.contextmanager
-def met(kind: str) -> Iterator[None]:
+def recorded(kind: str) -> Iterator[None]:
     """Meet whatever happens within: count it, log it, and let the message be acknowledged."""
     token = bind_log_context(job=kind)
     started = time.perf_counter()

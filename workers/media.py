@@ -17,25 +17,25 @@ from celery.signals import celeryd_after_setup, worker_shutting_down
 from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.identity.webhook_secrets import forget_replaced_secrets
 from shared.media import jobs
 from shared.media.claims import purge_imports
 from shared.media.fetching import Fetcher, fetch_due
 from shared.media.network_settings import forget_replaced_settings
 from shared.telemetry import SWEPT
-from workers.handling import Depot, bind, bind_each, bind_sweep
+from workers.handling import WorkerContext, bind, bind_each, bind_sweep
 
 SPARE_THREADS = 2
-"""Threads that never fetch: one for the courier, one for the hints that there is more for it."""
+"""Threads that never fetch: one for the sender, one for the hints that there is more for it."""
 
 
-class MediaDepot:
+class MediaContext:
     """What imports are carried out with; made with the first, in the process that carries it out."""
 
-    def __init__(self, depot: Depot) -> None:
+    def __init__(self, context: WorkerContext) -> None:
         """Share the settings, the database and the store of the process."""
-        self._depot = depot
+        self._context = context
         self._lock = threading.Lock()
         self._threads = 1
 
@@ -56,10 +56,10 @@ class MediaDepot:
 
     @cached_property
     def _fetcher(self) -> Fetcher:
-        settings = self._depot.settings
+        settings = self._context.settings
         return Fetcher(
-            database=self._depot.database,
-            store=self._depot.store,
+            database=self._context.database,
+            store=self._context.store,
             settings=settings,
             encryption=Encryption(settings),
             policy=EgressPolicy.of(settings),
@@ -67,17 +67,17 @@ class MediaDepot:
         )
 
 
-def bind_media(app: Celery, depot: Depot) -> None:
+def bind_media(app: Celery, context: WorkerContext) -> None:
     """Bind the media domain's jobs."""
-    media = MediaDepot(depot)
+    media = MediaContext(context)
 
     def fetch(_: jobs.FetchMedia) -> None:
         media.fetch_due()
 
     bind_each(app, jobs.FetchMedia, fetch)
     bind(app, jobs.FetchDueMedia, media.fetch_due)
-    bind_sweep(app, jobs.PurgeImports, lambda: purge_imports(depot.database))
-    bind_sweep(app, jobs.ForgetReplacedSecrets, lambda: _forget_replaced_secrets(depot.database))
+    bind_sweep(app, jobs.PurgeImports, lambda: purge_imports(context.database))
+    bind_sweep(app, jobs.ForgetReplacedSecrets, lambda: _forget_replaced_secrets(context.database))
     # Not `worker_init`, in which handlers are bound: a receiver connected while a signal is sent does not hear it.
     celeryd_after_setup.connect(media.spare_threads, weak=False)
     worker_shutting_down.connect(media.stop, weak=False)

@@ -11,19 +11,19 @@ from celery import Celery, bootsteps
 from celery.signals import worker_shutting_down
 
 from shared.jobs import MODELS
-from shared.models.attendance import Attendance
+from shared.models.call_queue import CallQueue
 from shared.models.capacity import Announcement
 from shared.models.catalog_file import CatalogFile
 from shared.models.execution import Executor, execute
 from shared.models.fair_calls import AdmittedCall, FairCalls
+from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
-from shared.models.waiting_calls import CallQueue
 from shared.replies import find_cancelled
 from shared.telemetry import get_logger
 from shared.valkey import MAX_CONNECTIONS, connect_valkey, writes_to_disk
-from workers.handling import Depot, met
-from workers.takers import Takers
+from workers.consumer_pool import ConsumerPool
+from workers.handling import WorkerContext, recorded
 
 log = get_logger(__name__)
 
@@ -35,39 +35,39 @@ PATIENCE_SECONDS = 2.0
 class ModelCalls:
     """The calls of a worker process, at most `limit` at once, and what they are carried out with."""
 
-    def __init__(self, depot: Depot, *, limit: int) -> None:
+    def __init__(self, context: WorkerContext, *, limit: int) -> None:
         """Make it in the process that carries calls out."""
-        self.executor = _executor(depot, limit)
+        self.executor = _executor(context, limit)
         self._announcement = Announcement(self.executor.valkey, limit)
         self._fair = FairCalls(self.executor.queue, slots=limit, patience_seconds=PATIENCE_SECONDS)
-        self._takers = Takers(self._fair.take, self.carry_out, limit=limit, name="model-call")
+        self._pool = ConsumerPool(self._fair.take, self.carry_out, limit=limit, name="model-call")
 
     def start(self) -> None:
         """Begin to take calls."""
         self._announcement.start()
-        self._takers.start()
+        self._pool.start()
 
     def carry_out(self, admitted: AdmittedCall) -> None:
         """Carry out one call, and those put aside that find room when it ends; meet whatever happens."""
         following: AdmittedCall | None = admitted
         while following is not None:
-            with met(KIND), following.slot:
+            with recorded(KIND), following.slot:
                 execute(self.executor, following.call.address)
             following = self._fair.take_following(following.call.provider)
 
     def drain(self) -> None:
         """Let the calls under way end for a while, then cancel them."""
-        timer = threading.Timer(DRAIN_SECONDS, self.executor.attendance.cancel_all)
+        timer = threading.Timer(DRAIN_SECONDS, self.executor.heartbeats.cancel_all)
         timer.daemon = True
         timer.start()
 
     def stop(self) -> None:
         """Take no more, and wait for those under way."""
         self._announcement.stop()
-        self._takers.stop()
+        self._pool.stop()
 
 
-def bind_models(app: Celery, depot: Depot) -> None:
+def bind_models(app: Celery, context: WorkerContext) -> None:
     """Have the worker of the queue `models` take model calls from its start until it is asked to stop."""
 
     class ModelCallsStep(bootsteps.StartStopStep):
@@ -80,7 +80,7 @@ def bind_models(app: Celery, depot: Depot) -> None:
             return MODELS in worker.app.amqp.queues.consume_from
 
         def start(self, worker: Any) -> None:
-            self.calls = ModelCalls(depot, limit=worker.concurrency)
+            self.calls = ModelCalls(context, limit=worker.concurrency)
             self.calls.start()
             worker_shutting_down.connect(self.drain)
 
@@ -103,19 +103,19 @@ def _warn_of_a_disk(valkey: redis.Redis) -> None:
         log.info("models.persistence_unknown", error=str(error))
 
 
-def _executor(depot: Depot, limit: int) -> Executor:
-    settings = depot.settings
+def _executor(context: WorkerContext, limit: int) -> Executor:
+    settings = context.settings
     # A call whose reply is streamed keeps a connection.
     valkey = connect_valkey(
         settings.models_redis_url or settings.redis_url, max_connections=MAX_CONNECTIONS + limit
     )
     _warn_of_a_disk(valkey)
     return Executor(
-        database=depot.database,
+        database=context.database,
         valkey=valkey,
         queue=CallQueue(valkey),
         catalog=CatalogFile(settings.models_config).watch(),
         router=Router(),
         slots=ModelSlots(connect_valkey(settings.redis_url)),
-        attendance=Attendance(depot.database, partial(find_cancelled, valkey)),
+        heartbeats=Heartbeats(context.database, partial(find_cancelled, valkey)),
     )

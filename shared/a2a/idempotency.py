@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
-from shared.a2a.agents import Scope
+from shared.a2a.agents.directory import Scope
 from shared.a2a.errors import IdempotencyKeyReused
 from shared.a2a.exact_json import render
 from shared.a2a.tables import send_operations

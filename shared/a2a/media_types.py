@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.a2a.errors import ContentTypeNotSupported
-from shared.a2a.turns import BehaviorSettings
+from shared.a2a.turns.updates import BehaviorSettings
 from shared.a2a.types import Message, Part
 from shared.errors import FieldError
 

@@ -25,8 +25,8 @@ from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.existence import require_organization
 from shared.identity.names import MAX_NAME_CHARACTERS
-from shared.identity.pages import DEFAULT_LIMIT, Page
 from shared.identity.permissions import Permission
+from shared.pagination import DEFAULT_LIMIT, Page
 
 TOP_UP = "top_up"
 ADJUSTMENT = "adjustment"

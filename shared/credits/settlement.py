@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from shared import faults
+from shared import failpoints
 from shared.credits.amounts import MAX_TOKENS
 from shared.credits.errors import SettlementRefused
 from shared.credits.functions import call
@@ -98,7 +98,7 @@ def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome)
         reasoning_tokens=counts.reasoning_tokens if counts else 0,
         is_estimated=outcome.is_estimated,
     )
-    faults.reach("credits.settled")
+    failpoints.hit("credits.settled")
     if row is None or row.result == "refused":
         raise SettlementRefused
     return Settlement(

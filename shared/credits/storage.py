@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Boolean, ColumnElement, func, text
 
-from shared import faults
+from shared import failpoints
 from shared.credits.errors import StorageUnpaid
 from shared.credits.functions import call
 from shared.database import Database, Session
@@ -68,7 +68,7 @@ def charge_storage(database: Database, *, grace: timedelta) -> int:
         with database.autocommit() as session:
             parameters = {"ids": ids, "grace": grace, "limit": MAX_DAYS}
             charged += int(session.execute(_CHARGE, parameters).scalar_one())
-        faults.reach("storage.charged")
+        failpoints.hit("storage.charged")
         after = ids[-1]
         if cut_short():
             break

@@ -15,8 +15,8 @@ from shared.credits.tables import usage_records
 from shared.database import Session
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
 from shared.identity.callers import Caller, ExecutorKind
-from shared.identity.pages import DEFAULT_LIMIT, Page
 from shared.identity.permissions import Permission
+from shared.pagination import DEFAULT_LIMIT, Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

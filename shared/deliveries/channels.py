@@ -14,7 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from shared.database import Session
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 A message reaches its destination at least once and always under the same id, which is the delivery's own. Its body
 may hold personal data: it goes when it has arrived, and with the row some weeks after it was given up.
 
-Left to others: when and in how many attempts (`schedule`), claiming and recording (`claims`), sending (`courier`), and
+Left to others: when and in how many attempts (`schedule`), claiming and recording (`claims`), sending (`sender`), and
 what a kind of delivery knows of its destinations (`channels`).
 """
 
@@ -24,9 +24,9 @@ from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, Delivery
 from shared.deliveries.jobs import SendDeliveries
 from shared.deliveries.schedule import MAX_ATTEMPTS
 from shared.deliveries.tables import deliveries
-from shared.identity.encryption import Encryption
-from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
+from shared.encryption import Encryption
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, newest_first
 
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, update
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.placement import claim_blobs
@@ -44,11 +44,11 @@ def collect_doomed(database: Database, store: BlobStore) -> int:
 def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
     """Remove the bytes of doomed blobs whose lease the caller holds, then their rows."""
     failures = store.remove(claimed)
-    faults.reach("collection.removed")
+    failpoints.hit("collection.removed")
     removed = [blob.version_id for blob in claimed if blob.version_id not in failures]
     with database.autocommit() as session:
         session.execute(delete(blobs).where(blobs.c.version_id.in_(removed), blobs.c.state == "doomed"))
-    faults.reach("collection.recorded")
+    failpoints.hit("collection.recorded")
     for version_id, error in failures.items():
         log.warning("blob.not_removed", version_id=version_id, error=error.code)
     SWEPT.labels("collected").inc(len(removed))
@@ -58,7 +58,7 @@ def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]
 def _claim(database: Database) -> Sequence[Blob]:
     with database.autocommit() as session:
         claimed = claim_blobs(session, "doomed", batch_size=BATCH_SIZE, lease=LEASE)
-    faults.reach("collection.claimed")
+    failpoints.hit("collection.claimed")
     return claimed
 
 

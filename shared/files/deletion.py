@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database, LockTimeout, Session
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.errors import FileReferenced, OperationConflict, OperationInProgress
@@ -44,7 +44,7 @@ def delete(database: Database, caller: Caller, file_id: UUID, operation_id: UUID
     except IntegrityError:
         # The same operationId was committed for another file in the meantime.
         raise OperationConflict from None
-    faults.reach("delete.committed")
+    failpoints.hit("delete.committed")
     return deletion
 
 
@@ -76,7 +76,7 @@ def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operatio
     row = operation_values(operation) | {"file_id": file_id, "version_id": file.version.id}
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
     doom_content(session, file_id)
-    faults.reach("delete.before_commit")
+    failpoints.hit("delete.before_commit")
     return Deletion(file_id=file_id, deleted_at=deleted_at, replayed=False)
 
 

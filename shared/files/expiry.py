@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import text
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database
 from shared.fair_claims import find_fairly, first_of_each
 from shared.files.blobs.base import Blob, BlobStore
@@ -76,7 +76,7 @@ def _expire(database: Database) -> tuple[int, Sequence[Blob]]:
         ids = {"ids": [str(file_id) for file_id in due]}
         ended = [str(at) for at in session.execute(_END, ids).scalars()] if due else []
         rows = session.execute(_DOOM, {"file_ids": ended, "lease": LEASE}).all() if ended else []
-        faults.reach("expiry.before_commit")
-    faults.reach("expiry.expired")
+        failpoints.hit("expiry.before_commit")
+    failpoints.hit("expiry.expired")
     SWEPT.labels("expired").inc(len(ended))
     return len(ended), [blob_of(row) for row in rows]

@@ -21,8 +21,8 @@ from shared.files.tables import files, read_grants
 from shared.identity.audit import record
 from shared.identity.authorization import Actor
 from shared.identity.callers import ExecutorKind
-from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
 from shared.identity.permissions import Permission
+from shared.pagination import DEFAULT_LIMIT, Page, newest_first
 
 _table = read_grants.c
 _columns = (

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Interval, Uuid, bindparam, func, or_, sele
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database, Session
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.tables import blobs
@@ -121,18 +121,18 @@ def claim_blobs(
 def _claim(database: Database, statement: ReturningUpdate[Any]) -> Sequence[Blob]:
     with database.autocommit() as session:
         claimed = claim_blobs(session, "staged", batch_size=BATCH_SIZE, statement=statement)
-    faults.reach("placement.claimed")
+    failpoints.hit("placement.claimed")
     return claimed
 
 
 def _place(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:
     failures = store.place(claimed)
-    faults.reach("placement.placed")
+    failpoints.hit("placement.placed")
     placed = [blob.version_id for blob in claimed if blob.version_id not in failures]
     with database.autocommit() as session:
         session.execute(_LIVE, {"placed": placed})
         _report_failures(session, failures)
-    faults.reach("placement.recorded")
+    failpoints.hit("placement.recorded")
     return len(placed)
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import func, or_, select, update
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database, Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.access import get_file, lock_file, refuse_ended
@@ -50,9 +50,9 @@ def renew(
         _require_renewal(session, file, deadline)
         if not _set(session, file_id, deadline):
             refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending))
-        faults.reach("renew.before_commit")
+        failpoints.hit("renew.before_commit")
         file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
-    faults.reach("renew.committed")
+    failpoints.hit("renew.committed")
     return file
 
 

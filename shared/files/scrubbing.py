@@ -18,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import Interval, Row, bindparam, func, text, update
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
@@ -72,7 +72,7 @@ def _claim(database: Database, interval: timedelta) -> list[Row[Any]]:
     with database.autocommit() as session:
         values = {"interval": interval, "again": DAMAGED_AGAIN, "batch_size": BATCH_SIZE}
         claimed = list(session.execute(_CLAIM, values).all())
-    faults.reach("scrub.claimed")
+    failpoints.hit("scrub.claimed")
     return claimed
 
 

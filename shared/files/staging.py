@@ -20,7 +20,7 @@ from uuid import UUID
 
 from sqlalchemy import Row, TextClause, func, insert, literal, text
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database, Session
 from shared.errors import Unavailable
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
@@ -81,9 +81,9 @@ def stage_and_commit(
     reception = _Reception(database, store, version_id, byte_size, time_limit_seconds)
     try:
         part = receive(reception.open)
-        faults.reach("upload.received")
+        failpoints.hit("upload.received")
         blob = reception.receiver.seal()
-        faults.reach("upload.sealed")
+        failpoints.hit("upload.sealed")
         if confirm is not None:
             confirm()
     except BaseException:
@@ -94,7 +94,7 @@ def stage_and_commit(
         # does it need a transaction around it; without one it is its own commit and costs a third of the round trips.
         begin = begin or (database.transaction if store.records_before_receiving else database.autocommit)
         with begin() as session:
-            faults.reach("upload.before_commit")
+            failpoints.hit("upload.before_commit")
             committed = commit(session, part, blob)
             if committed is not None:
                 session.enqueue(PlaceStaged())
@@ -102,7 +102,7 @@ def stage_and_commit(
         # The commit may have happened all the same: only a sweep, asking the database, may take the bytes.
         reception.receiver.release()
         raise
-    faults.reach("upload.committed")
+    failpoints.hit("upload.committed")
     if committed is None:
         reception.discard()
     else:
@@ -217,13 +217,13 @@ class _Reception:
         if self._store.records_before_receiving:
             self._record()
         upload_id = self._store.begin(self._version_id)
-        faults.reach("upload.begun")
+        failpoints.hit("upload.begun")
         if self._store.records_before_receiving:
             self._record_upload(upload_id)
         self._receiver = self._store.receive(
             self._version_id, size_bytes=self._byte_size, upload_id=upload_id
         )
-        faults.reach("upload.opened")
+        failpoints.hit("upload.opened")
         return self._receiver
 
     def discard(self) -> None:

@@ -21,7 +21,7 @@ from datetime import timedelta
 
 from sqlalchemy import Row, text
 
-from shared import faults
+from shared import failpoints
 from shared.credits.storage import charge_storage
 from shared.database import Database, Session
 from shared.files.storage_proof import STATEMENT_TIMEOUT, count_stored
@@ -38,10 +38,10 @@ def accrue_storage(database: Database, *, price: int, grace: timedelta, slack: t
     more once it owes. Does nothing twice, however often and by how many at once it is called.
     """
     while measure_storage(database, price=price, slack=slack):
-        faults.reach("storage.day_measured")
+        failpoints.hit("storage.day_measured")
         if cut_short():
             break
-    faults.reach("storage.measured")
+    failpoints.hit("storage.measured")
     return charge_storage(database, grace=grace)
 
 
@@ -58,14 +58,14 @@ def measure_storage(database: Database, *, price: int, slack: timedelta = SLACK)
         if span is None:
             return False
         _measure(session, span, price)
-        faults.reach("storage.before_commit")
+        failpoints.hit("storage.before_commit")
     return bool(span.is_whole_day)
 
 
 def _measure(session: Session, span: Row[tuple[object, ...]], price: int) -> None:
     values = span._asdict()
     session.execute(_FOLD, values)
-    faults.reach("storage.folded")
+    failpoints.hit("storage.folded")
     if span.is_whole_day:
         session.execute(_NEXT_DAY, values | {"price": price})
     session.execute(_MOVE_MARK, values)

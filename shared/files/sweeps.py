@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import delete, func, literal, select, text, tuple_
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.tables import operations, read_grants
@@ -33,11 +33,11 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     discarded = 0
     for candidates in store.unattended():
         dead = _doom_ownerless(database, [candidate.version_id for candidate in candidates])
-        faults.reach("sweep.doomed")
+        failpoints.hit("sweep.doomed")
         for candidate in candidates:
             if candidate.version_id in dead:
                 candidate.discard()
-        faults.reach("sweep.discarded")
+        failpoints.hit("sweep.discarded")
         discarded += len(dead)
         if cut_short():
             break

@@ -16,18 +16,18 @@ from sqlalchemy import Row, func, insert, select
 
 from shared.database import Session
 from shared.errors import PermissionDenied
+from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.credential_lookup import is_live
 from shared.identity.errors import ResourceNotFound, TooManyLive
 from shared.identity.existence import require_member
-from shared.identity.live_rows import is_live
 from shared.identity.names import require_future, require_name
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, Secret, issue
-from shared.identity.switches import turn_off
 from shared.identity.tables import api_keys, users
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 LIVE_LIMIT = 100
 

@@ -16,10 +16,10 @@ from sqlalchemy import Row, insert, select
 from shared.database import Session
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.callers import ExecutorKind
-from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
 from shared.identity.permissions import Permission
 from shared.identity.tables import audit_events
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, newest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,17 +14,17 @@ from uuid import UUID
 from sqlalchemy import Row, func, insert, select
 
 from shared.database import Session
+from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
+from shared.identity.credential_lookup import is_live
 from shared.identity.errors import ResourceNotFound, TooManyLive
-from shared.identity.live_rows import is_live
 from shared.identity.names import require_future
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, Secret, issue
-from shared.identity.switches import turn_off
 from shared.identity.tables import client_credentials, deployments
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 LIVE_LIMIT = 2
 

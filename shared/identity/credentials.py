@@ -9,8 +9,8 @@ from uuid import UUID
 from shared.errors import PermissionDenied
 from shared.identity.access_tokens import AccessClaims
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind, Proof
+from shared.identity.credential_lookup import LiveApiKey, LiveAttribution, LiveDistribution, LiveRuntime
 from shared.identity.errors import OrganizationSuspended
-from shared.identity.live_rows import LiveApiKey, LiveAttribution, LiveDistribution, LiveRuntime
 from shared.identity.usage_attribution import AttributionClaims
 
 

@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Row, insert, select
 
 from shared.database import Session
+from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.client_credentials import IssuedClientCredential, insert_client_credential
@@ -21,13 +22,12 @@ from shared.identity.errors import ResourceNotFound
 from shared.identity.existence import require_organization
 from shared.identity.identities import insert_daemon_identity
 from shared.identity.names import require_name
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.roles import Role
-from shared.identity.switches import turn_off, turn_on
 from shared.identity.tables import deployments
 from shared.identity.versions import Version, insert_version
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 
 class DeploymentKind(StrEnum):

@@ -15,19 +15,19 @@ from uuid import UUID
 from sqlalchemy import Row, func, insert, select, update
 
 from shared.database import Session
+from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
+from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.encryption import Encryption
 from shared.identity.errors import ResourceNotFound
 from shared.identity.existence import require_deployment, require_organization, require_principal
 from shared.identity.names import require_name, require_networks
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, Secret, issue, issue_webhook_secret
-from shared.identity.switches import turn_off, turn_on
 from shared.identity.tables import distributions
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 from shared.settings import Settings
 
 DEFAULT_MEDIA_RETENTION_DAYS = 30

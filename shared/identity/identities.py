@@ -15,19 +15,19 @@ from uuid import UUID
 from sqlalchemy import Row, insert, select
 
 from shared.database import Session
+from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.callers import OwnerKind
 from shared.identity.errors import ResourceNotFound
 from shared.identity.existence import require_organization
 from shared.identity.names import require_name
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.role_bindings import insert_identity_binding
 from shared.identity.roles import Role, ScopeKind
-from shared.identity.switches import turn_off, turn_on
 from shared.identity.tables import identities
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from sqlalchemy import Row, func, insert, select
 
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
+from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.errors import (
@@ -24,13 +25,12 @@ from shared.identity.errors import (
 )
 from shared.identity.memberships import authorize_role
 from shared.identity.names import require_email, require_future
-from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
 from shared.identity.permissions import Permission
 from shared.identity.roles import Role
 from shared.identity.secrets import Prefix, Secret, issue
-from shared.identity.switches import turn_off
 from shared.identity.tables import invitations, memberships, organizations, users
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, newest_first
 
 OPEN_LIMIT = 100
 DEFAULT_DAYS, MAX_DAYS = 7, 30

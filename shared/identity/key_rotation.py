@@ -16,9 +16,9 @@ from joserfc.jwk import ECKey
 from sqlalchemy import Row, delete, func, insert, select, update
 
 from shared.database import Database, Session
+from shared.encryption import Encryption
 from shared.identity.audit import record
 from shared.identity.authorization import OPERATOR, Actor, authorize_operation
-from shared.identity.encryption import Encryption
 from shared.identity.errors import KeyNotPublished, ResourceNotFound
 from shared.identity.tables import signing_keys
 from shared.settings import Settings

@@ -21,11 +21,11 @@ from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.errors import AlreadyExists, LastOwner, ResourceNotFound
 from shared.identity.existence import require_organization
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.roles import MEMBERSHIP_ROLES, Role
 from shared.identity.tables import api_keys, memberships, organizations, role_bindings, users
 from shared.identity.users import find_or_insert_user
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

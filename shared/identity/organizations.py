@@ -10,18 +10,18 @@ from uuid import UUID
 from sqlalchemy import Row, exists, insert, select, update
 
 from shared.database import Session
+from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_operation
 from shared.identity.errors import ResourceNotFound
 from shared.identity.memberships import insert_membership
 from shared.identity.names import require_name
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.roles import Role
-from shared.identity.switches import turn_off, turn_on
 from shared.identity.tables import memberships, organizations
 from shared.identity.users import get_user
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from uuid import UUID
 from sqlalchemy import and_, bindparam, select
 
 from shared.database import Session
-from shared.identity.held_permissions import bindings_of, identity_permissions
+from shared.identity.effective_permissions import bindings_of, identity_permissions
 from shared.identity.permissions import Permission
 from shared.identity.tables import deployments, distributions, identities, organizations, role_bindings
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from shared.database import Database
 from shared.identity.callers import Caller, Proof
+from shared.identity.credential_lookup import find_live_api_key, find_live_attribution, find_live_runtime
 from shared.identity.credentials import (
     Credential,
     attributed_caller,
@@ -20,7 +21,6 @@ from shared.identity.credentials import (
 )
 from shared.identity.errors import AttributionInvalid, InvalidToken, OrganizationSuspended
 from shared.identity.expiring_cache import ExpiringCache
-from shared.identity.live_rows import find_live_api_key, find_live_attribution, find_live_runtime
 from shared.identity.usage_attribution import AttributionClaims
 from shared.settings import Settings
 

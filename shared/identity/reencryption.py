@@ -15,7 +15,7 @@ from cryptography.fernet import InvalidToken
 from sqlalchemy import Column, LargeBinary, Row, Table, or_, select, tuple_, update
 
 from shared.database import Database, Session
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.settings import Settings
 
 BATCH_SIZE = 200

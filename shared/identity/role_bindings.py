@@ -20,11 +20,11 @@ from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.errors import AlreadyExists, ResourceNotFound
 from shared.identity.existence import require_identity, require_member
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
 from shared.identity.roles import Role, ScopeKind
 from shared.identity.tables import role_bindings
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from joserfc.jwk import ECKey
 from sqlalchemy import Row, case, extract, func, or_, select
 
 from shared.database import Database
+from shared.encryption import Encryption
 from shared.errors import Unavailable
-from shared.identity.encryption import Encryption
 from shared.identity.key_rotation import KeyState, Purpose, ensure_keys, lifetime_seconds
 from shared.identity.tables import signing_keys
 from shared.settings import Settings

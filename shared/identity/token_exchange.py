@@ -22,9 +22,9 @@ from shared.identity.access_tokens import (
     verify_access_token,
     write_scope,
 )
+from shared.identity.credential_lookup import find_live_runtime, is_live, used_recently
+from shared.identity.effective_permissions import bindings_of, identity_permissions
 from shared.identity.errors import InvalidClient, InvalidScope, UnauthorizedClient
-from shared.identity.held_permissions import bindings_of, identity_permissions
-from shared.identity.live_rows import find_live_runtime, is_live, used_recently
 from shared.identity.permissions import TOKEN_PERMISSIONS, Permission
 from shared.identity.secrets import Prefix, hash_secret, is_well_formed
 from shared.identity.signed_tokens import TokenRefused

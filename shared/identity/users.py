@@ -15,14 +15,14 @@ from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
 from shared.errors import PermissionDenied
+from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_operation
 from shared.identity.errors import AlreadyExists, ResourceNotFound
 from shared.identity.names import require_email
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
-from shared.identity.switches import turn_off, turn_on
 from shared.identity.tables import memberships, users
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

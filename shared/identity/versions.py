@@ -13,15 +13,15 @@ from uuid import UUID
 from sqlalchemy import Row, func, insert, select, update
 
 from shared.database import Session
+from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.errors import ResourceNotFound, VersionRevoked
 from shared.identity.names import require_name
-from shared.identity.pages import DEFAULT_LIMIT, Page, oldest_first
 from shared.identity.permissions import Permission
-from shared.identity.switches import turn_off
 from shared.identity.tables import deployments, versions
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

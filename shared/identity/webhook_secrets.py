@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import bindparam, case, func, select, update
 
 from shared.database import Database, Session
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.identity.secrets import WEBHOOK_SECRET_PREFIX
 from shared.identity.tables import distributions
 

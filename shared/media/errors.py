@@ -1,6 +1,6 @@
 """What the media domain refuses or fails with, and how it says so.
 
-An import that fails keeps the code of one of these, of `shared/egress/errors.py` or of `shared/files/body_errors.py`.
+An import that fails keeps the code of one of these, of `shared/egress/errors.py` or of `shared/body_errors.py`.
 `is_transient` says whether trying again may help; an import is tried again until its attempts are used up.
 """
 

@@ -16,16 +16,16 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 
-from shared import faults
+from shared import failpoints
 from shared.admission import Pool, PoolKey, Slot
 from shared.database import Database, Session
 from shared.egress.deadlines import Pace
 from shared.egress.fetching import FetchLimits, ask
 from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
 from shared.errors import DomainError, Kind
 from shared.fair_claims import Rotation
 from shared.files.blobs.base import BlobStore
-from shared.identity.encryption import Encryption
 from shared.media import claims
 from shared.media.attachments import Source
 from shared.media.authority import authorize_import
@@ -93,7 +93,7 @@ def fetch_due(fetcher: Fetcher) -> int:
             break
         slot, due, headers = claimed
         with slot:
-            faults.reach("import.claimed")
+            failpoints.hit("import.claimed")
             _carry_out(fetcher, due, headers)
         done += 1
     return done
@@ -140,7 +140,7 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
     longest_seconds = fetcher.limits.deadline_seconds + AROUND_FETCHING_SECONDS
     with KeptLease(fetcher.database, claimed, longest_seconds=longest_seconds) as lease:
         source = _locate(fetcher, claimed, headers)
-        faults.reach("import.located")
+        failpoints.hit("import.located")
         fetching = Fetching(
             source=source,
             attachment=claimed.attachment,
@@ -149,7 +149,7 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
             check_lease=lease.check,
         )
         stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, fetching)
-    faults.reach("import.stored")
+    failpoints.hit("import.stored")
     return stored
 
 
@@ -168,7 +168,7 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
 
 def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
     """Put an import back for a later attempt, or end it; a worker that lost its lease changes nothing."""
-    faults.reach("import.failing")
+    failpoints.hit("import.failing")
     with fetcher.database.transaction() as session:
         if error.kind in _OURS and claims.postpone(session, claimed, code=error.code):
             outcome = "postponed"
@@ -176,8 +176,8 @@ def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> No
             outcome = "put_back" if _put_back(session, claimed, error) else "lost"
         else:
             outcome = "failed" if _end(session, fetcher.settings, claimed, error) else "lost"
-        faults.reach("import.before_failure")
-    faults.reach("import.failed")
+        failpoints.hit("import.before_failure")
+    failpoints.hit("import.failed")
     IMPORTS.labels(claimed.network, outcome).inc()
     log.warning(
         "import.attempt_failed",

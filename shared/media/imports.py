@@ -21,9 +21,8 @@ from sqlalchemy import Row, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
+from shared.encryption import Encryption
 from shared.errors import Unavailable
-from shared.identity.encryption import Encryption
-from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.authority import authorize_import
@@ -31,6 +30,7 @@ from shared.media.descriptions import hash_description, normalize
 from shared.media.errors import ImportConflict, ImportNotFound, TooManyImports
 from shared.media.jobs import FetchMedia
 from shared.media.tables import media_imports
+from shared.pagination import DEFAULT_LIMIT, Page, newest_first
 from shared.settings import Settings
 
 STANDARD = "standard"

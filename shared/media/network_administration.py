@@ -19,6 +19,7 @@ from sqlalchemy import bindparam, case, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
+from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
@@ -28,7 +29,6 @@ from shared.identity.distributions import (
     Distribution,
     get_distribution,
 )
-from shared.identity.encryption import Encryption
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
 from shared.identity.tables import distributions

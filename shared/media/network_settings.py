@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import Row, Text, any_, bindparam, case, func, select, update
 
 from shared.database import Database, Session
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.identity.tables import distributions
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_tables import network_settings

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, func, select, update
 
 from shared.database import Session
 from shared.deliveries.channels import Address, Message
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.identity.webhook_secrets import list_webhook_secrets, sign
 from shared.media.notification_tables import notification_endpoints
 

@@ -19,15 +19,15 @@ from shared.deliveries import outbox
 from shared.deliveries.outbox import Delivery, DeliveryState
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import parse_url
+from shared.encryption import Encryption
 from shared.identity import distributions
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.distributions import Distribution
-from shared.identity.encryption import Encryption
 from shared.identity.errors import ResourceNotFound
-from shared.identity.pages import DEFAULT_LIMIT, Page
 from shared.identity.permissions import Permission
 from shared.media.notification_tables import notification_endpoints
+from shared.pagination import DEFAULT_LIMIT, Page
 from shared.settings import Settings
 
 REMOVED = "endpoint_removed"

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from sqlalchemy import bindparam, func, select, text
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database, Session
 from shared.deliveries.outbox import enqueue_delivery
 from shared.fair_claims import find_fairly, first_of_each
@@ -98,7 +98,7 @@ def notice_expired_media(database: Database) -> int:
     def batch() -> int:
         with database.transaction() as session:
             noticed = _notice(session)
-            faults.reach("notifications.before_commit")
+            failpoints.hit("notifications.before_commit")
         SWEPT.labels("expired_media").inc(noticed)
         return noticed
 

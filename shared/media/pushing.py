@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared import faults
+from shared import failpoints
+from shared.body_errors import ByteSizeMismatch, DigestMismatch
 from shared.database import Database, Session
 from shared.files.blobs.base import AtMost, Blob, BlobStore
-from shared.files.body_errors import ByteSizeMismatch, DigestMismatch
 from shared.files.operations import ReceivedPart
 from shared.files.staging import OpenReceiver
 from shared.identity.receiving import LiveReceiver
@@ -43,7 +43,7 @@ class PushedPart:
 
 
 ReceivePush = Callable[[OpenReceiver | None], PushedPart]
-"""Receives the body, its content into the receiver; raises the errors of `shared/files/body_errors.py`."""
+"""Receives the body, its content into the receiver; raises the errors of `shared/body_errors.py`."""
 
 
 def push_content(
@@ -72,7 +72,7 @@ def push_content(
         receive=push.receive,
         end=push.end,
     )
-    faults.reach("push.stored")
+    failpoints.hit("push.stored")
     if stored is None:
         with database.autocommit() as session:
             return push.get_first(session)

@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shared import faults
+from shared import failpoints
+from shared.body_errors import ByteSizeMismatch, DigestMismatch
 from shared.egress.errors import MediaTooLarge, SourceAnswered
 from shared.egress.fetching import Fetched, FetchLimits, fetch
 from shared.egress.policy import EgressPolicy
 from shared.files.blobs.base import AtMost, Receiver, Size
-from shared.files.body_errors import ByteSizeMismatch, DigestMismatch
 from shared.files.staging import OpenReceiver
 from shared.media.attachments import Attachment, Source
 from shared.media.content_signatures import HEAD_BYTES, sniff
@@ -80,7 +80,7 @@ class Fetching:
                 headers=self.source.headers,
                 trusted_hosts=self.source.trusted_hosts,
             ) as fetched:
-                faults.reach("import.connected")
+                failpoints.hit("import.connected")
                 return self._read(fetched, open_receiver)
         except SourceAnswered as answer:
             if answer.status in _GONE:

@@ -14,25 +14,25 @@ from uuid import UUID
 
 import redis
 
-from shared import faults
+from shared import failpoints
 from shared.credits import holds
 from shared.credits.settlement import Outcome, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
 from shared.models import settling
-from shared.models.attendance import Attendance, Attended
-from shared.models.awaiting import describe_failure
+from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.catalog import ModelEntry, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Failure, Translator, upstream_body
+from shared.models.entry_transport import trusted
 from shared.models.errors import ContextLengthExceeded
+from shared.models.heartbeats import Attended, Heartbeats
 from shared.models.providers.base import Event, UpstreamStream
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
-from shared.models.travelling import trusted
+from shared.models.reply_waiting import describe_failure
 from shared.models.upstreams import speaking_for
-from shared.models.waiting_calls import AcceptedRequest, CallQueue
 from shared.replies import ReplyAddress, ReplyKind, ReplyWriter, is_cancelled
 from shared.telemetry import get_logger
 
@@ -51,7 +51,7 @@ class Executor:
     catalog: CatalogFile
     router: Router
     slots: ModelSlots
-    attendance: Attendance
+    heartbeats: Heartbeats
 
 
 def execute(executor: Executor, address: ReplyAddress) -> None:
@@ -59,10 +59,10 @@ def execute(executor: Executor, address: ReplyAddress) -> None:
     dispatch = settling.take_dispatch(executor.database, address.invocation_id)
     if dispatch is None:
         return
-    faults.reach("invocation.dispatched")
+    failpoints.hit("invocation.dispatched")
     with (
         closing(ReplyWriter(executor.valkey, address)) as writer,
-        executor.attendance.attend(dispatch, writer) as attended,
+        executor.heartbeats.attend(dispatch, writer) as attended,
     ):
         request = _take(executor, address.invocation_id)
         if request is None:
@@ -106,18 +106,18 @@ def _carry_out(
         with executor.slots.slot(entry), _open(executor, entry, request, dispatch, attended) as stream:
             provider = stream.upstream.provider.name
             translator = _translator(request, entry, stream.upstream, dispatch.invocation_id)
-            faults.reach("invocation.opened")
+            failpoints.hit("invocation.opened")
             frames = _relay(stream, translator, attended)
     except Exception as unforeseen:  # noqa: BLE001 (whatever it was, the call is settled and the client told)
         error = _foreseen(unforeseen)
         outcome, frames = settling.outcome_of_failure(error, translator, provider)
         settling.settle(executor.database, dispatch, outcome)
-        faults.reach("invocation.settled")
+        failpoints.hit("invocation.settled")
         _say_failed(error, attended, frames)
         return
     assert translator is not None  # noqa: S101 (set with the stream)
     settling.settle(executor.database, dispatch, settling.measured(translator, provider))
-    faults.reach("invocation.settled")
+    failpoints.hit("invocation.settled")
     if translator.failure is not None and not request.is_stream:
         error = ProviderError(translator.failure.message, may_have_cost=True)
         _say_failed(error, attended, frames)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import redis
 
 from shared.admission import Pool, PoolKey, Slot
+from shared.models.call_queue import CallQueue, QueuedCall
 from shared.models.shares import PROVIDER_ALPHA
-from shared.models.waiting_calls import CallQueue, QueuedCall
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import redis
 
-from shared import faults
+from shared import failpoints
 from shared.admission import PoolKey
 from shared.credits import holds
 from shared.credits.amounts import price
@@ -22,12 +22,12 @@ from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 from shared.ids import new_id
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
+from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.catalog import Catalog, Endpoint, ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
 from shared.models.lease_reader import LeaseReader
 from shared.models.upstreams import speaking_for
-from shared.models.waiting_calls import AcceptedRequest, CallQueue
 from shared.replies import Inbox, ReplyAddress, ReplyChannel
 from shared.telemetry import get_logger
 
@@ -93,12 +93,12 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     inbox = _listen(invoker, invocation.id)
     try:
         invoker.admission.hold(invocation, PoolKey(payer_id, caller.credential_id))
-        faults.reach("invocation.held")
+        failpoints.hit("invocation.held")
         _queue(invoker, inbox.address, payer_id, entry, request)
     except BaseException:
         inbox.close()
         raise
-    faults.reach("invocation.queued")
+    failpoints.hit("invocation.queued")
     return inbox
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import redis
 
-from shared import faults
+from shared import failpoints
 from shared.admission import UNFAIR
 from shared.credits.calls import OpenCalls, count_open_calls
 from shared.database import Database
@@ -66,7 +66,7 @@ class Shares:
         self._slots_when_unknown = slots_when_unknown
         self._reading = threading.Lock()
         self._snapshot: _Snapshot | None = None
-        self._is_fair = not faults.is_armed(UNFAIR)
+        self._is_fair = not failpoints.is_armed(UNFAIR)
 
     def of(self, provider: str) -> int | None:
         """Give how many open calls an organization may have that wants one of this provider; None for any number."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import psutil
 
+from deploy.process_types import ALLOCATOR
 from deploy.processes import Program
-from deploy.roles import ALLOCATOR
 from tests.benchmarks.clients import request_head
 from tests.benchmarks.measuring import CpuMeter
 from tests.benchmarks.models_litellm import KEY, litellm

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from deploy.roles import ALLOCATOR
+from deploy.process_types import ALLOCATOR
 from tests.benchmarks.clients import Connection, request_head
 from tests.benchmarks.measuring import Contender, CpuMeter, Sample, interleave
 from tests.benchmarks.product import DEFAULTS, Bench, server_pid

@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from deploy.embedded.postgres import SUPERUSER
-from deploy.roles import ALLOCATOR
+from deploy.process_types import ALLOCATOR
 from shared.database import Database
 from shared.migrations.runner import migrate
 from tests.benchmarks.clients import Connection, multipart_frame, request_head

@@ -1,4 +1,4 @@
-"""Where each kind of process may be armed to die: between any two steps of its work (`shared/faults.py`)."""
+"""Where each kind of process may be armed to die: between any two steps of its work (`shared/failpoints.py`)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import make_secrets, roles
+from deploy import make_secrets, process_types
 from deploy.secret_files import read_secret_files
 from shared.jobs import QUEUES
 from shared.settings import Settings
@@ -22,7 +22,7 @@ OURS = {name: service for name, service in COMPOSE["services"].items() if "build
 
 
 def test_every_queue_has_a_worker() -> None:
-    served = [queue for worker in roles.WORKERS.values() for queue in worker.queues]
+    served = [queue for worker in process_types.WORKERS.values() for queue in worker.queues]
     assert sorted(served) == sorted(QUEUES)
 
 
@@ -34,7 +34,7 @@ def test_the_procfile_and_the_compose_file_run_the_same_processes() -> None:
 
 def test_every_worker_is_in_the_procfile() -> None:
     names = set(re.findall(r"quartermaster worker (\w+)", (ROOT / "Procfile").read_text()))
-    assert names == set(roles.WORKERS)
+    assert names == set(process_types.WORKERS)
 
 
 @pytest.mark.parametrize("name", COMPOSE["services"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from deploy import roles
+from deploy import process_types
 from shared.settings import Settings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -45,7 +45,7 @@ def test_every_setting_stands_there_with_its_meaning_and_default() -> None:
 def test_every_variable_that_deployment_reads_stands_there_and_no_other() -> None:
     sources = [*DEPLOY.glob("*.py"), *DEPLOY.glob("embedded/*.py")]
     read = {name for source in sources for name in READ.findall(source.read_text())}
-    read |= {worker.threads_variable for worker in roles.WORKERS.values()}
+    read |= {worker.threads_variable for worker in process_types.WORKERS.values()}
     assert set(NAMED.findall(DEPLOYMENT)) == read - SURROUNDINGS
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.embedded.ports import find_free_port
-from deploy.roles import GUNICORN_SETTINGS
+from deploy.process_types import GUNICORN_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = """

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from shared import faults
+from shared import failpoints
 from shared.admission import STRANGERS, ConcurrencyLimited, Pool, PoolExhausted, PoolKey, Slot, stranger
 
 HOSTILE = PoolKey("hostile", "key")
@@ -254,9 +254,9 @@ def test_tenants_at_their_limit_are_listed() -> None:
 
 @pytest.fixture
 def unfair() -> Iterator[None]:
-    faults.arm("admission.unfair")
+    failpoints.arm("admission.unfair")
     yield
-    faults._armed.clear()
+    failpoints._armed.clear()
 
 
 @pytest.mark.usefixtures("unfair")

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared import faults
+from shared import failpoints
 from shared.admission import STRANGERS, UNFAIR
 from shared.database import Database, Session
 from shared.fair_claims import REMEMBERED_TENANTS, Rotation, next_in_turn
@@ -165,7 +165,7 @@ def test_a_claim_looks_at_few_rows_however_many_wait(database: Database) -> None
 def test_with_shares_switched_off_the_first_tenant_is_served_alone(
     database: Database, tenant: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(faults._armed, UNFAIR, 0)
+    monkeypatch.setitem(failpoints._armed, UNFAIR, 0)
     with database.transaction() as session:
         add(session, A, 10)
         add(session, C, 10)

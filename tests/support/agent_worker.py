@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.execution import TurnExecution
 from shared.a2a.jobs import AnswerTurn
-from shared.a2a.task_log import TaskLog
-from shared.a2a.turn_leases import TurnLeases
-from shared.a2a.turn_queue import TakenTurn, TurnQueue
-from shared.a2a.turn_watch import TurnWatch
-from shared.a2a.watching import TaskHints
+from shared.a2a.tasks.log import TaskLog
+from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.turns.execution import TurnExecution
+from shared.a2a.turns.heartbeats import TurnHeartbeats
+from shared.a2a.turns.leases import TurnLeases
+from shared.a2a.turns.queue import TakenTurn, TurnQueue
 from shared.valkey import connect_valkey
 from web.services import Services
-from workers.takers import Takers
+from workers.consumer_pool import ConsumerPool
 
 TURN_SECONDS = 30.0
 THREADS = 16
@@ -28,7 +28,7 @@ def answering_turns(services: Services) -> Iterator[TaskLog]:
     settings, database = services.settings, services.database
     valkey = connect_valkey(settings.redis_url)
     log, leases = TaskLog(database, TaskHints(valkey)), TurnLeases(database)
-    watch = TurnWatch(leases, turn_seconds=TURN_SECONDS)
+    watch = TurnHeartbeats(leases, turn_seconds=TURN_SECONDS)
     behaviors = build_behaviors(database, services.blobs, valkey, settings)
     execution, queue = TurnExecution(log, watch, behaviors.by_kind), TurnQueue(leases, slots=THREADS)
 
@@ -42,7 +42,7 @@ def answering_turns(services: Services) -> Iterator[TaskLog]:
         if any(isinstance(job, AnswerTurn) for job in jobs):
             queue.wake()
 
-    takers = Takers(queue.take, answer, limit=THREADS, name="turn")
+    takers = ConsumerPool(queue.take, answer, limit=THREADS, name="turn")
     published, database._publish = database._publish, publish
     takers.start()
     try:

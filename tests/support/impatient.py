@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 
-from shared.models import awaiting
+from shared.models import reply_waiting
 from web.models import answers
 
 if os.environ.get("PATIENCE") != "whole":
-    awaiting.PING_SECONDS = 0.5
-    awaiting.QUEUE_SECONDS = 3.0
+    reply_waiting.PING_SECONDS = 0.5
+    reply_waiting.QUEUE_SECONDS = 3.0
     answers.COMMENT_AFTER_SECONDS = 1.0
 
 # After the constants, so that nothing is served before they hold.

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shared import faults
+from shared import failpoints
 
 PATIENCE_SECONDS = 60.0
 # What the process that others are forked from imports first, so that each begins where it would be after a second.
@@ -40,5 +40,5 @@ def die_at(point: str, act: Callable[..., object], *arguments: Any) -> bool:
 
 
 def _run(point: str, act: Callable[..., object], arguments: Sequence[Any]) -> None:
-    faults.arm(point)
+    failpoints.arm(point)
     act(*arguments)

@@ -25,8 +25,8 @@ from cryptography.fernet import Fernet
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.postgres import SUPERUSER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
+from deploy.process_types import beat_command, web_command, worker_command
 from deploy.processes import Program, kill, spawn, stop
-from deploy.roles import beat_command, web_command, worker_command
 
 PATIENCE_SECONDS = 30.0
 ROOT = Path(__file__).resolve().parents[2]

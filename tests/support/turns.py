@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from shared.a2a.behaviors.registry import Behaviors
-from shared.a2a.execution import TurnExecution
-from shared.a2a.task_log import ClaimedTurn, TaskLog
-from shared.a2a.turn_leases import LEASE_SECONDS, Lease, TurnLeases
-from shared.a2a.turn_watch import TurnWatch
-from shared.a2a.turns import Behavior, BehaviorKind
-from shared.a2a.watching import TaskHints
+from shared.a2a.tasks.log import ClaimedTurn, TaskLog
+from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.turns.execution import TurnExecution
+from shared.a2a.turns.heartbeats import TurnHeartbeats
+from shared.a2a.turns.leases import LEASE_SECONDS, Lease, TurnLeases
+from shared.a2a.turns.updates import Behavior, BehaviorKind
 from shared.database import Database
 from shared.settings import Settings
 
@@ -52,7 +52,7 @@ class TellableExecution(TurnExecution):
     """Answers one turn and then another."""
 
     def __init__(
-        self, task_log: ClaimingLog, watch: TurnWatch, behaviors: Mapping[BehaviorKind, Behavior]
+        self, task_log: ClaimingLog, watch: TurnHeartbeats, behaviors: Mapping[BehaviorKind, Behavior]
     ) -> None:
         super().__init__(task_log, watch, behaviors)
         self._claiming = task_log
@@ -66,9 +66,9 @@ class TellableExecution(TurnExecution):
 
 def make_execution(
     database: Database, hints: TaskHints, behaviors: Behaviors, settings: Settings
-) -> tuple[ClaimingLog, TurnLeases, TurnWatch, TellableExecution]:
+) -> tuple[ClaimingLog, TurnLeases, TurnHeartbeats, TellableExecution]:
     """Put such a worker together."""
     log = ClaimingLog(database, hints)
     leases = TurnLeases(database)
-    watch = TurnWatch(leases, turn_seconds=settings.a2a_turn_seconds)
+    watch = TurnHeartbeats(leases, turn_seconds=settings.a2a_turn_seconds)
     return log, leases, watch, TellableExecution(log, watch, behaviors.by_kind)

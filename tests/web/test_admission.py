@@ -22,7 +22,7 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import faults
+from shared import failpoints
 from shared.admission import STRANGERS, ConcurrencyLimited, Pool, PoolKey
 from shared.identity.roles import Role
 from tests.support.front import Front, open_front
@@ -273,9 +273,9 @@ def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def armed() -> Iterator[None]:
     """Switch shares off in the pools that are made from now on."""
-    faults.arm(UNFAIR)
+    failpoints.arm(UNFAIR)
     yield
-    faults._armed.pop(UNFAIR)
+    failpoints._armed.pop(UNFAIR)
 
 
 @pytest.mark.parametrize("name", TRIALS)

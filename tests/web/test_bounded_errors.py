@@ -17,7 +17,7 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.roles import Role
 from tests.support.front import Front
 from web.errors import answer_domain_error
-from web.requests import (
+from web.http.requests import (
     MAXIMUM_JSON_CONTAINERS,
     MAXIMUM_JSON_VALUES,
     MalformedJson,

@@ -18,7 +18,7 @@ from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.stack import wait_until
 from workers import agents as agent_jobs
 from workers.agents import Turns, bind_agents
-from workers.handling import Depot
+from workers.handling import WorkerContext
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def agents(
 
 
 @pytest.fixture
-def depot(agents: Agents) -> Iterator[Depot]:
-    depot = Depot(agents.settings)
-    yield depot
-    depot.database.dispose()
+def context(agents: Agents) -> Iterator[WorkerContext]:
+    context = WorkerContext(agents.settings)
+    yield context
+    context.database.dispose()
 
 
 @pytest.fixture
-def worker(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
+def worker(context: WorkerContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
     monkeypatch.setattr(agent_jobs, "DRAIN_SECONDS", 0.0)
-    worker = Turns(depot, limit=4)
+    worker = Turns(context, limit=4)
     worker.start()
     yield worker
     worker.drain()
@@ -70,9 +70,9 @@ def test_a_worker_that_stops_hands_its_turns_back(worker: Turns, agents: Agents)
 
 
 @pytest.fixture
-def app(depot: Depot) -> Iterator[Celery]:
-    app = create_celery(depot.settings.redis_url)
-    bind_agents(app, depot)
+def app(context: WorkerContext) -> Iterator[Celery]:
+    app = create_celery(context.settings.redis_url)
+    bind_agents(app, context)
     yield app
     app.close()
 

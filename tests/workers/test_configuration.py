@@ -19,11 +19,11 @@ import shared.files.jobs
 import shared.identity.jobs
 import shared.media.jobs
 import shared.media.notification_jobs
-from deploy.roles import WORKERS
+from deploy.process_types import WORKERS
 from shared.jobs import QUEUES, Job, create_celery
 from shared.settings import Settings
-from workers.handling import Depot
-from workers.parts import bind_parts
+from workers.handling import WorkerContext
+from workers.registry import bind_parts
 from workers.schedule import SCHEDULE
 
 JOBS: list[type[Job]] = [
@@ -44,20 +44,20 @@ JOBS: list[type[Job]] = [
 
 
 @pytest.fixture(scope="module")
-def depot() -> Depot:
+def context() -> WorkerContext:
     settings = Settings(
         database_url="postgresql://nowhere/nothing",
         redis_url="redis://127.0.0.1:1/0",
         blob_store="file:///nowhere",
         encryption_keys=Fernet.generate_key().decode(),
     )
-    return Depot(settings)
+    return WorkerContext(settings)
 
 
 @pytest.fixture(scope="module")
-def app(depot: Depot) -> Iterator[Celery]:
+def app(context: WorkerContext) -> Iterator[Celery]:
     with closing(create_celery("redis://127.0.0.1:1/0")) as app:
-        bind_parts(app, depot, QUEUES)
+        bind_parts(app, context, QUEUES)
         yield app
 
 
@@ -68,10 +68,10 @@ def test_every_job_has_a_handler_and_a_worker(app: Celery, job: type[Job]) -> No
 
 
 @pytest.mark.parametrize("name", sorted(WORKERS))
-def test_a_worker_has_the_handlers_of_its_queues(depot: Depot, name: str) -> None:
+def test_a_worker_has_the_handlers_of_its_queues(context: WorkerContext, name: str) -> None:
     queues = WORKERS[name].queues
     with closing(create_celery("redis://127.0.0.1:1/0")) as app:
-        bind_parts(app, depot, queues)
+        bind_parts(app, context, queues)
         assert [job.kind for job in JOBS if job.queue in queues and job.kind not in app.tasks] == []
 
 
@@ -138,7 +138,7 @@ def test_no_wait_for_the_broker_is_without_bound(app: Celery, name: str, value: 
 
 @pytest.mark.parametrize("name", sorted(WORKERS))
 def test_workers_run_threads_without_gossip(name: str) -> None:
-    from deploy.roles import worker_command
+    from deploy.process_types import worker_command
 
     command = worker_command(name, {})
     assert command[command.index("--pool") + 1] == "threads"

@@ -14,7 +14,7 @@ from shared.jobs import create_celery
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
 from workers.credits import bind_credits
-from workers.handling import Depot
+from workers.handling import WorkerContext
 from workers.schedule import SCHEDULE
 
 PROMISED_SECONDS = 120
@@ -22,11 +22,11 @@ PROMISED_SECONDS = 120
 
 @pytest.fixture
 def app(database_url: str) -> Iterator[Celery]:
-    depot = Depot(make_settings(database_url=database_url))
+    context = WorkerContext(make_settings(database_url=database_url))
     app = create_celery("memory://")
-    bind_credits(app, depot)
+    bind_credits(app, context)
     yield app
-    depot.database.dispose()
+    context.database.dispose()
 
 
 def test_calls_of_the_dead_are_settled_or_given_back_within_two_minutes(

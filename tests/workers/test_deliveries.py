@@ -14,37 +14,37 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
 from shared.deliveries.jobs import PurgeDeliveries, SendDeliveries
 from shared.deliveries.outbox import enqueue_delivery, get_delivery, seal_address
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.jobs import create_celery
 from shared.media.notification_jobs import NoticeExpiredMedia
 from tests.shared.egress.servers import content, serve
 from tests.support.identity import make_settings
 from workers.deliveries import bind_deliveries
-from workers.handling import Depot
+from workers.handling import WorkerContext
 from workers.schedule import SCHEDULE
 
 
 @pytest.fixture
-def depot(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Depot]:
+def context(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[WorkerContext]:
     settings = make_settings(
         database_url=database_url,
         redis_url=valkey_server.url,
         egress_allow_private=True,
         egress_allow_http=True,
     )
-    depot = Depot(settings)
-    yield depot
-    depot.database.dispose()
+    context = WorkerContext(settings)
+    yield context
+    context.database.dispose()
 
 
 @pytest.fixture
-def app(depot: Depot) -> Iterator[Celery]:
+def app(context: WorkerContext) -> Iterator[Celery]:
     # Celery tells every application of a process of every other's tasks; this one must have its own handlers.
     shared_tasks: Any = _state
     others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
-    app = create_celery(depot.settings.redis_url)
+    app = create_celery(context.settings.redis_url)
     receivers: Any = list(worker_shutting_down.receivers)
-    bind_deliveries(app, depot)
+    bind_deliveries(app, context)
     yield app
     worker_shutting_down.receivers = receivers
     shared_tasks._on_app_finalizers = others
@@ -52,12 +52,12 @@ def app(depot: Depot) -> Iterator[Celery]:
 
 
 def test_a_worker_sends_what_is_due_until_it_is_asked_to_stop(
-    app: Celery, depot: Depot, database: Database
+    app: Celery, context: WorkerContext, database: Database
 ) -> None:
     destination = uuid4()
 
     def enqueue(url: str) -> Any:
-        sealed = seal_address(Encryption(depot.settings), url=url, headers={})
+        sealed = seal_address(Encryption(context.settings), url=url, headers={})
         with database.transaction() as session:
             return enqueue_delivery(
                 session,

@@ -27,34 +27,34 @@ from tests.shared.media.conftest import attachment, make_mailbox
 from tests.support.identity import make_settings
 from tests.support.media_samples import PNG
 from tests.support.media_sources import Handler, MediaSource, content
-from workers.handling import Depot
+from workers.handling import WorkerContext
 from workers.media import SPARE_THREADS, bind_media
 
 
 @pytest.fixture
-def depot(database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Depot]:
+def context(database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[WorkerContext]:
     settings = make_settings(
         database_url=database_url,
         redis_url=valkey_server.url,
         blob_store=(tmp_path / "blobs").as_uri(),
         egress_allow_private=True,
     )
-    depot = Depot(settings)
-    yield depot
-    with depot.database.autocommit() as session:
+    context = WorkerContext(settings)
+    yield context
+    with context.database.autocommit() as session:
         session.execute(text("DELETE FROM media_imports"))
-    depot.database.dispose()
+    context.database.dispose()
 
 
 @pytest.fixture
-def app(depot: Depot) -> Iterator[Celery]:
+def app(context: WorkerContext) -> Iterator[Celery]:
     # Celery tells every application of a process of every other's tasks; this one must have its own handlers.
     shared_tasks: Any = _state
     others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
-    app = create_celery(depot.settings.redis_url)
+    app = create_celery(context.settings.redis_url)
     signals = (celeryd_after_setup, worker_shutting_down)
     receivers = [list(signal.receivers) for signal in signals]
-    bind_media(app, depot)
+    bind_media(app, context)
     yield app
     for signal, before in zip(signals, receivers, strict=True):
         signal.receivers = before
@@ -69,7 +69,7 @@ class SmallWorker:
 
 
 def test_slow_sources_leave_some_threads_of_the_worker_alone(
-    app: Celery, depot: Depot, database: Database
+    app: Celery, context: WorkerContext, database: Database
 ) -> None:
     celeryd_after_setup.send(sender="media@here", instance=SmallWorker(), conf=app.conf)
     is_asked, may_answer = threading.Event(), threading.Event()
@@ -80,7 +80,7 @@ def test_slow_sources_leave_some_threads_of_the_worker_alone(
         content(PNG.content)(handler)
 
     with MediaSource() as source, ThreadPoolExecutor(1) as pool:
-        push(depot, database, source.serve("/slow", hesitate), source.serve("/next", content(PNG.content)))
+        push(context, database, source.serve("/slow", hesitate), source.serve("/next", content(PNG.content)))
         fetching = pool.submit(app.tasks[FetchDueMedia.kind].apply)
         assert is_asked.wait(30)
         app.tasks[FetchDueMedia.kind].apply().get()
@@ -94,12 +94,12 @@ def test_slow_sources_leave_some_threads_of_the_worker_alone(
 
 
 def test_a_worker_that_is_asked_to_stop_begins_no_import(
-    app: Celery, depot: Depot, database: Database
+    app: Celery, context: WorkerContext, database: Database
 ) -> None:
     with MediaSource() as source:
         app.tasks[FetchDueMedia.kind].apply().get()
         worker_shutting_down.send(sender=None)
-        push(depot, database, source.serve("/late", content(PNG.content)))
+        push(context, database, source.serve("/late", content(PNG.content)))
         app.tasks[FetchDueMedia.kind].apply().get()
         assert source.count("/late") == 0
 
@@ -109,10 +109,10 @@ def test_records_are_purged_where_there_are_none(app: Celery) -> None:
 
 
 def test_replaced_secrets_are_erased_when_their_time_is_over(
-    app: Celery, depot: Depot, database: Database
+    app: Celery, context: WorkerContext, database: Database
 ) -> None:
     for overlap_seconds in (0, 3600):
-        replace_secrets(depot, database, make_mailbox(database).id, overlap_seconds=overlap_seconds)
+        replace_secrets(context, database, make_mailbox(database).id, overlap_seconds=overlap_seconds)
     app.tasks[ForgetReplacedSecrets.kind].apply().get()
     with database.autocommit() as session:
         for kept in (
@@ -123,13 +123,15 @@ def test_replaced_secrets_are_erased_when_their_time_is_over(
             assert sum(secret is not None for secret in found) == 1, kept
 
 
-def replace_secrets(depot: Depot, database: Database, distribution_id: UUID, *, overlap_seconds: int) -> None:
+def replace_secrets(
+    context: WorkerContext, database: Database, distribution_id: UUID, *, overlap_seconds: int
+) -> None:
     with database.transaction() as session:
         update_distribution(session, by=OPERATOR, distribution_id=distribution_id, networks=["telegram"])
         for secret in ("first", "second"):
             put_network_settings(
                 session,
-                depot.settings,
+                context.settings,
                 by=OPERATOR,
                 distribution_id=distribution_id,
                 network=NETWORKS["telegram"],
@@ -138,20 +140,20 @@ def replace_secrets(depot: Depot, database: Database, distribution_id: UUID, *, 
             )
         rotate_webhook_secret(
             session,
-            depot.settings,
+            context.settings,
             by=OPERATOR,
             distribution_id=distribution_id,
             overlap_seconds=overlap_seconds,
         )
 
 
-def push(depot: Depot, database: Database, *urls: str) -> None:
+def push(context: WorkerContext, database: Database, *urls: str) -> None:
     mailbox = make_mailbox(database)
     for url in urls:
         with database.transaction() as session:
             queue_imports(
                 session,
-                depot.settings,
+                context.settings,
                 distribution_id=mailbox.id,
                 network=STANDARD,
                 attachments=[attachment(url)],

@@ -13,15 +13,15 @@ from celery.signals import worker_shutting_down
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
 from shared.jobs import create_celery
-from shared.models.attendance import Attendance
+from shared.models.call_queue import KEYS, AcceptedRequest, CallQueue
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
-from shared.models.waiting_calls import KEYS, AcceptedRequest, CallQueue
+from shared.models.heartbeats import Heartbeats
 from shared.replies import ReplyAddress
 from tests.support.identity import make_settings
 from tests.support.stack import wait_until
 from workers import models
-from workers.handling import Depot
+from workers.handling import WorkerContext
 from workers.models import bind_models
 
 NOBODY = "quartermaster:replies:nobody"
@@ -37,16 +37,16 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def depot(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Depot]:
-    depot = Depot(make_settings(database_url=database_url, redis_url=valkey_server.url))
-    yield depot
-    depot.database.dispose()
+def context(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[WorkerContext]:
+    context = WorkerContext(make_settings(database_url=database_url, redis_url=valkey_server.url))
+    yield context
+    context.database.dispose()
 
 
 @pytest.fixture
-def app(depot: Depot, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
+def app(context: WorkerContext, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
     app = create_celery(valkey_server.url)
-    bind_models(app, depot)
+    bind_models(app, context)
     yield app
     app.close()
 
@@ -81,11 +81,11 @@ def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
 ) -> None:
     cancelled: list[object] = []
 
-    def cancel_all(attendance: Attendance) -> None:
-        cancelled.append(attendance)
+    def cancel_all(heartbeats: Heartbeats) -> None:
+        cancelled.append(heartbeats)
 
     monkeypatch.setattr(models, "DRAIN_SECONDS", 0.0)
-    monkeypatch.setattr(Attendance, "cancel_all", cancel_all)
+    monkeypatch.setattr(Heartbeats, "cancel_all", cancel_all)
     worker = SimpleNamespace(app=app, concurrency=2)
     part = app.steps["worker"].pop()(worker)
     worker_shutting_down.send(sender=None)

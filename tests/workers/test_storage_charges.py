@@ -15,7 +15,7 @@ from shared.jobs import create_celery
 from tests.shared.files.stored_months import DAY, Month
 from tests.support.identity import IdentityFactory, make_settings
 from workers.files import bind_files
-from workers.handling import Depot
+from workers.handling import WorkerContext
 
 GIB = 1 << 30
 
@@ -23,7 +23,7 @@ GIB = 1 << 30
 @pytest.fixture
 def app(database_url: str) -> Iterator[Celery]:
     app = create_celery("redis://127.0.0.1:1/0")
-    depot = Depot(
+    context = WorkerContext(
         make_settings(
             database_url=database_url,
             redis_url="redis://127.0.0.1:1/0",
@@ -31,9 +31,9 @@ def app(database_url: str) -> Iterator[Celery]:
             storage_grace_days=3,
         )
     )
-    bind_files(app, depot)
+    bind_files(app, context)
     yield app
-    depot.database.dispose()
+    context.database.dispose()
     app.close()
 
 

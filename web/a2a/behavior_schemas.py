@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from shared.a2a.behavior_administration import BehaviorDraft
+from shared.a2a.behaviors.administration import BehaviorDraft
 from shared.a2a.behaviors.script_format import MAX_SCRIPT_BYTES
-from shared.a2a.turns import BehaviorKind, DeclaredExtension
-from web.identity.schemas import Shown, ShownPage
-from web.values import Id, Name, Sent, UtcTime, Wire
+from shared.a2a.turns.updates import BehaviorKind, DeclaredExtension
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Id, Name, Sent, UtcTime, Wire
 
 Texts = Annotated[Sequence[str], Field(max_length=50)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from shared.a2a import behavior_administration as domain
+from shared.a2a.behaviors import administration as domain
 from web.a2a import behavior_schemas as schemas
 from web.calls import Answer, Call
 from web.identity.administration import AdministrationRoutes, created

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from flask import Response, request
 
-from shared.a2a.agent_cards import extend_card, make_card
+from shared.a2a.agents.cards import extend_card, make_card
 from shared.a2a.errors import AgentNotFound, ExtendedAgentCardNotConfigured
 from shared.a2a.exact_json import render
 from shared.a2a.types import AgentCard

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.a2a.agents import Agent, get_agent, get_default_agent_id
-from shared.a2a.extensions import declared_by
-from shared.a2a.own_extensions import OwnExtensions
-from shared.a2a.turns import DeclaredExtension
+from shared.a2a.agents.directory import Agent, get_agent, get_default_agent_id
+from shared.a2a.agents.extensions import declared_by
+from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.turns.updates import DeclaredExtension
 from shared.database import Database
 from shared.identity.expiring_cache import ExpiringCache
 from shared.settings import Settings

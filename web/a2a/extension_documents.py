@@ -5,8 +5,8 @@ from __future__ import annotations
 from flask import Response
 from werkzeug.exceptions import NotFound
 
+from shared.a2a.agents.own_extensions import OwnExtension, find_own_extension, schema_of, specification_of
 from shared.a2a.exact_json import render
-from shared.a2a.own_extensions import OwnExtension, find_own_extension, schema_of, specification_of
 from web.authentication import Authentication
 from web.calls import Call
 from web.routing import AnyQuery, Routes

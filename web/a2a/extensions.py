@@ -10,7 +10,7 @@ from uuid import UUID
 
 from flask import Flask, Response, current_app, g, request
 
-from shared.a2a.extensions import activate, read_requested
+from shared.a2a.agents.extensions import activate, read_requested
 from shared.errors import DomainError
 from web.a2a.errors import speaks_a2a
 from web.services import Services

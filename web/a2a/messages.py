@@ -8,19 +8,19 @@ from functools import partial
 
 from flask import Response
 
-from shared import faults
+from shared import failpoints
 from shared.a2a import errors
-from shared.a2a.agents import SKILL_KEY
-from shared.a2a.extensions import check_data, require
-from shared.a2a.following import TurnState, read_reply, read_turn_state, wait_for_turn
-from shared.a2a.sending import Sending, Sent, send, show_task
-from shared.a2a.snapshots import read_snapshot
+from shared.a2a.agents.directory import SKILL_KEY
+from shared.a2a.agents.extensions import check_data, require
+from shared.a2a.tasks.following import TurnState, read_reply, read_turn_state, wait_for_turn
+from shared.a2a.tasks.sending import Sending, Sent, send, show_task
+from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.types import SendMessageRequest, SendMessageResponse
-from shared.files.body_errors import ContentTooLarge, UploadTimeout
+from shared.body_errors import ContentTooLarge, UploadTimeout
 from web.a2a.routing import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
 from web.holding import Steps, Waiting, answer_whole
-from web.requests import MalformedJson
+from web.http.requests import MalformedJson
 from web.revocation import until_revoked
 
 routes = AgentRoutes("agents")
@@ -108,7 +108,7 @@ def _send(call: AgentCall, request: SendMessageRequest) -> Sent:
     )
     with call.call.services.database.transaction() as session:
         sent = send(session, sending, call.services.pushes)
-    faults.reach("send.committed")
+    failpoints.hit("send.committed")
     call.services.hints.tell(sent.task_id)
     return sent
 

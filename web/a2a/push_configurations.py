@@ -7,12 +7,12 @@ from uuid import UUID
 from flask import Response
 
 from shared.a2a.errors import PushNotificationNotSupported, TaskNotFound
-from shared.a2a.snapshots import find_snapshot
+from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig
 from shared.database import Session
 from web.a2a.queries import PageQuery
 from web.a2a.routing import AgentCall, AgentRoutes, answer, require_task_id
-from web.requests import MalformedJson
+from web.http.requests import MalformedJson
 
 routes = AgentRoutes("agents")
 

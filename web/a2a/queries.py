@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from shared.a2a.identifiers import check_identifier
-from shared.a2a.listing import DEFAULT_PAGE, MAXIMUM_PAGE, TaskQuery
+from shared.a2a.tasks.listing import DEFAULT_PAGE, MAXIMUM_PAGE, TaskQuery
 from shared.a2a.types import Instant, TaskState
 from web.routing import AnyQuery
 

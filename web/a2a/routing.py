@@ -18,11 +18,11 @@ from uuid import UUID
 from flask import Flask, Request, Response
 from pydantic import BaseModel, ValidationError
 
-from shared.a2a.agents import Agent, Scope, authorize
+from shared.a2a.agents.directory import Agent, Scope, authorize
 from shared.a2a.errors import AgentNotFound, InvalidParams, TaskNotFound, VersionNotSupported
 from shared.a2a.exact_json import NUMBERS, render
 from shared.a2a.identifiers import find_task_id
-from shared.a2a.turns import DeclaredExtension
+from shared.a2a.turns.updates import DeclaredExtension
 from shared.a2a.types import A2A
 from shared.credits.errors import BillingOrganizationRequired
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable
@@ -30,9 +30,9 @@ from web.a2a.extensions import active_extensions, echo_extensions
 from web.a2a.services import AgentServices
 from web.authentication import Authentication
 from web.calls import Call
-from web.requests import MalformedRequest, findings, parse_json
+from web.http.requests import MalformedRequest, findings, parse_json
+from web.http.small_bodies import read_small_body
 from web.routing import AnyQuery, Routes
-from web.small_bodies import read_small_body
 
 A2A_JSON = "application/a2a+json"
 AGENT_PREFIX = "/agents/<id:deployment_id>"

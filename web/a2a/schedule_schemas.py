@@ -9,8 +9,8 @@ from pydantic import Field
 
 from shared.a2a.schedules.cron import MAX_CHARACTERS
 from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, ScheduleDraft
-from web.identity.schemas import Shown, ShownPage
-from web.values import Between, Id, JsonCount, Name, Sent, Text, UtcTime
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Between, Id, JsonCount, Name, Sent, Text, UtcTime
 
 Cron = Annotated[
     str,

@@ -7,7 +7,7 @@ from pathlib import Path
 from shared.a2a.behaviors.refusals import find_refusal
 from shared.a2a.behaviors.script_file import ScriptFile, script_of
 from shared.a2a.behaviors.script_format import Script, ScriptInvalid
-from shared.a2a.turns import BehaviorKind, BehaviorSettings
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
 from shared.a2a.types import Message
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.errors import TooManyStreams
-from shared.a2a.push_configurations import PushConfigurations
-from shared.a2a.watching import TaskHints, TaskWatch
+from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.tasks.watching import TaskHints, TaskWatch
 from shared.admission import Pool, PoolKey
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.settings import Settings
 from shared.valkey import connect_valkey
 from web.a2a.directory import AgentDirectory

@@ -26,10 +26,10 @@ from flask import Response
 
 from shared.a2a.errors import TaskNotFound, UnsupportedOperation
 from shared.a2a.exact_json import render
-from shared.a2a.following import Event, follow, read_reply, read_turn_state
-from shared.a2a.sending import Sent, show_task
-from shared.a2a.snapshots import Snapshot, find_snapshot, read_snapshot
-from shared.a2a.watching import Watch
+from shared.a2a.tasks.following import Event, follow, read_reply, read_turn_state
+from shared.a2a.tasks.sending import Sent, show_task
+from shared.a2a.tasks.snapshots import Snapshot, find_snapshot, read_snapshot
+from shared.a2a.tasks.watching import Watch
 from shared.database import Database
 from shared.errors import DomainError
 from shared.telemetry import get_logger

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from flask import Response
 
-from shared.a2a.cancellation import cancel_task as cancel
 from shared.a2a.errors import (
     TaskNotCancelable,
     TaskNotFound,
     TooManyStreams,
     UnsupportedOperation,
 )
-from shared.a2a.listing import list_tasks as list_page
-from shared.a2a.snapshots import find_snapshot
+from shared.a2a.tasks.cancellation import cancel_task as cancel
+from shared.a2a.tasks.listing import list_tasks as list_page
+from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import CancelTaskRequest, ListTasksResponse, Task
 from web.a2a.queries import TaskListQuery, TaskReadQuery
 from web.a2a.routing import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.streams import stream_task
-from web.requests import MalformedJson
+from web.http.requests import MalformedJson
 
 routes = AgentRoutes("agents")
 

@@ -14,9 +14,9 @@ from shared.credits.ledger import Entered
 from shared.credits.reports import MAX_GROUPS, GroupBy, UsageGroup, UsageReport, UsageSum, Window
 from shared.credits.settlement import Status
 from shared.credits.usage import UsageRecord
-from shared.identity.pages import DEFAULT_LIMIT, MAX_LIMIT, Page
-from web.identity.schemas import Shown, ShownPage
-from web.values import Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
+from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
 
 
 def _parse_sent(value: object) -> int:

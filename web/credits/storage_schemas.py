@@ -11,8 +11,8 @@ from pydantic import Field
 from shared.credits.reports import Window
 from shared.credits.storage_reports import StorageDay, StorageReport
 from web.credits.schemas import Credits
-from web.identity.schemas import Shown
-from web.values import Sent, SnakeSent, SnakeWire, UtcTime
+from web.http.schemas import Shown
+from web.http.wire_types import Sent, SnakeSent, SnakeWire, UtcTime
 
 WindowBack = Annotated[
     Literal["24h", "7d", "30d"], Field(description="How far back; the first UTC day is reported as a whole.")

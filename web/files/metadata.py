@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from shared import body_errors
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from shared.files import (
     access,
-    body_errors,
     deletion,
     errors,
     retention,
@@ -18,7 +18,7 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import schemas
 from web.files.answers import ENDED, FOUND, file_body, pending
-from web.requests import (
+from web.http.requests import (
     FieldRequired,
     MalformedJson,
     MalformedRequest,

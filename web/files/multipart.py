@@ -5,7 +5,7 @@ rule that a body which is not whole is never stored: the closing boundary must h
 and everything around the content is bounded. `receive_file_part` drives it, counts, hashes and writes, in constant
 memory whatever the size.
 
-Left to others: reading from the connection and its deadlines (`slow_senders`), what becomes of a refused sink (the
+Left to others: reading from the connection and its deadlines (`receive_deadlines`), what becomes of a refused sink (the
 caller discards it).
 """
 
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Generic, Protocol, Self, TypeVar
 
-from shared.files.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
+from shared.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from web.files.hashing import OUTSTANDING_PIECES, ContentHash
 from web.files.part_headers import PartHeader, read_boundary, read_digests, read_part_header
-from web.requests import MalformedRequest
+from web.http.requests import MalformedRequest
 
 PIECE_BYTES = 512 << 10
 MAXIMUM_HEADER_BYTES = 8 << 10

@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-from shared.files.body_errors import FilePartRequired
+from shared.body_errors import FilePartRequired
 from shared.files.file_names import clean_file_name
-from web.requests import MalformedRequest, UnsupportedMediaType
+from web.http.requests import MalformedRequest, UnsupportedMediaType
 
 PART_NAME = "file"
 MAXIMUM_MEDIA_TYPE_LENGTH = 255

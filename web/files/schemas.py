@@ -24,7 +24,7 @@ from shared.files.resources import (
     Version,
 )
 from shared.identity.callers import OwnerKind
-from web.values import Between, Count, Id, JsonCount, Sent, Text, UtcTime, Wire
+from web.http.wire_types import Between, Count, Id, JsonCount, Sent, Text, UtcTime, Wire
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
 _REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own

@@ -25,8 +25,6 @@ from shared.identity.authorization import Actor
 from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
-from web.client_address import client_address
-from web.edge import GRANTS
 from web.errors import answer_domain_error
 from web.files import schemas
 from web.files.answers import ENDED, FOUND, content_url
@@ -39,7 +37,9 @@ from web.files.presentation import (
     allow_any_page,
 )
 from web.files.ranges import RangeNotSatisfiable
-from web.requests import DuplicateParameter
+from web.http.client_address import client_address
+from web.http.edge import GRANTS
+from web.http.requests import DuplicateParameter
 from web.revocation import break_off_when_revoked
 from web.routing import Routes
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from shared import body_errors
 from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.files import (
-    body_errors,
     errors,
     replaces,
     uploads,
@@ -28,7 +28,7 @@ from web.files import schemas
 from web.files.answers import ENDED, FOUND, content_url
 from web.files.multipart import receive_file_part
 from web.files.preferences import read_preference
-from web.requests import (
+from web.http.requests import (
     FieldRequired,
     MalformedRequest,
     UnsupportedMediaType,

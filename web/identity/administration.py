@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 from pydantic import BaseModel
 
+from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
-from shared.files.body_errors import ContentTooLarge, UploadTimeout
 from shared.identity.errors import ResourceNotFound
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.identity.schemas import PageQuery
-from web.requests import FieldRequired, MalformedJson, UnsupportedMediaType
+from web.http.requests import FieldRequired, MalformedJson, UnsupportedMediaType
+from web.http.schemas import PageQuery
 from web.routing import Handler, Routes
 
 Declaration = Callable[[Handler], Handler]

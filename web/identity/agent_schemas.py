@@ -14,8 +14,8 @@ from shared.identity.callers import OwnerKind
 from shared.identity.deployments import DeploymentKind
 from shared.identity.key_rotation import KeyState, Purpose
 from shared.identity.roles import Role, ScopeKind
-from web.identity.schemas import Shown, ShownPage
-from web.values import Id, JsonCount, Name, Sent, UtcTime, Wire
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Id, JsonCount, Name, Sent, UtcTime, Wire
 
 
 class IdentityBody(Shown):

@@ -15,8 +15,8 @@ from shared.identity.distributions import (
     MAX_OVERLAP_SECONDS,
 )
 from shared.identity.names import MAX_NETWORKS
-from web.identity.schemas import Shown, ShownPage
-from web.values import Between, Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Between, Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
 
 Network = Annotated[str, Field(pattern="^[a-z][a-z0-9._-]{0,62}$")]
 Networks = Annotated[Sequence[Network], Field(min_length=1, max_length=MAX_NETWORKS)]

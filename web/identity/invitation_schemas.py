@@ -9,8 +9,9 @@ from pydantic import Field
 
 from shared.identity.invitations import DEFAULT_DAYS, MAX_DAYS
 from shared.identity.roles import Role
-from web.identity.schemas import Email, MemberBody, MemberRole, Shown, ShownPage
-from web.values import Id, Sent, Text, UtcTime, Wire
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Id, Sent, Text, UtcTime, Wire
+from web.identity.schemas import Email, MemberBody, MemberRole
 
 
 class InvitationBody(Shown):

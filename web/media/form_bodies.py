@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
+from shared.body_errors import DigestMismatch, FilePartRequired
 from shared.errors import FieldError
-from shared.files.body_errors import DigestMismatch, FilePartRequired
 from shared.media.content_signatures import HEAD_BYTES
 from web.files.multipart import FRAMING_BYTES, Body, PartContent, PartParser, ReceivedPart, Sink, pieces
 from web.files.part_headers import FieldHeader, PartHeader, read_boundary, read_digests, read_form_part_header
-from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
+from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 
 MAXIMUM_FIELD_BYTES = 4 << 10
 OpenSink = Callable[[], Sink]

@@ -10,8 +10,8 @@ from pydantic import Field
 from shared.identity.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from shared.media.network_administration import NetworkSettings
 from shared.media.networks.registry import NETWORKS
-from web.identity.schemas import Shown
-from web.values import Between, Id, JsonCount, Sent, UtcTime
+from web.http.schemas import Shown
+from web.http.wire_types import Between, Id, JsonCount, Sent, UtcTime
 
 MAX_SETTINGS = 20
 MAX_VALUE_CHARACTERS = 2048

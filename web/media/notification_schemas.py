@@ -9,9 +9,9 @@ from pydantic import Field
 
 from shared.deliveries.outbox import Delivery, DeliveryState
 from shared.egress.urls import MAX_URL_CHARACTERS
-from shared.identity.pages import Page
-from web.identity.schemas import PageQuery, Shown, ShownPage
-from web.values import Id, JsonCount, Sent, Text, UtcTime, Wire
+from shared.pagination import Page
+from web.http.schemas import PageQuery, Shown, ShownPage
+from web.http.wire_types import Id, JsonCount, Sent, Text, UtcTime, Wire
 
 StateName = Literal["Waiting", "Sending", "Delivered", "Dead"]
 Url = Annotated[

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from shared.encryption import Encryption
 from shared.errors import PermissionDenied
-from shared.identity.encryption import Encryption
 from shared.identity.errors import ResourceNotFound
 from shared.identity.webhook_secrets import list_webhook_secrets
 from shared.media.networks.base import SignatureInvalid
 from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
 from web.calls import Call
+from web.http.requests import MAXIMUM_JSON_BYTES
+from web.http.small_bodies import read_small_body
 from web.media.standard_webhooks import read_signature, verify_signature
 from web.media.tenants import count_for_distribution
-from web.requests import MAXIMUM_JSON_BYTES
-from web.small_bodies import read_small_body
 
 MAXIMUM_SIGNED_BYTES = MAXIMUM_JSON_BYTES
 

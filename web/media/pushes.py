@@ -13,13 +13,12 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from shared import faults
+from shared import body_errors, failpoints
 from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable, ValidationFailed
-from shared.files import body_errors
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.staging import OpenReceiver
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
@@ -31,10 +30,7 @@ from shared.media.pushing import PushedPart, push_content
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files.multipart import FRAMING_BYTES, Body
-from web.media import schemas
-from web.media.form_bodies import ReceivedForm, receive_form
-from web.media.push_authentication import read_signed_body, require_own_token
-from web.requests import (
+from web.http.requests import (
     MAXIMUM_JSON_BYTES,
     DuplicateParameter,
     FieldRequired,
@@ -45,8 +41,11 @@ from web.requests import (
     parse_json,
     refuse,
 )
+from web.http.small_bodies import read_small_body
+from web.media import schemas
+from web.media.form_bodies import ReceivedForm, receive_form
+from web.media.push_authentication import read_signed_body, require_own_token
 from web.routing import JsonOrForm, Routes
-from web.small_bodies import read_small_body
 
 _FIELD_NAMES = frozenset(field.alias or name for name, field in schemas.NewMediaFields.model_fields.items())
 
@@ -142,8 +141,8 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
             attachments=[_attachment(push, item) for item in items],
             secret_headers={item.attachment_id: item.headers for item in items if item.headers},
         )
-        faults.reach("push.before_commit")
-    faults.reach("push.queued")
+        failpoints.hit("push.before_commit")
+    failpoints.hit("push.queued")
     if isinstance(push, schemas.NewMediaBatch):
         shown = schemas.ImportList(items=[schemas.PushedImportBody.of(one) for one in queued])
         return Answer(body=schemas.PushResult(shown), status=202)

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, RootModel
 
-from shared.identity.pages import Page
 from shared.media.descriptions import MEDIA_TYPE
 from shared.media.imports import Import, ImportState
-from web.identity.schemas import PageQuery
-from web.values import Count, Id, JsonCount, Sent, Text, UtcTime, Wire
+from shared.pagination import Page
+from web.http.schemas import PageQuery
+from web.http.wire_types import Count, Id, JsonCount, Sent, Text, UtcTime, Wire
 
 MAXIMUM_ITEMS = 50
 MAXIMUM_NAME_CHARACTERS = 1000

@@ -14,11 +14,11 @@ from uuid import UUID
 from flask import Response
 from pydantic import Field
 
-from shared import faults
+from shared import failpoints
+from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.credits.errors import StorageUnpaid
+from shared.encryption import Encryption
 from shared.errors import PermissionDenied
-from shared.files.body_errors import ContentTooLarge, UploadTimeout
-from shared.identity.encryption import Encryption
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
 from shared.media.attachments import Attachment
 from shared.media.errors import DistributionDisabled, TooManyImports
@@ -34,11 +34,11 @@ from shared.media.networks.base import (
 from shared.telemetry import REFUSED_CREDENTIALS, get_logger
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Call
+from web.http.small_bodies import read_small_body
+from web.http.wire_types import Sent
 from web.media.tenants import count_for_distribution
 from web.rate_limits import RateLimited
 from web.routing import AnyQuery, RawBody, Routes
-from web.small_bodies import read_small_body
-from web.values import Sent
 
 MAXIMUM_WEBHOOK_BYTES = 1 << 20
 MAXIMUM_QUERY_FIELDS = 100
@@ -140,9 +140,9 @@ def _take_in(
     limit_rate(f"{distribution_id}:{network.name}", call.services)
     attachments = network.attachments(request)
     if attachments:
-        faults.reach("webhook.verified")
+        failpoints.hit("webhook.verified")
         _queue(call, distribution_id, network, attachments)
-    faults.reach("webhook.before_answer")
+    failpoints.hit("webhook.before_answer")
     return network.answer(request, credentials)
 
 
@@ -166,7 +166,7 @@ def _queue(call: Call, distribution_id: UUID, network: Network, attachments: Seq
             network=network.name,
             attachments=attachments,
         )
-        faults.reach("webhook.before_commit")
+        failpoints.hit("webhook.before_commit")
     new = sum(one.is_new for one in queued)
     log.info("webhook.received", network=network.name, attachments=len(queued), new=new)
 

@@ -15,7 +15,7 @@ from wsgiref.types import WSGIEnvironment
 from flask import Response
 
 from shared.errors import DomainError
-from shared.models import awaiting
+from shared.models import reply_waiting
 from shared.models.dialects import Dialect
 from shared.models.dialects.failures import Failure, chat_error, responses_error
 from shared.models.dialects.frames import DONE, chat_frame, event_frame
@@ -51,13 +51,13 @@ def streamed_answer(
 
 
 def _coming(invoker: Invoker, inbox: Inbox, watch: Watch, waiting: Waiting) -> Generator[Reply | None]:
-    coming = awaiting.replies(invoker, inbox, waiting.seconds)
+    coming = reply_waiting.replies(invoker, inbox, waiting.seconds)
     return until_revoked(coming, watch, waiting.bell.ring)
 
 
 def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:
     # Steps read what was delivered; those that ask the database come when nothing was for a while.
-    waiting = Waiting(environ, idle_seconds=awaiting.PING_SECONDS, is_blocking=False)
+    waiting = Waiting(environ, idle_seconds=reply_waiting.PING_SECONDS, is_blocking=False)
     inbox.ring(waiting.bell)
     return waiting
 

@@ -7,10 +7,9 @@ from typing import Any
 from flask import Response
 
 from shared.admission import ConcurrencyLimited
+from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.credits.errors import BillingOrganizationRequired, CreditPolicySuspended, InsufficientCredits
 from shared.errors import DomainError, Unavailable
-from shared.files.body_errors import ContentTooLarge, UploadTimeout
-from shared.models.awaiting import CallLost
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
 from shared.models.errors import (
@@ -23,13 +22,14 @@ from shared.models.errors import (
 )
 from shared.models.invocations import get_model, invoke, require_model_access
 from shared.models.providers.errors import ProviderError, ProviderTimeout
+from shared.models.reply_waiting import CallLost
 from web.authentication import Authentication
 from web.calls import Answer, Call
+from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
+from web.http.small_bodies import read_small_body
 from web.models.answers import streamed_answer, whole_answer
 from web.models.schemas import ChatCreation, ModelBody, ModelList, ResponsesCreation
-from web.requests import MalformedJson, UnsupportedMediaType, parse_json
 from web.routing import Routes
-from web.small_bodies import read_small_body
 
 routes = Routes("models")
 

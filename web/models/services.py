@@ -11,11 +11,11 @@ from shared.credits.reports import model_usage
 from shared.database import Database
 from shared.errors import DomainError
 from shared.models.call_admission import CallAdmission
+from shared.models.call_queue import CallQueue
 from shared.models.catalog_file import CatalogFile
 from shared.models.invocations import Invoker, Limits
 from shared.models.lease_reader import LeaseReader
 from shared.models.shares import Shares
-from shared.models.waiting_calls import CallQueue
 from shared.replies import ReplyChannel
 from shared.settings import Settings
 from shared.telemetry import get_logger

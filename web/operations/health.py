@@ -8,9 +8,9 @@ from werkzeug.exceptions import NotFound
 
 from web.authentication import Authentication
 from web.calls import Answer, Call
+from web.http.wire_types import Wire
 from web.operations.probes import Probes
 from web.routing import Routes
-from web.values import Wire
 
 routes = Routes("operations")
 

@@ -19,6 +19,7 @@ from shared.media.networks.registry import NETWORKS
 from web.a2a.errors import a2a_status, speaks_a2a
 from web.authentication import Authentication
 from web.errors import OAUTH_PATHS, STATUSES, oauth_code
+from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 from web.openai_errors import openai_code, openai_type, speaks_openai
 from web.operations.openapi_a2a import A2A_ERROR_SCHEMA, a2a_error_answer, a2a_header_parameters
 from web.operations.openapi_components import (
@@ -30,7 +31,6 @@ from web.operations.openapi_components import (
     STATUS_MEANINGS,
 )
 from web.rate_limits import RateLimited
-from web.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 from web.routing import PROBES, FilePart, FormBody, JsonOrForm, Operation, RawBody
 
 PROBLEM = "application/problem+json"

@@ -15,7 +15,7 @@ import redis
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
-from shared.a2a.backlog import measure_turns
+from shared.a2a.turns.backlog import measure_turns
 from shared.deliveries.backlog import measure_deliveries
 from shared.errors import DomainError, Kind
 from shared.files.backlog import measure_backlog

@@ -20,7 +20,7 @@ from shared.a2a.behaviors.model_calls import ModelCalls, ReplyRefused, find_entr
 from shared.a2a.behaviors.output_modes import ReplyForm, choose_form
 from shared.a2a.behaviors.prompts import write_body
 from shared.a2a.behaviors.stored_files import NewFile, StoredFile, StoredFiles
-from shared.a2a.turns import ArtifactProduced, StatusChanged, Turn, Update
+from shared.a2a.turns.updates import ArtifactProduced, StatusChanged, Turn, Update
 from shared.a2a.types import Artifact, Message, Part, Role, TaskState
 from shared.errors import DomainError, Kind
 from shared.models.errors import ModelNotFound

@@ -20,19 +20,19 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid5
 
-from shared import faults
+from shared import failpoints
 from shared.a2a.behaviors.waiting import TurnCancellation
-from shared.a2a.turns import Turn
+from shared.a2a.turns.updates import Turn
 from shared.credits import holds
 from shared.database import Database
 from shared.errors import DomainError, Kind
 from shared.models import settling
-from shared.models.attendance import Attendance, Attended
 from shared.models.call_admission import CallAdmission, refusal
 from shared.models.catalog import Catalog, ModelEntry, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Failure, ParsedRequest, Translator, parse_chat, upstream_body
 from shared.models.errors import ContextLengthExceeded, ModelNotSupported
+from shared.models.heartbeats import Attended, Heartbeats
 from shared.models.invocations import get_model, new_invocation, require_model_access
 from shared.models.providers.base import Event, UpstreamStream
 from shared.models.providers.concurrency import ModelSlots
@@ -78,7 +78,7 @@ class ModelCalls:
     catalog: CatalogFile
     router: Router
     slots: ModelSlots
-    attendance: Attendance
+    heartbeats: Heartbeats
     admission: CallAdmission
     reserved_completion_tokens: int
 
@@ -103,12 +103,12 @@ class ModelCalls:
         cancellation = TurnCancellation(turn)
         with self._slot(entry, cancellation):
             self._hold(invocation, cancellation)
-            faults.reach("agents.held")
+            failpoints.hit("agents.held")
             dispatch = settling.take_dispatch(self.database, invocation.id)
             if dispatch is None:
                 raise CallRepeated
-            faults.reach("agents.dispatched")
-            with self.attendance.attend(dispatch, _Nobody()) as attended:
+            failpoints.hit("agents.dispatched")
+            with self.heartbeats.attend(dispatch, _Nobody()) as attended:
                 yield from self._carry_out(_Call(entry, parsed, dispatch, attended), cancellation)
 
     @contextlib.contextmanager
@@ -143,13 +143,13 @@ class ModelCalls:
                 call.entry, call.body_for, cancelled=cancellation, call_id=str(call.dispatch.invocation_id)
             ) as stream:
                 call.begin(stream)
-                faults.reach("agents.opened")
+                failpoints.hit("agents.opened")
                 yield from call.relay(stream)
         except BaseException as error:
             call.settle_failed(self.database, error)
             raise
         call.settle(self.database)
-        faults.reach("agents.settled")
+        failpoints.hit("agents.settled")
         call.raise_unless_complete()
 
 
@@ -212,7 +212,7 @@ class _Call:
             known = CallCancelled(may_have_cost=True)
         outcome, _ = settling.outcome_of_failure(known, self._translator, self._provider)
         settling.settle(database, self.dispatch, outcome)
-        faults.reach("agents.settled")
+        failpoints.hit("agents.settled")
 
     def raise_unless_complete(self) -> None:
         assert self._translator is not None  # noqa: S101 (made with the stream)

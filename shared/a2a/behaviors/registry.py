@@ -12,12 +12,12 @@ from shared.a2a.behaviors.model_backed import ModelBackedBehavior
 from shared.a2a.behaviors.model_calls import ModelCalls
 from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.stored_files import StoredFiles
-from shared.a2a.turns import Behavior, BehaviorKind
+from shared.a2a.turns.updates import Behavior, BehaviorKind
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
-from shared.models.attendance import Attendance
 from shared.models.call_admission import CallAdmission
 from shared.models.catalog_file import CatalogFile
+from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
@@ -47,7 +47,7 @@ def build_behaviors(
         catalog=CatalogFile(settings.models_config).watch(),
         router=Router(),
         slots=ModelSlots(valkey),
-        attendance=Attendance(database),
+        heartbeats=Heartbeats(database),
         admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )

@@ -13,7 +13,7 @@ from uuid import uuid5
 from shared.a2a.behaviors.script_scene import Scene
 from shared.a2a.behaviors.script_schema import ArtifactTable, ContentTable, FileTable, PartTable
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
-from shared.a2a.turns import ArtifactProduced, Replied, StatusChanged, Turn
+from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn
 from shared.a2a.types import Artifact, Message, Part, Role, TaskState
 
 

@@ -17,7 +17,7 @@ from shared.a2a.behaviors.script_play import Cue, Silence, play
 from shared.a2a.behaviors.script_scene import Scene
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.waiting import TurnCancellation
-from shared.a2a.turns import BehaviorSettings, StatusChanged, Turn, Update, settles
+from shared.a2a.turns.updates import BehaviorSettings, StatusChanged, Turn, Update, settles
 from shared.a2a.types import Message, Part, Role, TaskState
 
 

@@ -20,10 +20,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
-from shared import faults
+from shared import failpoints
 from shared.a2a.behaviors.file_links import content_address
-from shared.a2a.insisting import insist
-from shared.a2a.turns import Turn
+from shared.a2a.turns.insisting import insist
+from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Part
 from shared.database import Database
 from shared.errors import PermissionDenied
@@ -102,7 +102,7 @@ class StoredFiles:
 
         # What the content cost is paid by now: a store that is away for a moment must not lose it.
         receipt = insist(lambda: upload(self._database, self._store, turn.caller, request, receive))
-        faults.reach("agents.file_stored")
+        failpoints.hit("agents.file_stored")
         if receipt.availability is Availability.PENDING:
             wait_while_staged(self._database, receipt.version.id, self._settings.upload_wait_seconds)
         return self._stored(receipt)

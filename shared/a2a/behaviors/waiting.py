@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from shared.a2a.turns import Turn
+from shared.a2a.turns.updates import Turn
 
 LOOK_EVERY_SECONDS = 0.05
 

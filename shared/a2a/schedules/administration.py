@@ -22,9 +22,9 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.errors import ResourceNotFound
-from shared.identity.pages import DEFAULT_LIMIT, Page, newest_first, oldest_first
 from shared.identity.permissions import Permission
 from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, newest_first, oldest_first
 
 SCHEDULES_LIMIT = 200
 

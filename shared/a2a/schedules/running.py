@@ -17,17 +17,17 @@ from uuid import UUID, uuid5
 
 from sqlalchemy import Row, bindparam, delete, func, insert, select, text, update
 
-from shared import faults
-from shared.a2a.agent_callers import OnBehalf, make_agent_caller
-from shared.a2a.agents import SKILL_KEY, authorize, get_agent
-from shared.a2a.extensions import activate, check_data, declared_by, require
-from shared.a2a.own_extensions import OwnExtensions
-from shared.a2a.push_configurations import PushConfigurations
+from shared import failpoints
+from shared.a2a.agents.callers import OnBehalf, make_agent_caller
+from shared.a2a.agents.directory import SKILL_KEY, authorize, get_agent
+from shared.a2a.agents.extensions import activate, check_data, declared_by, require
+from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.schedules.cron import Cron
 from shared.a2a.schedules.drafts import message_of
 from shared.a2a.schedules.resources import Missed, RunState
 from shared.a2a.schedules.tables import schedule_runs, schedules
-from shared.a2a.sending import Sending, send
+from shared.a2a.tasks.sending import Sending, send
 from shared.a2a.types import Message, Part, SendMessageConfiguration, SendMessageRequest
 from shared.database import Database, Session
 from shared.errors import DomainError, Unavailable
@@ -75,8 +75,8 @@ def _run_if_due(scheduler: Scheduler, schedule_id: UUID) -> bool:
         if row is None:
             return False
         _run(session, scheduler, row)
-        faults.reach("schedules.before_commit")
-    faults.reach("schedules.committed")
+        failpoints.hit("schedules.before_commit")
+    failpoints.hit("schedules.committed")
     return True
 
 

@@ -6,9 +6,9 @@ import random
 from typing import Any
 from uuid import UUID
 
-from shared.a2a import sending
-from shared.a2a.task_log import ClaimedTurn, TaskLog
-from shared.a2a.turns import Update, settles
+from shared.a2a.tasks import sending
+from shared.a2a.tasks.log import ClaimedTurn, TaskLog
+from shared.a2a.turns.updates import Update, settles
 
 SELDOM = 0.02
 

@@ -36,7 +36,7 @@ from a2a.utils.errors import (
     VersionNotSupportedError,
 )
 
-from shared.a2a.turns import DeclaredExtension
+from shared.a2a.turns.updates import DeclaredExtension
 from tests.clients.a2a.conftest import Agents, activating, run, talking
 from tests.clients.a2a.receiving import receiving
 from tests.support.stack import wait_until

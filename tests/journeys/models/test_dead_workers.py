@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 import redis
 
+from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
-from shared.models.waiting_calls import AcceptedRequest, CallQueue
 from shared.replies import ReplyAddress
 from tests.journeys.models.asking import (
     ask,

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import redis
 
-from shared.models.waiting_calls import KEYS, CallQueue
+from shared.models.call_queue import KEYS, CallQueue
 from tests.journeys.models.asking import ask, scripted
 from tests.support.inventory import query
 from tests.support.model_service import ModelService

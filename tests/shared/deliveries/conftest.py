@@ -1,4 +1,4 @@
-"""A destination and a courier for the tests of a module."""
+"""A destination and a sender for the tests of a module."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.database import Database
-from shared.deliveries.courier import Courier
+from shared.deliveries.sender import Sender
 from tests.shared.deliveries import outbox
 from tests.shared.egress.servers import Server, serve
 
@@ -26,9 +26,9 @@ def server(listening: Server) -> Server:
 
 
 @pytest.fixture
-def courier(database: Database) -> Iterator[Courier]:
-    with outbox.courier(database) as courier:
-        yield courier
+def sender(database: Database) -> Iterator[Sender]:
+    with outbox.sender(database) as sender:
+        yield sender
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Messages, couriers and what a test needs to see of the outbox."""
+"""Messages, senders and what a test needs to see of the outbox."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sqlalchemy import text
 from shared.database import Database, Session
 from shared.deliveries.channels import Channel
 from shared.deliveries.claims import Claim, Claimer
-from shared.deliveries.courier import Courier
 from shared.deliveries.outbox import Delivery, enqueue_delivery, get_delivery, seal_address
+from shared.deliveries.sender import Sender
+from shared.encryption import Encryption
 from shared.fair_claims import Rotation
-from shared.identity.encryption import Encryption
 from tests.support.identity import make_settings
 
 KIND = "test"
@@ -100,12 +100,12 @@ def claim_due(session: Session, *, limit: int, rotation: Rotation | None = None)
 
 
 @contextmanager
-def courier(
+def sender(
     database: Database, channels: Mapping[str, Channel] | None = None, **changes: object
-) -> Iterator[Courier]:
-    """A courier as a worker has one, with these settings changed."""
-    courier = Courier(database, SETTINGS.model_copy(update=changes), channels or {})
+) -> Iterator[Sender]:
+    """A sender as a worker has one, with these settings changed."""
+    sender = Sender(database, SETTINGS.model_copy(update=changes), channels or {})
     try:
-        yield courier
+        yield sender
     finally:
-        courier.close()
+        sender.close()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database
-from tests.shared.deliveries.outbox import courier
+from tests.shared.deliveries.outbox import sender
 
 if __name__ == "__main__":
     url, points = sys.argv[1:]
-    faults.arm(points)
+    failpoints.arm(points)
     database = Database(url.replace("postgresql://", "postgresql+psycopg2://", 1))
-    with courier(database) as one:
+    with sender(database) as one:
         one.send_due()
     database.dispose()

@@ -18,9 +18,9 @@ from sqlalchemy import text
 from shared.database import Database, Session
 from shared.deliveries.channels import Address
 from shared.deliveries.claims import record_delivered, record_failed
-from shared.deliveries.courier import MAX_LAPSES, Courier
 from shared.deliveries.outbox import DeliveryState, enqueue_delivery
 from shared.deliveries.schedule import MAX_ATTEMPTS, WAITS_SECONDS
+from shared.deliveries.sender import MAX_LAPSES, Sender
 from tests.shared.deliveries import outbox
 from tests.shared.deliveries.outbox import BODY, ORGANIZATION, claim_due, enqueue, let_time_pass, read, row
 from tests.shared.egress.servers import Answer, Server, content, redirect
@@ -30,14 +30,14 @@ OK = content(b"")
 FAILS = content(b"", status="500 Failed")
 
 
-def test_a_message_arrives_and_is_forgotten(database: Database, courier: Courier, server: Server) -> None:
+def test_a_message_arrives_and_is_forgotten(database: Database, sender: Sender, server: Server) -> None:
     server.on("/hook", OK)
     destination, headers = uuid4(), {"Authorization": "Bearer secret"}
     delivery_id = enqueue(
         database, server.url("/hook"), destination, headers=headers, content_type="application/a2a+json"
     )
     assert b"secret" not in bytes(row(database, delivery_id).address_encrypted)
-    assert courier.send_due() == 1
+    assert sender.send_due() == 1
     (asked,) = server.asked
     assert (asked.method, asked.body) == ("POST", BODY)
     assert asked.headers["authorization"] == "Bearer secret"
@@ -46,17 +46,17 @@ def test_a_message_arrives_and_is_forgotten(database: Database, courier: Courier
     assert (delivery.state, delivery.attempts, delivery.last_status) == (DeliveryState.DELIVERED, 1, 200)
     kept = row(database, delivery_id)
     assert (kept.body, kept.address_encrypted) == (None, None)
-    assert courier.send_due() == 0
+    assert sender.send_due() == 0
 
 
 def test_a_message_is_tried_on_the_schedule_until_it_is_given_up(
-    database: Database, courier: Courier, server: Server
+    database: Database, sender: Sender, server: Server
 ) -> None:
     server.on("/hook", FAILS)
     destination = uuid4()
     delivery_id = enqueue(database, server.url("/hook"), destination)
     for attempt, wait in enumerate(WAITS_SECONDS, start=1):
-        assert courier.send_due() == 1
+        assert sender.send_due() == 1
         delivery = read(database, destination, delivery_id)
         assert (delivery.state, delivery.attempts, delivery.last_status) == (
             DeliveryState.WAITING,
@@ -65,31 +65,31 @@ def test_a_message_is_tried_on_the_schedule_until_it_is_given_up(
         )
         assert delivery.last_attempt_at is not None
         assert wait <= (delivery.due_at - delivery.last_attempt_at).total_seconds() <= wait * 1.1
-        assert courier.send_due() == 0
+        assert sender.send_due() == 0
         let_time_pass(database)
-    assert courier.send_due() == 1
+    assert sender.send_due() == 1
     assert read(database, destination, delivery_id).state is DeliveryState.DEAD
     assert len(server.asked) == MAX_ATTEMPTS
     let_time_pass(database)
-    assert courier.send_due() == 0
+    assert sender.send_due() == 0
     assert bytes(row(database, delivery_id).body) == BODY
 
 
 def test_a_kind_of_message_may_be_worth_fewer_attempts(
-    database: Database, courier: Courier, server: Server
+    database: Database, sender: Sender, server: Server
 ) -> None:
     server.on("/hook", FAILS)
     destination = uuid4()
     delivery_id = enqueue(database, server.url("/hook"), destination, attempt_limit=1)
-    courier.send_due()
+    sender.send_due()
     assert read(database, destination, delivery_id).state is DeliveryState.DEAD
 
 
-def test_a_destination_may_ask_for_more_time(database: Database, courier: Courier, server: Server) -> None:
+def test_a_destination_may_ask_for_more_time(database: Database, sender: Sender, server: Server) -> None:
     server.on("/hook", content(b"", "Retry-After: 500", status="503 Busy"))
     destination = uuid4()
     delivery_id = enqueue(database, server.url("/hook"), destination)
-    courier.send_due()
+    sender.send_due()
     delivery = read(database, destination, delivery_id)
     assert delivery.last_attempt_at is not None
     assert 500 <= (delivery.due_at - delivery.last_attempt_at).total_seconds() <= 550
@@ -105,22 +105,22 @@ def test_a_destination_may_ask_for_more_time(database: Database, courier: Courie
     ],
 )
 def test_whatever_is_no_success_is_tried_again(
-    database: Database, courier: Courier, server: Server, answer: Answer
+    database: Database, sender: Sender, server: Server, answer: Answer
 ) -> None:
     server.on("/hook", answer)
     destination = uuid4()
     delivery_id = enqueue(database, server.url("/hook"), destination)
-    courier.send_due()
+    sender.send_due()
     assert read(database, destination, delivery_id).state is DeliveryState.WAITING
     assert [asked.path for asked in server.asked] == ["/hook"]
 
 
-def test_a_destination_that_cannot_be_reached_is_tried_again(database: Database, courier: Courier) -> None:
+def test_a_destination_that_cannot_be_reached_is_tried_again(database: Database, sender: Sender) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     destination = uuid4()
     delivery_id = enqueue(database, f"http://127.0.0.1:{port}/", destination)
-    courier.send_due()
+    sender.send_due()
     delivery = read(database, destination, delivery_id)
     assert (delivery.state, delivery.last_status, delivery.last_code) == (
         DeliveryState.WAITING,
@@ -138,23 +138,23 @@ def test_a_destination_that_cannot_be_reached_is_tried_again(database: Database,
     ],
 )
 def test_an_address_that_must_not_be_asked_is_given_up_at_once(
-    database: Database, courier: Courier, url: str, code: str
+    database: Database, sender: Sender, url: str, code: str
 ) -> None:
     destination = uuid4()
     delivery_id = enqueue(database, url, destination)
-    courier.send_due()
+    sender.send_due()
     delivery = read(database, destination, delivery_id)
     assert (delivery.state, delivery.last_code) == (DeliveryState.DEAD, code)
 
 
 def test_a_destination_that_is_gone_is_sent_nothing_more(
-    database: Database, courier: Courier, server: Server
+    database: Database, sender: Sender, server: Server
 ) -> None:
     server.on("/hook", content(b"", status="410 Gone"))
     destination = uuid4()
     first = enqueue(database, server.url("/hook"), destination, in_flight_limit=1)
     others = [enqueue(database, server.url("/hook"), destination, in_flight_limit=1) for _ in range(3)]
-    courier.send_due()
+    sender.send_due()
     assert len(server.asked) == 1
     assert read(database, destination, first).last_status == 410
     for other in others:
@@ -163,14 +163,14 @@ def test_a_destination_that_is_gone_is_sent_nothing_more(
 
 
 def test_an_address_that_is_gone_ends_nothing_that_waits_for_another(
-    database: Database, courier: Courier, server: Server
+    database: Database, sender: Sender, server: Server
 ) -> None:
     server.on("/old", content(b"", status="410 Gone"))
     server.on("/new", OK)
     destination = uuid4()
     old = enqueue(database, server.url("/old"), destination, in_flight_limit=1)
     new = enqueue(database, server.url("/new"), destination, in_flight_limit=1)
-    courier.send_due()
+    sender.send_due()
     assert read(database, destination, old).state is DeliveryState.DEAD
     assert read(database, destination, new).state is DeliveryState.DELIVERED
 
@@ -196,11 +196,11 @@ def test_a_channel_is_asked_at_every_attempt(database: Database, server: Server)
     server.on("/new", content(b"", status="410 Gone"))
     destination = uuid4()
     delivery_id = enqueue(database, "http://unused/", destination, kind="signed")
-    with outbox.courier(database, {"signed": channel}) as courier:
-        courier.send_due()
+    with outbox.sender(database, {"signed": channel}) as sender:
+        sender.send_due()
         channel.address = Address(url=server.url("/new"), headers={"X-Signature": "new"})
         let_time_pass(database)
-        courier.send_due()
+        sender.send_due()
     assert [asked.headers["x-signature"] for asked in server.asked] == ["old", "new"]
     assert channel.disabled == [destination]
     assert read(database, destination, delivery_id).state is DeliveryState.DEAD
@@ -209,8 +209,8 @@ def test_a_channel_is_asked_at_every_attempt(database: Database, server: Server)
 def test_a_message_to_a_destination_that_was_removed_is_given_up(database: Database) -> None:
     destination = uuid4()
     delivery_id = enqueue(database, "http://unused/", destination, kind="signed")
-    with outbox.courier(database, {"signed": Remembering(None)}) as courier:
-        courier.send_due()
+    with outbox.sender(database, {"signed": Remembering(None)}) as sender:
+        sender.send_due()
     delivery = read(database, destination, delivery_id)
     assert (delivery.state, delivery.last_code) == (DeliveryState.DEAD, "destination_gone")
 
@@ -237,9 +237,9 @@ class Gate:
 
 
 @contextmanager
-def draining(*couriers: Courier) -> Iterator[None]:
-    """Let couriers send meanwhile, and wait until they have."""
-    threads = [threading.Thread(target=courier.send_due) for courier in couriers]
+def draining(*senders: Sender) -> Iterator[None]:
+    """Let senders send meanwhile, and wait until they have."""
+    threads = [threading.Thread(target=sender.send_due) for sender in senders]
     for thread in threads:
         thread.start()
     yield
@@ -247,9 +247,7 @@ def draining(*couriers: Courier) -> Iterator[None]:
         thread.join()
 
 
-def test_a_slow_destination_holds_up_nobody_else(
-    database: Database, courier: Courier, server: Server
-) -> None:
+def test_a_slow_destination_holds_up_nobody_else(database: Database, sender: Sender, server: Server) -> None:
     gate = Gate()
     server.on("/slow", gate)
     server.on("/quick", OK)
@@ -258,7 +256,7 @@ def test_a_slow_destination_holds_up_nobody_else(
         enqueue(database, server.url("/slow"), slow)
     for _ in range(20):
         enqueue(database, server.url("/quick"), quick)
-    with draining(courier):
+    with draining(sender):
         wait_until(lambda: Counter(asked.path for asked in server.asked)["/quick"] == 20, "the quick ones")
         assert gate.waiting == 4
         gate.open()
@@ -267,22 +265,22 @@ def test_a_slow_destination_holds_up_nobody_else(
 
 
 def test_a_message_that_comes_during_a_drain_is_sent_in_it(
-    database: Database, courier: Courier, server: Server
+    database: Database, sender: Sender, server: Server
 ) -> None:
     gate = Gate()
     server.on("/slow", gate)
     server.on("/quick", OK)
     enqueue(database, server.url("/slow"), uuid4())
-    with draining(courier):
+    with draining(sender):
         wait_until(lambda: gate.waiting == 1, "the slow one")
         enqueue(database, server.url("/quick"), uuid4())
-        assert courier.send_due() == 0
+        assert sender.send_due() == 0
         wait_until(lambda: "/quick" in [asked.path for asked in server.asked], "the quick one")
         gate.open()
 
 
 def test_two_processes_share_the_work_and_its_bounds(
-    database: Database, database_url: str, courier: Courier, server: Server
+    database: Database, database_url: str, sender: Sender, server: Server
 ) -> None:
     gate = Gate()
     server.on("/slow", gate)
@@ -292,7 +290,7 @@ def test_two_processes_share_the_work_and_its_bounds(
         destination = uuid4()
         for _ in range(15):
             enqueue(database, server.url(path), destination, in_flight_limit=3)
-    with outbox.courier(database) as other, draining(courier, other):
+    with outbox.sender(database) as other, draining(sender, other):
         wait_until(lambda: len(server.asked) == 45 + 3, "all but the slow ones")
         gate.open()
     assert Counter(asked.path for asked in server.asked) == {"/slow": 15, "/1": 15, "/2": 15, "/3": 15}
@@ -315,8 +313,8 @@ def test_one_at_a_time_is_in_order(database: Database, server: Server) -> None:
                     in_flight_limit=1,
                     body=body,
                 )
-    with outbox.courier(database, {"ordered": channel}) as courier:
-        courier.send_due()
+    with outbox.sender(database, {"ordered": channel}) as sender:
+        sender.send_due()
     assert [asked.body for asked in server.asked] == bodies
 
 
@@ -326,7 +324,7 @@ def test_no_connection_is_held_while_a_message_is_on_its_way(database_url: str, 
     single = Database(database_url.replace("postgresql://", "postgresql+psycopg2://", 1), pool_size=1)
     for _ in range(8):
         enqueue(single, server.url("/slow"), uuid4())
-    with outbox.courier(single) as courier, draining(courier):
+    with outbox.sender(single) as sender, draining(sender):
         wait_until(lambda: gate.waiting == 8, "all are on their way")
         single.check()
         gate.open()
@@ -335,19 +333,19 @@ def test_no_connection_is_held_while_a_message_is_on_its_way(database_url: str, 
 
 
 def test_a_worker_asked_to_stop_finishes_what_is_under_way_and_begins_nothing(
-    database: Database, courier: Courier, server: Server
+    database: Database, sender: Sender, server: Server
 ) -> None:
     gate = Gate()
     server.on("/slow", gate)
     destination = uuid4()
     for _ in range(10):
         enqueue(database, server.url("/slow"), destination)
-    with draining(courier):
+    with draining(sender):
         wait_until(lambda: gate.waiting == 4, "four are under way")
-        courier.stop()
+        sender.stop()
         gate.open()
     assert len(server.asked) == 4
-    assert courier.send_due() == 0
+    assert sender.send_due() == 0
 
 
 class Failing:
@@ -367,13 +365,13 @@ def test_a_message_that_nobody_can_send_does_not_keep_others_and_is_given_up(
     destination = uuid4()
     broken = enqueue(database, "http://unused/", uuid4(), kind="broken")
     enqueue(database, server.url("/hook"), destination)
-    with outbox.courier(database, {"broken": Failing()}) as courier:
+    with outbox.sender(database, {"broken": Failing()}) as sender:
         for _ in range(MAX_LAPSES):
             with pytest.raises(InvalidToken):
-                courier.send_due()
+                sender.send_due()
             let_time_pass(database)
         assert len(server.asked) == 1
-        assert courier.send_due() == 1
+        assert sender.send_due() == 1
     kept = row(database, broken)
     assert (kept.state, kept.last_code) == ("Dead", "interrupted")
 
@@ -389,7 +387,7 @@ POINTS = {
 
 @pytest.mark.parametrize(("point", "arrivals"), POINTS.items())
 def test_a_message_survives_the_death_of_its_worker(
-    database: Database, database_url: str, courier: Courier, server: Server, point: str, arrivals: int
+    database: Database, database_url: str, sender: Sender, server: Server, point: str, arrivals: int
 ) -> None:
     server.on("/hook", OK)
     destination = uuid4()
@@ -398,9 +396,9 @@ def test_a_message_survives_the_death_of_its_worker(
         [sys.executable, "-m", "tests.shared.deliveries.send_due", database_url, point], check=False
     )
     assert died.returncode == -9
-    assert courier.send_due() == 0
+    assert sender.send_due() == 0
     let_time_pass(database)
-    courier.send_due()
+    sender.send_due()
     assert [asked.headers["x-id"] for asked in server.asked] == ["the same"] * arrivals
     assert read(database, destination, delivery_id).state is DeliveryState.DELIVERED
 

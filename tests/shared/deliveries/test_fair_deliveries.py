@@ -21,8 +21,8 @@ from shared.deliveries.circuit_breaker import (
     CircuitBreakers,
     origin_of,
 )
-from shared.deliveries.courier import Courier
 from shared.deliveries.outbox import DeliveryState
+from shared.deliveries.sender import Sender
 from shared.fair_claims import Rotation
 from shared.ids import new_id
 from shared.settings import Settings
@@ -36,11 +36,11 @@ OK = content(b"")
 
 
 @contextmanager
-def sending(courier: Courier) -> Iterator[None]:
-    thread = threading.Thread(target=courier.send_due)
+def sending(sender: Sender) -> Iterator[None]:
+    thread = threading.Thread(target=sender.send_due)
     thread.start()
     yield
-    courier.stop()
+    sender.stop()
     thread.join()
 
 
@@ -58,49 +58,49 @@ def test_a_thousand_silent_endpoints_of_others_hold_up_nobody(
     tenants: int,
     attempt_seconds: float,
 ) -> None:
-    monkeypatch.setattr("shared.deliveries.courier.ATTEMPT_SECONDS", attempt_seconds)
-    monkeypatch.setattr("shared.deliveries.courier.SLOW_SECONDS", attempt_seconds / 2)
+    monkeypatch.setattr("shared.deliveries.sender.ATTEMPT_SECONDS", attempt_seconds)
+    monkeypatch.setattr("shared.deliveries.sender.SLOW_SECONDS", attempt_seconds / 2)
     over = threading.Event()
     server.on("/silent", lambda _: [over.wait(60)].clear())
     server.on("/quick", OK)
     slots = Settings.model_fields["concurrent_deliveries"].default
     for _ in range(tenants):
         enqueue_many(database, server.url("/silent"), new_id(), 1000 // tenants)
-    with outbox.courier(database, concurrent_deliveries=slots) as courier, sending(courier):
+    with outbox.sender(database, concurrent_deliveries=slots) as sender, sending(sender):
         wait_until(lambda: paths(server)["/silent"] >= slots // 2, "many wait")
         victim = new_id()
         delivery_id = enqueue(database, server.url("/quick"), victim, organization_id=new_id())
-        courier.send_due()
+        sender.send_due()
         wait_until(
             lambda: read(database, victim, delivery_id).state is DeliveryState.DELIVERED, "the victim's"
         )
-        courier.stop()
+        sender.stop()
         over.set()
 
 
 def test_a_server_that_does_not_answer_holds_one_slot_until_it_does(
-    database: Database, courier: Courier, server: Server, monkeypatch: pytest.MonkeyPatch
+    database: Database, sender: Sender, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.deliveries.courier.ATTEMPT_SECONDS", 0.2)
-    monkeypatch.setattr("shared.deliveries.courier.SLOW_SECONDS", 0.1)
+    monkeypatch.setattr("shared.deliveries.sender.ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr("shared.deliveries.sender.SLOW_SECONDS", 0.1)
     server.on("/hook", silence())
     ids = {new_id(): None for _ in range(30)}
     waiting = {destination: enqueue(database, server.url("/hook"), destination) for destination in ids}
-    courier.send_due()
+    sender.send_due()
     # A lone organization has half of the slots; when the first attempts have timed out, the others wait.
     first = server.asked.copy()
     assert 1 <= len(first) <= outbox.SETTINGS.concurrent_deliveries // 2
     states = Counter(read(database, at, waiting[at]).attempts for at in ids)
     assert states == {1: len(first), 0: 30 - len(first)}
     let_time_pass(database)
-    courier.send_due()
+    sender.send_due()
     assert len(server.asked) == len(first), "the breaker is open"
     server.on("/hook", OK)
-    monkeypatch.setattr(courier._breakers, "_clock", lambda: 1e12)
+    monkeypatch.setattr(sender._breakers, "_clock", lambda: 1e12)
     let_time_pass(database)
-    courier.send_due()
+    sender.send_due()
     let_time_pass(database)
-    courier.send_due()
+    sender.send_due()
     assert {read(database, at, waiting[at]).state for at in ids} == {DeliveryState.DELIVERED}
 
 

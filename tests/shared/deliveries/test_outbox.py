@@ -10,7 +10,6 @@ from sqlalchemy import text
 
 from shared.database import Database
 from shared.deliveries.backlog import measure_deliveries
-from shared.deliveries.courier import Courier
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
 from shared.deliveries.jobs import SendDeliveries
 from shared.deliveries.outbox import (
@@ -23,6 +22,7 @@ from shared.deliveries.outbox import (
     resend_delivery,
 )
 from shared.deliveries.purge import purge_deliveries
+from shared.deliveries.sender import Sender
 from tests.shared.deliveries.outbox import enqueue, read, row
 from tests.shared.egress.servers import Server, content
 
@@ -61,23 +61,23 @@ def test_deliveries_are_listed_by_destination_and_state(database: Database) -> N
 
 
 def test_what_was_given_up_is_sent_again_under_its_id(
-    database: Database, courier: Courier, server: Server
+    database: Database, sender: Sender, server: Server
 ) -> None:
     destination = uuid4()
     server.on("/hook", content(b""))
     ids = [enqueue(database, server.url("/hook"), destination) for _ in range(3)]
     with database.transaction() as session:
         assert give_up(session, destination_id=destination, code="endpoint_removed") == 3
-    assert courier.send_due() == 0
+    assert sender.send_due() == 0
     with database.transaction() as session:
         assert resend_delivery(session, destination_id=destination, delivery_id=ids[0]).attempts == 0
         assert session.jobs == [SendDeliveries()]
-    courier.send_due()
+    sender.send_due()
     assert read(database, destination, ids[0]).state is DeliveryState.DELIVERED
     with database.transaction() as session:
         assert resend_dead(session, destination_id=destination) == 2
         assert resend_dead(session, destination_id=destination) == 0
-    courier.send_due()
+    sender.send_due()
     assert {read(database, destination, at).state for at in ids} == {DeliveryState.DELIVERED}
     assert len(server.asked) == 3
 

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared import faults
+from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.collection import collect_doomed
@@ -125,7 +125,7 @@ class Shelf:
                 reached.append(name)
                 raise Died(name)
 
-        self.patch.setattr(faults, "reach", reach)
+        self.patch.setattr(failpoints, "hit", reach)
 
     def let_leases_end(self) -> None:
         self.sql("UPDATE blobs SET lease_until = now() - interval '1 ms' WHERE lease_until IS NOT NULL")

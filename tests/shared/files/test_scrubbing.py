@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared import faults
+from shared import failpoints
 from shared.files.blobs.base import BlobStoreUnavailable
 from shared.files.content import find_chunk_checksums
 from shared.files.resources import Receipt
@@ -126,7 +126,7 @@ def test_content_that_is_removed_while_it_is_read_raises_no_alarm(
             shelf.delete(file)
             shelf.work()
 
-    monkeypatch.setattr(faults, "reach", remove)
+    monkeypatch.setattr(failpoints, "hit", remove)
     assert run(shelf) == 1
     assert count_damaged() == before
     shelf.require_tidy()

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared import faults
+from shared import failpoints
 from shared.credits.balances import get_balance
 from shared.credits.reconciliation import reconcile
 from shared.database import Database
@@ -94,7 +94,7 @@ def _die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
             reached.append(name)
             raise Died(name)
 
-    monkeypatch.setattr(faults, "reach", reach)
+    monkeypatch.setattr(failpoints, "hit", reach)
 
 
 class Life:

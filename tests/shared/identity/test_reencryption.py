@@ -13,9 +13,9 @@ from sqlalchemy import LargeBinary, select, text
 from deploy.cli_encryption import all_tables
 from shared.database import Database
 from shared.deliveries.outbox import enqueue_delivery, seal_address
+from shared.encryption import Encryption
 from shared.identity import reencryption
 from shared.identity.authorization import OPERATOR
-from shared.identity.encryption import Encryption
 from shared.identity.reencryption import reencrypt, secret_columns
 from shared.identity.webhook_secrets import list_webhook_secrets
 from shared.media.network_administration import put_network_settings

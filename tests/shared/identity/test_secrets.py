@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import select
 
 from shared.database import Database
+from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
 from shared.identity.client_credentials import issue_client_credential
 from shared.identity.distributions import rotate_distribution_token, rotate_webhook_secret
-from shared.identity.encryption import Encryption
 from shared.identity.secrets import Prefix, Secret, hash_secret, is_well_formed, issue, issue_webhook_secret
 from shared.identity.tables import distributions
 from shared.schema import metadata

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from shared.database import Database
+from shared.encryption import Encryption
 from shared.errors import PermissionDenied
 from shared.identity import access_tokens, usage_attribution
 from shared.identity.authorization import OPERATOR
-from shared.identity.encryption import Encryption
 from shared.identity.errors import InvalidToken, KeyNotPublished, ResourceNotFound
 from shared.identity.key_rotation import (
     PUBLICATION_SECONDS,

@@ -11,10 +11,11 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared import faults
+from shared import failpoints
 from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
 from shared.files.blobs import open_blob_store
 from shared.files.blobs.base import BlobStore
 from shared.files.collection import collect_doomed
@@ -22,7 +23,6 @@ from shared.files.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from shared.identity.deployments import CreatedDeployment
 from shared.identity.distributions import CreatedDistribution
-from shared.identity.encryption import Encryption
 from shared.media.attachments import Attachment
 from shared.media.fetching import Fetcher, fetch_due
 from shared.media.imports import STANDARD, Import, get_import, queue_imports
@@ -135,7 +135,7 @@ class Desk:
                 reached.append(name)
                 raise Died(name)
 
-        self.patch.setattr(faults, "reach", reach)
+        self.patch.setattr(failpoints, "hit", reach)
         return reached
 
     def require_tidy(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
-from shared.identity.encryption import Encryption
+from shared.encryption import Encryption
 from shared.media.fetching import Fetcher, fetch_due
 from shared.settings import Settings
 from tests.support.stores import open_any_store

@@ -287,7 +287,9 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("what", REFUSALS)
-def test_live_rows_decide_when_media_is_pushed_and_again_when_it_is_stored(desk: Desk, what: str) -> None:
+def test_credential_lookup_decide_when_media_is_pushed_and_again_when_it_is_stored(
+    desk: Desk, what: str
+) -> None:
     mailbox = desk.mailbox()
 
     def answer_too_late(handler: Handler) -> None:

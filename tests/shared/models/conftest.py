@@ -9,7 +9,7 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
-from shared.models import attendance
+from shared.models import heartbeats
 from shared.replies import ReplyChannel
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls, model_calls
@@ -26,8 +26,8 @@ def reply_channel(valkey_server: EmbeddedValkey) -> Iterator[ReplyChannel]:
 @pytest.fixture(autouse=True)
 def _brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what happens every few seconds happen several times a second."""
-    monkeypatch.setattr(attendance, "ROUND_SECONDS", 0.05)
-    monkeypatch.setattr(attendance, "ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(heartbeats, "ALIVE_SECONDS", 0.2)
 
 
 @pytest.fixture

@@ -20,17 +20,17 @@ from shared.credits.reconciliation import reconcile
 from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
-from shared.models.attendance import Attendance
 from shared.models.call_admission import CallAdmission
+from shared.models.call_queue import KEYS, CallQueue
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.execution import Executor, execute
+from shared.models.heartbeats import Heartbeats
 from shared.models.invocations import Invoker, Limits, invoke
 from shared.models.lease_reader import LeaseReader
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
-from shared.models.waiting_calls import KEYS, CallQueue
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind, find_cancelled
 from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
@@ -195,7 +195,7 @@ def model_calls(
         catalog=CatalogFile(catalog, look_every_seconds=0),
         router=Router(),
         slots=ModelSlots(valkey),
-        attendance=Attendance(database, partial(find_cancelled, valkey)),
+        heartbeats=Heartbeats(database, partial(find_cancelled, valkey)),
     )
     shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
     invoker = Invoker(

@@ -11,12 +11,12 @@ from sqlalchemy import text
 
 from shared.database import Database
 from shared.ids import new_id
+from shared.models.call_queue import CallQueue
 from shared.models.catalog import Catalog, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect, parse_chat
 from shared.models.execution import Executor, execute
 from shared.models.invocations import invoke
-from shared.models.waiting_calls import CallQueue
 from shared.replies import Inbox, ReplyKind, cancel
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CATALOG, CREDITS, ModelCalls, data_of, received

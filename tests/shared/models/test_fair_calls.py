@@ -12,11 +12,11 @@ import redis
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
 from shared.models import fair_calls
+from shared.models.call_queue import ASIDE, KEYS, LISTS, AcceptedRequest, CallQueue
 from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.fair_calls import AdmittedCall, FairCalls
-from shared.models.waiting_calls import ASIDE, KEYS, LISTS, AcceptedRequest, CallQueue
 from shared.replies import ReplyAddress
 from shared.valkey import connect_valkey
 

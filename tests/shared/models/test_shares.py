@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import faults
+from shared import failpoints
 from shared.credits.calls import OpenCalls
 from shared.models import capacity
 from shared.models.capacity import KEY, Announcement, read_slots
@@ -111,7 +111,7 @@ def test_shares_follow_the_workers_and_count_what_was_begun_since(
     announced.start()
     wait_until(lambda: shares.of("p") == 7, "the worker is known, and what was begun was read anew")
     announced.stop()
-    monkeypatch.setitem(faults._armed, "admission.unfair", 0)
+    monkeypatch.setitem(failpoints._armed, "admission.unfair", 0)
     assert Shares(calls.database, calls.valkey, slots_when_unknown=1).of("p") is None
 
 

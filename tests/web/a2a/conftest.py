@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from shared.a2a.behavior_administration import BehaviorDraft, create_behavior
-from shared.a2a.turns import BehaviorKind, BehaviorSettings
+from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import CreatedDeployment
 from tests.support.agent_worker import answering_turns

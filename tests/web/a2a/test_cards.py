@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.a2a.behavior_administration import BehaviorDraft, create_behavior
-from shared.a2a.turns import BehaviorKind
+from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
+from shared.a2a.turns.updates import BehaviorKind
 from shared.identity.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import Client

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.a2a.exact_json import parse
-from shared.deliveries.courier import Courier
+from shared.deliveries.sender import Sender
 from shared.migrations import versions
 from tests.contracts.a2a.schemas import check
 from tests.support.agent_worker import answering_turns
@@ -78,19 +78,19 @@ def receiver(cast: Cast) -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def courier(cast: Cast) -> Iterator[Courier]:
-    courier = Courier(cast.front.services.database, cast.front.settings, {})
-    yield courier
-    courier.stop()
+def sender(cast: Cast) -> Iterator[Sender]:
+    sender = Sender(cast.front.services.database, cast.front.settings, {})
+    yield sender
+    sender.stop()
 
 
-def collect(courier: Courier, receiver: Receiver, number: int) -> list[Any]:
-    wait_until(lambda: courier.send_due() >= 0 and len(receiver.received) >= number, "updates have arrived")
+def collect(sender: Sender, receiver: Receiver, number: int) -> list[Any]:
+    wait_until(lambda: sender.send_due() >= 0 and len(receiver.received) >= number, "updates have arrived")
     return receiver.bodies()
 
 
 def test_every_update_is_posted_in_order_with_the_clients_credentials(
-    cast: Cast, receiver: Receiver, courier: Courier
+    cast: Cast, receiver: Receiver, sender: Sender
 ) -> None:
     push = {
         "url": receiver.url,
@@ -98,7 +98,7 @@ def test_every_update_is_posted_in_order_with_the_clients_credentials(
         "authentication": {"scheme": "Bearer", "credentials": "s3cret"},
     }
     task = cast.member.task("work", configuration={"taskPushNotificationConfig": push})
-    told = collect(courier, receiver, 5)
+    told = collect(sender, receiver, 5)
     for body in told:
         check("StreamResponse", body)
     assert states(told) == ["WORKING", "COMPLETED"]
@@ -119,7 +119,7 @@ def test_every_update_is_posted_in_order_with_the_clients_credentials(
 
 
 def test_a_configuration_that_is_made_later_tells_what_follows(
-    cast: Cast, receiver: Receiver, courier: Courier
+    cast: Cast, receiver: Receiver, sender: Sender
 ) -> None:
     task = cast.member.task("ask")
     path = PATH.format(task=task["id"])
@@ -127,11 +127,11 @@ def test_a_configuration_that_is_made_later_tells_what_follows(
     assert made.status_code == 200
     assert "authentication" not in made.get_json()
     cast.member.task("this one", taskId=task["id"])
-    assert states(collect(courier, receiver, 2)) == ["SUBMITTED", "COMPLETED"]
+    assert states(collect(sender, receiver, 2)) == ["SUBMITTED", "COMPLETED"]
 
 
 def test_a_configuration_that_is_deleted_tells_nothing_more(
-    cast: Cast, receiver: Receiver, courier: Courier
+    cast: Cast, receiver: Receiver, sender: Sender
 ) -> None:
     task = cast.member.task("ask")
     path = PATH.format(task=task["id"])
@@ -141,7 +141,7 @@ def test_a_configuration_that_is_deleted_tells_nothing_more(
         deleted = cast.member.ask("DELETE", f"{path}/gone")
         assert (deleted.status_code, deleted.get_json()) == (200, {})
     cast.member.task("this one", taskId=task["id"])
-    assert len(collect(courier, receiver, 2)) == 2
+    assert len(collect(sender, receiver, 2)) == 2
     gone = cast.member.ask("GET", f"{path}/gone")
     assert (gone.status_code, reason(gone)) == (404, "TASK_NOT_FOUND")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.sending import show_task
+from shared.a2a.tasks.sending import show_task
 from shared.errors import Unavailable
 from tests.contracts.a2a.schemas import check
 from tests.web.a2a.asking import events, states

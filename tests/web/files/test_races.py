@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from shared import faults
+from shared import failpoints
 from shared.files import retention
 from shared.files.collection import collect_doomed
 from shared.files.expiry import expire_due
@@ -123,7 +123,7 @@ def test_a_renewal_that_holds_the_row_is_not_swept(cast: Cast, front: Front) -> 
 
     file = succeed(cast.agent.upload(b"precious", retentionExpiresAt=deadline_in(0.3)), 201)
     decided, swept = threading.Event(), threading.Event()
-    reach = faults.reach
+    reach = failpoints.hit
 
     def stop(point: str) -> None:
         if point == "renew.before_commit":
@@ -132,7 +132,7 @@ def test_a_renewal_that_holds_the_row_is_not_swept(cast: Cast, front: Front) -> 
         reach(point)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(faults, "reach", stop)
+    patch.setattr(failpoints, "hit", stop)
     try:
         with ThreadPoolExecutor(1) as threads:
             renewing = threads.submit(cast.agent.renew, file, None)

@@ -13,8 +13,8 @@ import requests
 from cryptography.fernet import Fernet
 
 from deploy.embedded.valkey import EmbeddedValkey
+from deploy.process_types import web_command
 from deploy.processes import Program, kill, spawn
-from deploy.roles import web_command
 from shared.database import Database
 from shared.identity.bootstrap import Credentials, bootstrap
 from tests.support.identity import make_settings

@@ -18,8 +18,8 @@ from werkzeug.test import TestResponse
 
 from shared.admission import Pool
 from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
 from shared.identity.deployments import CreatedDeployment
-from shared.identity.encryption import Encryption
 from shared.media.fetching import Fetcher, fetch_due
 from tests.support.front import Front
 from tests.support.media_samples import PNG, Sample

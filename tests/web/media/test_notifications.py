@@ -15,11 +15,11 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import faults
-from shared.deliveries.courier import Courier
+from shared import failpoints
+from shared.deliveries.sender import Sender
 from shared.egress.errors import AddressRefused, EgressError, SchemeRefused, UrlRefused
+from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
-from shared.identity.encryption import Encryption
 from shared.identity.roles import Role
 from shared.media import notification_endpoints
 from shared.media.notification_channel import DistributionChannel
@@ -111,9 +111,9 @@ def deliver(front: Front) -> None:
     """Send what is due, and what waits for another attempt, as the worker does in its time."""
     sql(front, "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending')")
     channels = {KIND: DistributionChannel(Encryption(front.settings))}
-    courier = Courier(front.services.database, front.settings, channels)
-    courier.send_due()
-    courier.close()
+    sender = Sender(front.services.database, front.settings, channels)
+    sender.send_due()
+    sender.close()
 
 
 def expire(front: Front, file_id: str, ago: str = "1 second") -> None:
@@ -238,7 +238,7 @@ def test_a_death_of_the_sweep_tells_nothing_twice(
 ) -> None:
     expire(front, told.store()["fileId"])
     with monkeypatch.context() as patched:
-        patched.setattr(faults, "reach", fail)
+        patched.setattr(failpoints, "hit", fail)
         with pytest.raises(Death):
             notice_expired_media(front.services.database)
     notice_expired_media(front.services.database)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import update_distribution
-from shared.identity.encryption import Encryption
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_settings import get_credentials
 from shared.media.networks.base import previous

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import faults
+from shared import failpoints
 from shared.admission import STRANGERS, PoolKey
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import disable_distribution, enable_distribution, update_distribution
@@ -356,7 +356,7 @@ def test_a_webhook_that_breaks_off_is_taken_in_when_it_comes_again(
             raise RuntimeError(name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(faults, "reach", reach)
+        patch.setattr(failpoints, "hit", reach)
         assert line.send(body).status_code == 500
     assert len(line.imports()) == kept
     assert line.send(body).status_code == 200

@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 
 from shared.credits.ledger import top_up
 from shared.identity.authorization import OPERATOR
-from shared.models import awaiting
+from shared.models import reply_waiting
 from tests.support.front import Front
 from tests.support.identity import Person
 
@@ -47,8 +47,8 @@ class World:
 
 @pytest.fixture
 def world(front: Front, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(awaiting, "PING_SECONDS", 0.02)
-    monkeypatch.setattr(awaiting, "QUEUE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_waiting, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(reply_waiting, "QUEUE_SECONDS", 0.1)
     organization_id = front.identity.organization().id
     with front.services.database.transaction() as session:
         top_up(session, organization_id=organization_id, amount=10**6, reference=str(uuid4()), by=OPERATOR)

@@ -17,7 +17,7 @@ import pytest
 
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
-from deploy.roles import GUNICORN_SETTINGS
+from deploy.process_types import GUNICORN_SETTINGS
 from shared.metrics import HostMetrics
 from tests.support.front import open_front
 from tests.support.stack import wait_until

@@ -13,27 +13,27 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from shared.a2a import exact_json
-from shared.a2a.agents import Agent, Scope, authorize, get_agent
+from shared.a2a.agents.directory import Agent, Scope, authorize, get_agent
 from shared.a2a.behaviors.registry import Behaviors, build_behaviors
-from shared.a2a.cancellation import cancel_task
-from shared.a2a.lost_turns import sweep_turns
-from shared.a2a.push_configurations import PushConfigurations
-from shared.a2a.sending import Sending, Sent, send
-from shared.a2a.snapshots import read_snapshot
+from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tables import behaviors as behavior_rows
-from shared.a2a.turn_leases import TurnLeases
-from shared.a2a.turn_watch import TurnWatch
+from shared.a2a.tasks.cancellation import cancel_task
+from shared.a2a.tasks.sending import Sending, Sent, send
+from shared.a2a.tasks.snapshots import read_snapshot
+from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.turns.heartbeats import TurnHeartbeats
+from shared.a2a.turns.leases import TurnLeases
+from shared.a2a.turns.lost_turns import sweep_turns
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, Task
-from shared.a2a.watching import TaskHints
 from shared.credits.balances import Balance, get_balance
 from shared.credits.ledger import top_up
 from shared.credits.reconciliation import reconcile
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.identity.deployments import CreatedDeployment
-from shared.identity.encryption import Encryption
 from shared.ids import new_id
 from shared.settings import Settings
 from shared.valkey import connect_valkey
@@ -57,7 +57,7 @@ class Agents:
     hints: TaskHints
     leases: TurnLeases
     log: ClaimingLog
-    watch: TurnWatch
+    watch: TurnHeartbeats
     execution: TellableExecution
     behaviors: Behaviors
 

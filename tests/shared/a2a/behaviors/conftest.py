@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a import turn_watch
+from shared.a2a.turns import heartbeats
 from shared.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 
@@ -16,8 +16,8 @@ from tests.shared.a2a.behaviors.agents import Agents, make_agents
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what happens every few seconds happen several times a second."""
-    monkeypatch.setattr(turn_watch, "ROUND_SECONDS", 0.02)
-    monkeypatch.setattr(turn_watch, "RENEWAL_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeats, "RENEWAL_SECONDS", 0.02)
 
 
 @pytest.fixture

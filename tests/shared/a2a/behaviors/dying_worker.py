@@ -1,7 +1,7 @@
 """A worker that dies: answers turns, each in a process of its own that ends at a named point.
 
 `python -m tests.shared.a2a.behaviors.dying_worker`, with a JSON document on its standard input: `settings`, and
-`deaths` as pairs of a turn's id and a point (`shared/faults.py`). Prints the signals by which the processes ended.
+`deaths` as pairs of a turn's id and a point (`shared/failpoints.py`). Prints the signals by which the processes ended.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from shared import faults
+from shared import failpoints
 from shared.a2a.behaviors import model_backed
 from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.watching import TaskHints
+from shared.a2a.tasks.watching import TaskHints
 from shared.database import Database
 from shared.settings import Settings
 from shared.valkey import connect_valkey
@@ -61,7 +61,7 @@ def main() -> None:
     for turn_id, point in document["deaths"]:
         child = os.fork()  # nothing is connected and no thread runs yet
         if child == 0:
-            faults.arm(point)
+            failpoints.arm(point)
             _answer(settings, UUID(turn_id))
             os._exit(0)
         children.append(child)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.execution import BROKEN, REVOKED, TOO_LONG
-from shared.a2a.lost_turns import INTERRUPTED
-from shared.a2a.task_log import ClaimedTurn
-from shared.a2a.turns import Update
+from shared.a2a.tasks.log import ClaimedTurn
+from shared.a2a.turns.execution import BROKEN, REVOKED, TOO_LONG
+from shared.a2a.turns.lost_turns import INTERRUPTED
+from shared.a2a.turns.updates import Update
 from shared.a2a.types import Task, TaskState
 from shared.database import Database, Session
 from shared.errors import Unavailable

@@ -15,7 +15,7 @@ from shared.a2a.behaviors.script_format import ScriptInvalid, parse_script
 from shared.a2a.behaviors.script_play import ScriptedCrash
 from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.stored_files import StoredFiles
-from shared.a2a.turns import ArtifactProduced, Replied, StatusChanged, Turn, Update
+from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
 from shared.a2a.types import Message, Part, Role, TaskState
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.turns import make_turn, message

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.turns import BehaviorKind, BehaviorSettings, Turn
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, Turn
 from shared.a2a.types import Message, Part, Role
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.identity.usage_attribution import Attribution

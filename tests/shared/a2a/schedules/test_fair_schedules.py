@@ -11,16 +11,16 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.own_extensions import OwnExtensions
-from shared.a2a.push_configurations import PushConfigurations
+from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.schedules import running
 from shared.a2a.schedules.administration import create_schedule
 from shared.a2a.schedules.resources import ScheduleDraft
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
-from shared.identity.encryption import Encryption
 from shared.sweeping import budget
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.support.identity import IdentityFactory

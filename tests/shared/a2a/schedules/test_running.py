@@ -14,9 +14,9 @@ from uuid import UUID
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import faults
-from shared.a2a.own_extensions import OwnExtensions
-from shared.a2a.push_configurations import PushConfigurations
+from shared import failpoints
+from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.schedules import running
 from shared.a2a.schedules.administration import (
     create_schedule,
@@ -33,9 +33,9 @@ from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.a2a.types import TaskState
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
 from shared.errors import Unavailable
 from shared.identity.authorization import OPERATOR
-from shared.identity.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 
 EVERY_MINUTE = "* * * * *"
@@ -204,7 +204,7 @@ def dying_at(point: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             raise Death
 
     with monkeypatch.context() as patch:
-        patch.setattr(faults, "reach", reach)
+        patch.setattr(failpoints, "hit", reach)
         yield
 
 

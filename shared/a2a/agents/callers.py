@@ -1,0 +1,121 @@
+"""The call that an agent makes while it answers: its live daemon, for the owner and the payer.
+
+A caller's own attribution is never handed on: it is good for the caller's deployment alone. The agent works under one
+of its own, with the same receiving identity, payer and transaction, and its own daemon's permissions. Without one (a
+user, or a deployment on its own account) the agent's daemon owns what it makes. Rows decide at the start of each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from shared.database import Session
+from shared.errors import DomainError, Kind
+from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind, ReportedCaller
+from shared.identity.effective_permissions import bindings_of, identity_permissions
+from shared.identity.tables import deployments, identities, organizations, role_bindings
+from shared.identity.usage_attribution import Attribution
+
+CHANNEL = "a2a"
+
+
+class AgentUnavailable(DomainError):
+    """The agent, or the identity it would work for, is disabled."""
+
+    code = "agent_unavailable"
+    kind = Kind.DENIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnBehalf:
+    """What a turn keeps of the call that asked for it; `owner_id` is None where the agent's daemon is to own."""
+
+    owner_id: UUID | None
+    payer_id: UUID
+    distribution_id: UUID | None
+    transaction_id: str
+    reported_caller: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, caller: Caller, *, transaction_id: str) -> OnBehalf:
+        """Take over a call: its owner only where it was attributed, and its transaction where it has one."""
+        if caller.payer_id is None:
+            raise RuntimeError("a caller without payer was let through")
+        is_attributed = caller.transaction_id is not None and caller.owner is not None
+        reported = caller.reported_caller
+        return cls(
+            owner_id=caller.owner.id if is_attributed and caller.owner is not None else None,
+            payer_id=caller.payer_id,
+            distribution_id=caller.distribution_id,
+            transaction_id=caller.transaction_id or transaction_id,
+            reported_caller={"id": reported.id, "display": reported.display} if reported else None,
+        )
+
+
+def make_agent_caller(
+    session: Session, deployment_id: UUID, on_behalf: OnBehalf, *, message_id: str
+) -> tuple[Caller, Attribution]:
+    """Give the agent's own call, and the statement about it. Raises AgentUnavailable."""
+    row = session.execute(_DAEMON.where(deployments.c.id == deployment_id)).one_or_none()
+    if row is None or row.suspended_at is not None:
+        raise AgentUnavailable
+    daemon = Owner(
+        kind=OwnerKind.DAEMON_IDENTITY, id=row.daemon_identity_id, organization_id=row.organization_id
+    )
+    owner = daemon if on_behalf.owner_id is None else _owner(session, on_behalf.owner_id)
+    reported = ReportedCaller(**on_behalf.reported_caller) if on_behalf.reported_caller else None
+    caller = Caller(
+        executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=daemon.id),
+        credential_id=deployment_id,
+        organization_id=row.organization_id,
+        owner=owner,
+        payer_id=on_behalf.payer_id,
+        deployment_id=deployment_id,
+        version_id=row.active_version_id,
+        distribution_id=on_behalf.distribution_id,
+        transaction_id=on_behalf.transaction_id,
+        reported_caller=reported,
+        permissions_by_scope=identity_permissions(row.bindings),
+    )
+    attribution = Attribution(
+        principal_id=owner.id,
+        daemon_id=daemon.id,
+        deployment_id=deployment_id,
+        version_id=row.active_version_id,
+        payer_id=on_behalf.payer_id,
+        distribution_id=on_behalf.distribution_id,
+        transaction_id=on_behalf.transaction_id,
+        channel=CHANNEL,
+        message_id=message_id,
+        reported_caller=reported,
+    )
+    return caller, attribution
+
+
+def _owner(session: Session, owner_id: UUID) -> Owner:
+    statement = select(identities.c.kind, identities.c.organization_id).where(
+        identities.c.id == owner_id, identities.c.disabled_at.is_(None)
+    )
+    row = session.execute(statement).one_or_none()
+    if row is None:
+        raise AgentUnavailable
+    return Owner(kind=OwnerKind(row.kind), id=owner_id, organization_id=row.organization_id)
+
+
+_DAEMON = (
+    select(
+        deployments.c.organization_id,
+        deployments.c.daemon_identity_id,
+        deployments.c.active_version_id,
+        organizations.c.suspended_at,
+        bindings_of(role_bindings.c.subject_identity_id == deployments.c.daemon_identity_id),
+    )
+    .join(organizations, organizations.c.id == deployments.c.organization_id)
+    .join(identities, identities.c.id == deployments.c.daemon_identity_id)
+    .where(deployments.c.disabled_at.is_(None), identities.c.disabled_at.is_(None))
+)

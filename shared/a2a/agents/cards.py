@@ -1,0 +1,116 @@
+"""An agent's card: how it introduces itself to anybody, and a little more to those who may talk to it.
+
+Skills are the agent's behaviors. A card is made from rows at every reading; `changed_at` of the agent says when it last
+became another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shared.a2a.agents.directory import Agent
+from shared.a2a.errors import ExtendedAgentCardNotConfigured
+from shared.a2a.media_types import modes_of
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
+from shared.a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    AgentProvider,
+    AgentSkill,
+)
+
+PROTOCOL_VERSION = "1.0"
+BINDING = "HTTP+JSON"
+
+
+def make_card(
+    agent: Agent, declared: Sequence[DeclaredExtension], *, url: str, base_url: str, pushes: bool
+) -> AgentCard:
+    """Make the public card of an agent that is spoken to at `url`."""
+    return AgentCard(
+        name=agent.name,
+        description=_description(agent),
+        supported_interfaces=(
+            AgentInterface(url=url, protocol_binding=BINDING, protocol_version=PROTOCOL_VERSION),
+        ),
+        provider=AgentProvider(url=base_url, organization=agent.organization_name),
+        version=agent.version,
+        documentation_url=f"{base_url}/docs",
+        capabilities=AgentCapabilities(
+            streaming=True,
+            push_notifications=pushes,
+            extended_agent_card=True,
+            extensions=tuple(_extension(extension) for extension in declared),
+        ),
+        security_schemes=_schemes(base_url),
+        security_requirements=tuple({"schemes": {name: {"list": []}}} for name in _schemes(base_url)),
+        default_input_modes=_modes(agent, "input_modes"),
+        default_output_modes=_modes(agent, "output_modes"),
+        skills=tuple(_skill(behavior) for behavior in agent.behaviors),
+    )
+
+
+def extend_card(card: AgentCard, agent: Agent) -> AgentCard:
+    """Add what only callers learn: what each skill works with. Raises ExtendedAgentCardNotConfigured without any."""
+    if not agent.behaviors:
+        raise ExtendedAgentCardNotConfigured
+    skills = tuple(_extended_skill(behavior) for behavior in agent.behaviors)
+    return card.model_copy(update={"skills": skills})
+
+
+def _description(agent: Agent) -> str:
+    return agent.behaviors[0].description if agent.behaviors else f"{agent.name} has no behavior yet."
+
+
+def _modes(agent: Agent, which: str) -> tuple[str, ...]:
+    return modes_of(getattr(agent.behaviors[0], which) if agent.behaviors else ())
+
+
+def _skill(behavior: BehaviorSettings) -> AgentSkill:
+    return AgentSkill(
+        id=str(behavior.id),
+        name=behavior.name,
+        description=behavior.description,
+        tags=behavior.tags or (behavior.kind.value,),
+        examples=behavior.examples,
+        input_modes=behavior.input_modes,
+        output_modes=behavior.output_modes,
+    )
+
+
+def _extended_skill(behavior: BehaviorSettings) -> AgentSkill:
+    skill = _skill(behavior)
+    works_with = behavior.model if behavior.kind is BehaviorKind.MODEL else "a script"
+    return skill.model_copy(update={"description": f"{skill.description} (Works with {works_with}.)"})
+
+
+def _extension(extension: DeclaredExtension) -> AgentExtension:
+    return AgentExtension(
+        uri=extension.uri,
+        description=extension.description,
+        required=extension.required or None,
+        params=dict(extension.params) if extension.params is not None else None,
+    )
+
+
+def _schemes(base_url: str) -> dict[str, dict[str, object]]:
+    token_url = f"{base_url}/oauth/token"
+    flow = {"clientCredentials": {"tokenUrl": token_url, "scopes": {}}}
+    return {
+        "apiKey": {
+            "httpAuthSecurityScheme": {
+                "description": "A user's API key.",
+                "scheme": "Bearer",
+                "bearerFormat": "opaque",
+            }
+        },
+        "accessToken": {
+            "oauth2SecurityScheme": {
+                "description": "A deployment's Version access token.",
+                "flows": flow,
+                "oauth2MetadataUrl": f"{base_url}/.well-known/oauth-authorization-server",
+            }
+        },
+    }

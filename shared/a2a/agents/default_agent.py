@@ -1,0 +1,91 @@
+"""Give the default agent something to do: a model at the first start, and the script of `A2A_SCRIPT` while that is set.
+
+Runs at every start, beside the setup of an empty installation. Behaviors that administrators made are left alone: the
+script only takes the place of the default while the setting names one, and gives it back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from shared.a2a.agents.directory import get_default_agent_id, list_agent_behaviors
+from shared.a2a.behaviors.administration import (
+    BehaviorDraft,
+    create_behavior,
+    make_default_behavior,
+    remove_behavior,
+)
+from shared.a2a.errors import AgentNotFound
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
+from shared.database import Session
+from shared.identity.authorization import OPERATOR
+from shared.models.catalog_file import CatalogFile
+from shared.settings import Settings
+
+ASSISTANT = "Assistant"
+SCRIPT = "Script"
+_ADVISORY_LOCK = 7_140_331_007
+_INSTRUCTIONS = "You are a helpful assistant. Answer briefly and say when you do not know."
+
+
+def equip_default_agent(session: Session, settings: Settings) -> None:
+    """Give the default agent its behavior, if it has none, and the script, if there is to be one."""
+    session.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+    try:
+        deployment_id = get_default_agent_id(session, settings.default_agent)
+    except AgentNotFound:
+        return
+    held = list_agent_behaviors(session, deployment_id)
+    if not held:
+        model = _first_model(settings)
+        if model is not None:
+            held = (
+                create_behavior(session, by=OPERATOR, deployment_id=deployment_id, draft=_assistant(model)),
+            )
+    _follow_setting(session, deployment_id, held, is_scripted=settings.a2a_script is not None)
+
+
+def _follow_setting(
+    session: Session, deployment_id: UUID, held: Sequence[BehaviorSettings], *, is_scripted: bool
+) -> None:
+    script = next((at for at in held if at.kind is BehaviorKind.SCRIPT and at.script is None), None)
+    others = [behavior for behavior in held if behavior is not script]
+    if is_scripted and script is None:
+        create_behavior(session, by=OPERATOR, deployment_id=deployment_id, draft=_scripted(), is_default=True)
+    elif is_scripted and script is not None and not script.is_default:
+        make_default_behavior(session, by=OPERATOR, behavior_id=script.id)
+    elif script is not None and not is_scripted and others:
+        if script.is_default:
+            make_default_behavior(session, by=OPERATOR, behavior_id=others[0].id)
+        remove_behavior(session, by=OPERATOR, behavior_id=script.id)
+
+
+def _first_model(settings: Settings) -> str | None:
+    entries = CatalogFile(settings.models_config).current().entries
+    return next((entry.id for entry in entries if entry.produces_text), None)
+
+
+def _assistant(model: str) -> BehaviorDraft:
+    return BehaviorDraft(
+        name=ASSISTANT,
+        kind=BehaviorKind.MODEL,
+        description="Answers questions and writes texts.",
+        model=model,
+        instructions=_INSTRUCTIONS,
+        tags=("chat",),
+        examples=("What can you do?",),
+    )
+
+
+def _scripted() -> BehaviorDraft:
+    return BehaviorDraft(
+        name=SCRIPT,
+        kind=BehaviorKind.SCRIPT,
+        description="Follows the script of this installation.",
+        tags=("script",),
+        input_modes=("*/*",),
+        output_modes=("*/*",),
+    )

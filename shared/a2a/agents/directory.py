@@ -1,0 +1,176 @@
+"""Agents: a deployment as A2A clients meet it, with its behaviors, and who may talk to it.
+
+A caller may talk to the agents of the organization it acts in, with `model.execute` there: agents answer with models,
+at the caller's cost. Cards are public, so that an agent of somebody else's is refused and not denied to exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, select
+
+from shared.a2a.errors import AgentNotFound, InvalidParams, UnsupportedOperation
+from shared.a2a.tables import behaviors
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
+from shared.credits.errors import BillingOrganizationRequired
+from shared.database import Session
+from shared.errors import FieldError, PermissionDenied
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+from shared.identity.tables import deployments, distributions, identities, organizations, versions
+
+SKILL_KEY = "skillId"
+"""Key in a message's metadata by which a client chooses a skill, that is a behavior, by its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """A deployment that may be talked to. Its default behavior comes first; there may be none."""
+
+    deployment_id: UUID
+    organization_id: UUID
+    organization_name: str
+    name: str
+    version: str
+    behaviors: tuple[BehaviorSettings, ...]
+    networks: tuple[str, ...]
+    changed_at: datetime
+
+    def choose_behavior(self, skill_id: object) -> BehaviorSettings:
+        """Give the behavior that a message asks for, or the default. Raises InvalidParams, UnsupportedOperation."""
+        if not self.behaviors:
+            raise UnsupportedOperation("This agent has no behavior yet; its administrator can give it one.")
+        if skill_id is None:
+            return self.behaviors[0]
+        for behavior in self.behaviors:
+            if skill_id in (str(behavior.id), behavior.name):
+                return behavior
+        message = "is not a skill of this agent"
+        field = FieldError(location="body", name=f"message.metadata.{SKILL_KEY}", message=message)
+        raise InvalidParams(errors=[field])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Whose tasks: those that this caller, on behalf of this principal, has with this agent, and no others."""
+
+    caller_id: UUID
+    principal_id: UUID
+    deployment_id: UUID
+
+
+def get_agent(session: Session, deployment_id: UUID) -> Agent:
+    """Read an agent. Raises AgentNotFound, also for one that is disabled."""
+    row = session.execute(_AGENT.where(deployments.c.id == deployment_id)).one_or_none()
+    if row is None:
+        raise AgentNotFound
+    held = list_agent_behaviors(session, deployment_id)
+    networks = session.execute(
+        select(distributions.c.networks, distributions.c.created_at).where(
+            distributions.c.deployment_id == deployment_id, distributions.c.disabled_at.is_(None)
+        )
+    ).all()
+    changes = [row.created_at, row.version_created_at, *(behavior.updated_at for behavior in held)]
+    changes += [found.created_at for found in networks]
+    return Agent(
+        deployment_id=row.id,
+        organization_id=row.organization_id,
+        organization_name=row.organization_name,
+        name=row.name,
+        version=row.label or str(row.number or 1),
+        behaviors=held,
+        networks=tuple(sorted({name for found in networks for name in found.networks})),
+        changed_at=max(at for at in changes if at is not None),
+    )
+
+
+def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
+    """Give the deployment that answers at the root: the configured one, else the oldest. Raises AgentNotFound."""
+    if configured is not None:
+        return configured
+    oldest = select(deployments.c.id).where(deployments.c.disabled_at.is_(None)).order_by(deployments.c.id)
+    found: UUID | None = session.execute(oldest.limit(1)).scalar()
+    if found is None:
+        raise AgentNotFound
+    return found
+
+
+def authorize(caller: Caller, agent: Agent) -> Scope:
+    """Let a caller talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
+    if caller.payer_id is None or caller.organization_id is None:
+        raise BillingOrganizationRequired
+    if caller.organization_id != agent.organization_id:
+        raise PermissionDenied("This agent belongs to another organization than the one you act in.")
+    owner_id = caller.owner.id if caller.owner is not None else None
+    held = caller.permissions_on(organization_id=caller.organization_id, owner_id=owner_id)
+    if Permission.MODEL_EXECUTE not in held:
+        raise PermissionDenied(permission=Permission.MODEL_EXECUTE)
+    return Scope(
+        caller_id=caller.executor.id,
+        principal_id=owner_id or caller.executor.id,
+        deployment_id=agent.deployment_id,
+    )
+
+
+def list_agent_behaviors(session: Session, deployment_id: UUID) -> tuple[BehaviorSettings, ...]:
+    """Give the behaviors of a deployment, its default first."""
+    statement = select(behaviors).where(behaviors.c.deployment_id == deployment_id)
+    rows = session.execute(statement.order_by(behaviors.c.is_default.desc(), behaviors.c.id))
+    return tuple(behavior_settings(row) for row in rows)
+
+
+def find_behavior(session: Session, behavior_id: UUID) -> BehaviorSettings | None:
+    """Find a behavior."""
+    row = session.execute(select(behaviors).where(behaviors.c.id == behavior_id)).one_or_none()
+    return behavior_settings(row) if row is not None else None
+
+
+def behavior_settings(row: Row[Any]) -> BehaviorSettings:
+    """Read a row of `behaviors`."""
+    return BehaviorSettings(
+        id=row.id,
+        deployment_id=row.deployment_id,
+        name=row.name,
+        kind=BehaviorKind(row.kind),
+        description=row.description,
+        model=row.model,
+        instructions=row.instructions,
+        script=row.script,
+        extensions=_extensions(row.extensions),
+        tags=tuple(row.tags),
+        examples=tuple(row.examples),
+        input_modes=tuple(row.input_modes),
+        output_modes=tuple(row.output_modes),
+        is_default=row.is_default,
+        updated_at=row.updated_at,
+    )
+
+
+def _extensions(stored: Sequence[dict[str, Any]]) -> tuple[DeclaredExtension, ...]:
+    return tuple(
+        DeclaredExtension(**declared | {"requires": tuple(declared.get("requires", ()))})
+        for declared in stored
+    )
+
+
+_AGENT = (
+    select(
+        deployments.c.id,
+        deployments.c.organization_id,
+        deployments.c.name,
+        deployments.c.created_at,
+        organizations.c.name.label("organization_name"),
+        versions.c.number,
+        versions.c.label,
+        versions.c.created_at.label("version_created_at"),
+    )
+    .join(organizations, organizations.c.id == deployments.c.organization_id)
+    .join(identities, identities.c.id == deployments.c.daemon_identity_id)
+    .outerjoin(versions, versions.c.id == deployments.c.active_version_id)
+    .where(deployments.c.disabled_at.is_(None), identities.c.disabled_at.is_(None))
+)

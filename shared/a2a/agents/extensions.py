@@ -1,0 +1,100 @@
+"""Extensions by the protocol's book: what an agent declares, what a request activates, what is required.
+
+A URI is an opaque name: it is compared as it stands, and another version is another extension. What a request names and
+the agent does not declare is ignored. An extension whose dependencies are not activated is not activated either. The
+agent refuses a message that does not activate what it requires; only a message, because reading and cancelling must
+stay possible for callers who could send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from shared.a2a.agents.directory import Agent
+from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.errors import ExtensionSupportRequired, InvalidParams
+from shared.a2a.turns.updates import DeclaredExtension
+from shared.a2a.types import Message
+from shared.errors import FieldError
+
+URIS_LIMIT = 64
+"""Extensions that one request may name; more are not looked at."""
+
+
+def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ...]:
+    """Give what an agent's card declares: the service's own extensions and those of its behaviors.
+
+    What a behavior says of an extension stands in place of what the service or an earlier behavior says of it.
+    """
+    declared = {extension.uri: extension for extension in own.offered(agent.networks)}
+    for behavior in reversed(agent.behaviors):
+        declared |= {extension.uri: _completed(extension, declared) for extension in behavior.extensions}
+    return tuple(declared.values())
+
+
+def read_requested(values: Sequence[str]) -> tuple[str, ...]:
+    """Read the URIs of `A2A-Extensions` headers, which may be repeated and hold several each."""
+    uris = (uri.strip() for value in values for uri in value.split(","))
+    return tuple(dict.fromkeys(uri for uri in uris if uri))[:URIS_LIMIT]
+
+
+def activate(declared: Iterable[DeclaredExtension], requested: Collection[str]) -> tuple[str, ...]:
+    """Give what is activated of what a request names, in its order."""
+    active = {extension.uri: extension for extension in declared if extension.uri in requested}
+    while True:
+        unmet = [uri for uri, extension in active.items() if not set(extension.requires) <= set(active)]
+        if not unmet:
+            return tuple(uri for uri in requested if uri in active)
+        for uri in unmet:
+            del active[uri]
+
+
+def require(declared: Iterable[DeclaredExtension], active: Collection[str]) -> None:
+    """Raise ExtensionSupportRequired unless all that is required is activated."""
+    missing = [extension.uri for extension in declared if extension.required and extension.uri not in active]
+    if missing:
+        raise ExtensionSupportRequired(extensions=", ".join(missing))
+
+
+def check_data(message: Message, active: Collection[str], own: OwnExtensions) -> None:
+    """Check what a message carries under the activated extensions of the service. Raises InvalidParams.
+
+    A message that lists an extension in `extensions` must carry its data where the extension has any; data under an
+    extension that is not activated is the client's own affair.
+    """
+    findings = list(_findings("message", message.metadata, message.extensions, active, own))
+    for index, part in enumerate(message.parts):
+        findings += _findings(f"message.parts.{index}", part.metadata, (), active, own)
+    if findings:
+        raise InvalidParams("The data of an activated extension is wrong.", errors=findings)
+
+
+def _findings(
+    place: str,
+    metadata: Mapping[str, Any] | None,
+    listed: Collection[str],
+    active: Collection[str],
+    own: OwnExtensions,
+) -> Iterable[FieldError]:
+    for uri in active:
+        data = (metadata or {}).get(uri)
+        if data is None and uri not in listed:
+            continue
+        for name, message in own.find_errors(uri, data):
+            path = ".".join(filter(None, (place, f"metadata[{uri}]", name)))
+            yield FieldError(location="body", name=path, message=message)
+
+
+def _completed(extension: DeclaredExtension, declared: Mapping[str, DeclaredExtension]) -> DeclaredExtension:
+    """Let a behavior that only requires one of our extensions keep what we say of it."""
+    known = declared.get(extension.uri)
+    if known is None:
+        return extension
+    return DeclaredExtension(
+        uri=extension.uri,
+        description=extension.description or known.description,
+        required=extension.required,
+        params=extension.params if extension.params is not None else known.params,
+        requires=extension.requires,
+    )

@@ -1,0 +1,158 @@
+"""The four extensions of this service: their URIs, what their data looks like, and what checks it.
+
+The shapes below are the JSON Schemas that are served at `{uri}/schema.json` and validate what clients send; the prose
+at the URI itself is in `specifications/`. A change that breaks clients is a new version under a new URI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic.alias_generators import to_camel
+
+from shared.a2a.turns.updates import DeclaredExtension
+
+VERSION = "v1"
+_WORD = r"^[^\s\x00-\x1f\x7f]+$"
+_TEXT = StringConstraints(strict=True, min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")
+
+
+class ExtensionData(BaseModel):
+    """Data under an extension's URI; members that a later reader may add are not refused."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="allow", frozen=True)
+
+
+class EventData(ExtensionData):
+    """What a message or an artifact says about the event that it tells of."""
+
+    # Lengths beside the patterns: a bounded repetition within one costs a tenth of a second at every start.
+    type: Annotated[str, StringConstraints(strict=True, max_length=255, pattern=_WORD)]
+    source: Annotated[str, StringConstraints(strict=True, max_length=2048, pattern=_WORD)]
+    id: Annotated[str, _TEXT]
+
+
+class ArtifactSchemaData(ExtensionData):
+    """Which schema the content of an artifact or a message follows: a URI whose fragment names it."""
+
+    schema_: Annotated[
+        str,
+        StringConstraints(
+            strict=True,
+            max_length=2048,
+            pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:[^\s#\x00-\x1f\x7f]+#[^\s\x00-\x1f\x7f]+$",
+        ),
+    ] = Field(alias="schema")
+
+
+class FileArtifactData(ExtensionData):
+    """Which exact version of which file an artifact or a part is."""
+
+    id: UUID
+    version_id: UUID
+    content_sha256: Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")] | None = None
+    byte_size: Annotated[int, Field(strict=True, ge=0)] | None = None
+    retention_expires_at: Annotated[str, StringConstraints(strict=True, max_length=40)] | None = None
+
+
+class DistributionParams(BaseModel):
+    """What a distribution agent declares: the networks it routes to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    networks: Annotated[list[Annotated[str, _TEXT]], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnExtension:
+    """One extension: its name in the URI, what it is for, and the shapes of its data and of its parameters."""
+
+    name: str
+    description: str
+    data: type[BaseModel] | None = None
+    params: type[BaseModel] | None = None
+
+
+OWN_EXTENSIONS = (
+    OwnExtension(
+        name="event",
+        description="Messages and artifacts that tell of events carry their type, source and id.",
+        data=EventData,
+    ),
+    OwnExtension(
+        name="artifact-schema",
+        description="Artifacts name the schema that their content follows.",
+        data=ArtifactSchemaData,
+    ),
+    OwnExtension(
+        name="distribution",
+        description="The agent receives the messages of these networks.",
+        params=DistributionParams,
+    ),
+    OwnExtension(
+        name="file-artifact",
+        description="Artifacts that are stored as files carry the file's id, exact version, digest and deadline.",
+        data=FileArtifactData,
+    ),
+)
+
+
+class OwnExtensions:
+    """The extensions of the service as they are named at one base address."""
+
+    def __init__(self, base_url: str) -> None:
+        """Name them."""
+        self._by_uri = {f"{base_url}/extensions/{own.name}/{VERSION}": own for own in OWN_EXTENSIONS}
+
+    def offered(self, networks: Sequence[str]) -> Iterator[DeclaredExtension]:
+        """Give what every agent declares; `distribution` only where it has networks."""
+        for uri, own in self._by_uri.items():
+            if own.params is None:
+                yield DeclaredExtension(uri=uri, description=own.description)
+            elif networks:
+                params = {"networks": list(networks)}
+                yield DeclaredExtension(uri=uri, description=own.description, params=params)
+
+    def find_errors(self, uri: str, data: object) -> Iterator[tuple[str, str]]:
+        """Find what is wrong with the data of an extension, by the place in it; nothing for one that is not ours."""
+        own = self._by_uri.get(uri)
+        if own is None or own.data is None:
+            return
+        if not isinstance(data, dict):
+            yield "", "must be an object" if data is not None else "is missing"
+            return
+        try:
+            own.data.model_validate(data)
+        except ValidationError as error:
+            for found in error.errors(include_url=False, include_context=False, include_input=False):
+                yield ".".join(map(str, found["loc"])), found["msg"]
+
+
+def find_own_extension(name: str, version: str) -> OwnExtension | None:
+    """Find an extension by the two segments at the end of its URI."""
+    if version != VERSION:
+        return None
+    return next((own for own in OWN_EXTENSIONS if own.name == name), None)
+
+
+def schema_of(own: OwnExtension, uri: str) -> Mapping[str, Any]:
+    """Give the JSON Schemas of an extension: `data` under its URI in metadata, `params` in the agent's card."""
+    shapes = {"data": own.data, "params": own.params}
+    definitions = {name: shape.model_json_schema() for name, shape in shapes.items() if shape is not None}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{uri}/schema.json",
+        "description": own.description,
+        "$defs": definitions,
+    }
+
+
+def specification_of(own: OwnExtension, base_url: str) -> str:
+    """Give the specification document of an extension, in HTML."""
+    source = resources.files("shared.a2a.specifications") / f"{own.name}-{VERSION}.html"
+    return source.read_text(encoding="utf-8").replace("{base_url}", base_url)

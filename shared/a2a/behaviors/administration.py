@@ -1,0 +1,292 @@
+"""Administer the behaviors of deployments: how an agent works, and what it says of that on its card.
+
+Who manages deployments manages their behaviors. A deployment's first behavior is its default; another becomes it by
+being made so, and the default is removed only as the last. Turns that wait for a behavior when it is removed fail and
+say why. What a behavior's instructions and script say is read by administrators, and by nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, insert, select, update
+
+from shared.a2a.agents.directory import behavior_settings
+from shared.a2a.behaviors.script_file import script_of
+from shared.a2a.behaviors.script_format import ScriptInvalid
+from shared.a2a.tables import behaviors
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
+from shared.database import Session
+from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_for_deployment
+from shared.identity.errors import ResourceNotFound
+from shared.identity.names import require_name
+from shared.identity.permissions import Permission
+from shared.identity.tables import deployments
+from shared.ids import new_id
+from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+
+BEHAVIORS_LIMIT = 50
+EXTENSIONS_LIMIT = 50
+_TEXTS_LIMIT = 50
+_URI_CHARACTERS = 2048
+
+
+class BehaviorNameTaken(DomainError):
+    """The deployment has a behavior of this name already."""
+
+    code = "behavior_name_taken"
+    kind = Kind.CONFLICT
+
+
+class DefaultBehavior(DomainError):
+    """The default behavior is removed last; make another one the default first."""
+
+    code = "default_behavior"
+    kind = Kind.CONFLICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehaviorDraft:
+    """What a behavior is to be.
+
+    A model behavior names a `model`; a script behavior has a `script`, or none to follow the file of `A2A_SCRIPT`.
+    """
+
+    name: str
+    kind: BehaviorKind
+    description: str
+    model: str | None = None
+    instructions: str = ""
+    script: str | None = None
+    tags: Sequence[str] = ()
+    examples: Sequence[str] = ()
+    input_modes: Sequence[str] = ()
+    output_modes: Sequence[str] = ()
+    extensions: Sequence[DeclaredExtension] = ()
+
+
+def authorize_drafting(session: Session, *, by: Actor, deployment_id: UUID) -> None:
+    """Raise unless the actor may give this deployment a behavior."""
+    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+
+
+def authorize_changing(session: Session, *, by: Actor, behavior_id: UUID) -> None:
+    """Raise unless the actor may change this behavior."""
+    _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+
+
+def check_draft(draft: BehaviorDraft) -> BehaviorDraft:
+    """Check a draft outside of any transaction: reading a script may take a second, once. Raises ValidationFailed."""
+    _values(draft)
+    return draft
+
+
+def create_behavior(
+    session: Session, *, by: Actor, deployment_id: UUID, draft: BehaviorDraft, is_default: bool = False
+) -> BehaviorSettings:
+    """Give a deployment a behavior. Raises BehaviorNameTaken, ValidationFailed."""
+    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    values = _values(draft)
+    _hold_deployment(session, deployment_id)
+    count = session.execute(
+        select(func.count()).where(behaviors.c.deployment_id == deployment_id)
+    ).scalar_one()
+    if count >= BEHAVIORS_LIMIT:
+        raise _wrong("name", f"would be one more than the {BEHAVIORS_LIMIT} that a deployment may have")
+    _require_free_name(session, deployment_id, values["name"], None)
+    if is_default or count == 0:
+        _unset_default(session, deployment_id)
+    behavior_id = new_id()
+    session.execute(
+        insert(behaviors).values(
+            id=behavior_id, deployment_id=deployment_id, is_default=is_default or count == 0, **values
+        )
+    )
+    _record(session, by, "behavior.created", behavior_id, organization_id)
+    return _get(session, behavior_id)
+
+
+def get_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorSettings:
+    """Get a behavior."""
+    return _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)[0]
+
+
+def list_behaviors(
+    session: Session,
+    *,
+    by: Actor,
+    deployment_id: UUID,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[BehaviorSettings]:
+    """List the behaviors of a deployment."""
+    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    statement = select(behaviors).where(behaviors.c.deployment_id == deployment_id)
+    return oldest_first(session, statement, behaviors.c.id, behavior_settings, cursor=cursor, limit=limit)
+
+
+def replace_behavior(
+    session: Session, *, by: Actor, behavior_id: UUID, draft: BehaviorDraft
+) -> BehaviorSettings:
+    """Make a behavior another one under the same id; turns that have begun go on as they began."""
+    before, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    values = _values(draft)
+    _hold_deployment(session, before.deployment_id)
+    _require_free_name(session, before.deployment_id, values["name"], behavior_id)
+    changed = update(behaviors).where(behaviors.c.id == behavior_id)
+    session.execute(changed.values(**values, updated_at=func.now()))
+    _record(session, by, "behavior.replaced", behavior_id, organization_id)
+    return _get(session, behavior_id)
+
+
+def make_default_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorSettings:
+    """Set the default behavior, which answers messages that ask for no other."""
+    behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    _hold_deployment(session, behavior.deployment_id)
+    _unset_default(session, behavior.deployment_id)
+    changed = update(behaviors).where(behaviors.c.id == behavior_id)
+    session.execute(changed.values(is_default=True, updated_at=func.now()))
+    _record(session, by, "behavior.made_default", behavior_id, organization_id)
+    return _get(session, behavior_id)
+
+
+def remove_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> None:
+    """Delete a behavior of a deployment. Raises DefaultBehavior for the default one while there are others."""
+    behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    _hold_deployment(session, behavior.deployment_id)
+    others = select(func.count()).where(
+        behaviors.c.deployment_id == behavior.deployment_id, behaviors.c.id != behavior_id
+    )
+    if behavior.is_default and session.execute(others).scalar_one():
+        raise DefaultBehavior
+    session.execute(delete(behaviors).where(behaviors.c.id == behavior_id))
+    _record(session, by, "behavior.removed", behavior_id, organization_id)
+
+
+def _values(draft: BehaviorDraft) -> dict[str, Any]:
+    return {
+        "name": require_name(draft.name),
+        "kind": draft.kind,
+        "description": _require_text("description", draft.description),
+        **_how_it_works(draft),
+        "tags": _texts("tags", draft.tags),
+        "examples": _texts("examples", draft.examples),
+        "input_modes": _texts("inputModes", draft.input_modes),
+        "output_modes": _texts("outputModes", draft.output_modes),
+        "extensions": [_stored(extension) for extension in _extensions(draft.extensions)],
+    }
+
+
+def _how_it_works(draft: BehaviorDraft) -> dict[str, Any]:
+    if draft.kind is BehaviorKind.MODEL:
+        if not draft.model:
+            raise _wrong("model", "is what a model behavior works with")
+        if draft.script is not None:
+            raise _wrong("script", "is of no use to a model behavior")
+        return {"model": draft.model, "instructions": draft.instructions, "script": None}
+    if draft.model is not None:
+        raise _wrong("model", "is of no use to a script behavior")
+    if draft.script is not None:
+        _check_script(draft.script)
+    return {"model": None, "instructions": draft.instructions, "script": draft.script}
+
+
+def _check_script(script: str) -> None:
+    try:
+        script_of(script)
+    except ScriptInvalid as invalid:
+        raise ValidationFailed(
+            errors=[
+                FieldError(location="body", name="script", message=problem) for problem in invalid.problems
+            ]
+        ) from invalid
+
+
+def _extensions(declared: Sequence[DeclaredExtension]) -> Sequence[DeclaredExtension]:
+    uris = [extension.uri for extension in declared]
+    if len(uris) > EXTENSIONS_LIMIT or len(set(uris)) < len(uris):
+        raise _wrong("extensions", f"must be at most {EXTENSIONS_LIMIT}, each URI once")
+    for uri in uris + [needed for extension in declared for needed in extension.requires]:
+        if (
+            not 1 <= len(uri) <= _URI_CHARACTERS
+            or not uri.isascii()
+            or not uri.isprintable()
+            or set(uri) & {",", " "}
+        ):
+            raise _wrong("extensions", "URIs are printable ASCII without spaces and commas")
+    return declared
+
+
+def _stored(extension: DeclaredExtension) -> Mapping[str, Any]:
+    return {
+        "uri": extension.uri,
+        "description": extension.description,
+        "required": extension.required,
+        "params": dict(extension.params) if extension.params is not None else None,
+        "requires": list(extension.requires),
+    }
+
+
+def _require_text(name: str, value: str) -> str:
+    if not value.strip() or "\x00" in value:
+        raise _wrong(name, "must say something")
+    return value
+
+
+def _texts(name: str, values: Sequence[str]) -> list[str]:
+    if len(values) > _TEXTS_LIMIT or any(not value or "\x00" in value for value in values):
+        raise _wrong(name, f"must be at most {_TEXTS_LIMIT} texts, none of them empty")
+    return list(values)
+
+
+def _authorized(
+    session: Session, by: Actor, permission: Permission, behavior_id: UUID
+) -> tuple[BehaviorSettings, UUID]:
+    behavior = _get(session, behavior_id)
+    return behavior, authorize_for_deployment(session, by, permission, behavior.deployment_id)
+
+
+def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
+    row = session.execute(select(behaviors).where(behaviors.c.id == behavior_id)).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return behavior_settings(row)
+
+
+def _hold_deployment(session: Session, deployment_id: UUID) -> None:
+    """Let one change of a deployment's behaviors wait for the other."""
+    held = select(deployments.c.id).where(deployments.c.id == deployment_id)
+    session.execute(held.with_for_update(key_share=True))
+
+
+def _require_free_name(session: Session, deployment_id: UUID, name: str, own_id: UUID | None) -> None:
+    taken = select(behaviors.c.id).where(behaviors.c.deployment_id == deployment_id, behaviors.c.name == name)
+    if own_id is not None:
+        taken = taken.where(behaviors.c.id != own_id)
+    if session.execute(taken).first() is not None:
+        raise BehaviorNameTaken
+
+
+def _unset_default(session: Session, deployment_id: UUID) -> None:
+    held = update(behaviors).where(behaviors.c.deployment_id == deployment_id, behaviors.c.is_default)
+    session.execute(held.values(is_default=False, updated_at=func.now()))
+
+
+def _record(session: Session, by: Actor, action: str, behavior_id: UUID, organization_id: UUID) -> None:
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="behavior",
+        resource_id=behavior_id,
+        organization_id=organization_id,
+    )
+
+
+def _wrong(name: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])

@@ -1,0 +1,156 @@
+"""Where a client wants updates of a task posted to: kept with the task, sealed with its credentials, guarded.
+
+Path and query of an address may be a secret as much as a header: in clear only its origin is kept, for operators.
+
+What is posted and how often is tried is `deliveries.py`'s and the outbox's. The address is looked at here as text
+and again, as an address, whenever it is connected to. Credentials are never given back; the client's own token is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from sqlalchemy import Row, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.a2a.errors import InvalidParams, PushNotificationNotSupported, TaskNotFound
+from shared.a2a.identifiers import check_identifier, is_identifier
+from shared.a2a.tables import task_push_configurations, tasks
+from shared.a2a.types import AuthenticationInfo, TaskPushNotificationConfig
+from shared.database import Session
+from shared.deliveries.outbox import give_up, seal_address
+from shared.egress.errors import EgressError
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import check_headers, parse_url
+from shared.encryption import Encryption
+from shared.errors import FieldError
+from shared.ids import new_id
+
+CONFIGURATIONS_LIMIT = 20
+TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 (the header's name)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9._~+-]{0,63}")
+_table = task_push_configurations.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConfigurations:
+    """The configurations of all tasks; whose task it is, callers have made sure."""
+
+    encryption: Encryption
+    policy: EgressPolicy
+    is_supported: bool = True
+
+    def require_support(self) -> None:
+        """Raise PushNotificationNotSupported where this installation posts none."""
+        if not self.is_supported:
+            raise PushNotificationNotSupported
+
+    def create(
+        self, session: Session, task_id: UUID, wanted: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig:
+        """Keep a configuration, in place of the one of the same id. Raises InvalidParams for what cannot be posted to.
+
+        Raises PushNotificationNotSupported.
+        """
+        self.require_support()
+        config_id = check_identifier("id", wanted.id) if wanted.id else str(task_id)
+        headers = _headers(wanted)
+        self._check(wanted.url, headers)
+        session.execute(select(tasks.c.id).where(tasks.c.id == task_id).with_for_update())
+        count = select(func.count()).where(_table.task_id == task_id, _table.id != config_id)
+        if session.execute(count).scalar_one() >= CONFIGURATIONS_LIMIT:
+            raise _wrong("id", f"would be one more than the {CONFIGURATIONS_LIMIT} that a task may have")
+        values = {
+            "url": origin_of(wanted.url),
+            "scheme": wanted.authentication.scheme if wanted.authentication else None,
+            "address_encrypted": seal_address(self.encryption, url=wanted.url, headers=headers),
+        }
+        kept = insert(task_push_configurations).values(
+            task_id=task_id, id=config_id, destination_id=new_id(), **values
+        )
+        session.execute(kept.on_conflict_do_update(index_elements=["task_id", "id"], set_=values))
+        return self.get(session, task_id, config_id)
+
+    def get(self, session: Session, task_id: UUID, config_id: str) -> TaskPushNotificationConfig:
+        """Read a configuration. Raises TaskNotFound."""
+        statement = select(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)
+        row = session.execute(statement).one_or_none() if is_identifier(config_id) else None
+        if row is None:
+            raise TaskNotFound("The task has no such push notification configuration.")
+        return self._shown(row)
+
+    def list_page(
+        self, session: Session, task_id: UUID, *, size: int, token: str
+    ) -> tuple[tuple[TaskPushNotificationConfig, ...], str]:
+        """Read the configurations in the order of their ids, and the token of the next page."""
+        statement = select(task_push_configurations).where(_table.task_id == task_id)
+        if token:
+            statement = statement.where(_table.id > _read_token(token))
+        rows = session.execute(statement.order_by(_table.id).limit(size + 1)).all()
+        token = _make_token(rows[size - 1].id) if len(rows) > size else ""
+        return tuple(self._shown(row) for row in rows[:size]), token
+
+    def delete(self, session: Session, task_id: UUID, config_id: str) -> None:
+        """Forget a configuration and what still waits to be posted there; there may be none."""
+        if not is_identifier(config_id):
+            return
+        gone = delete(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)
+        for destination_id in session.execute(gone.returning(_table.destination_id)).scalars().all():
+            give_up(session, destination_id=destination_id, code="configuration_deleted")
+
+    def _check(self, url: str, headers: dict[str, str]) -> None:
+        try:
+            parse_url(url, self.policy, with_secrets=True)
+            check_headers(headers)
+        except EgressError as error:
+            raise _wrong("url", error.detail) from error
+
+    def _shown(self, row: Row[Any]) -> TaskPushNotificationConfig:
+        opened = json.loads(self.encryption.decrypt(row.address_encrypted))
+        return TaskPushNotificationConfig(
+            id=row.id,
+            task_id=str(row.task_id),
+            url=opened["url"],
+            token=opened["headers"].get(TOKEN_HEADER),
+            authentication=AuthenticationInfo(scheme=row.scheme) if row.scheme else None,
+        )
+
+
+def origin_of(url: str) -> str:
+    """Give scheme, host and port of an address, and nothing of what may be secret in it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _headers(wanted: TaskPushNotificationConfig) -> dict[str, str]:
+    headers = {TOKEN_HEADER: wanted.token} if wanted.token else {}
+    proof = wanted.authentication
+    if proof is not None:
+        if not _SCHEME.fullmatch(proof.scheme):
+            raise _wrong("authentication.scheme", "must be the name of an HTTP authentication scheme")
+        headers["Authorization"] = f"{proof.scheme} {proof.credentials or ''}".strip()
+    return headers
+
+
+def _make_token(config_id: str) -> str:
+    return base64.urlsafe_b64encode(config_id.encode()).decode()
+
+
+def _read_token(token: str) -> str:
+    try:
+        config_id = base64.urlsafe_b64decode(token.encode()).decode()
+    except ValueError:
+        config_id = ""
+    if not is_identifier(config_id):
+        raise _wrong("pageToken", "is not a token that this list gave", location="query")
+    return config_id
+
+
+def _wrong(name: str, message: str, *, location: str = "body") -> InvalidParams:
+    return InvalidParams(errors=[FieldError(location=location, name=name, message=message)])

@@ -1,0 +1,35 @@
+"""Cancel a task: at once for its readers, and within a moment for the worker that runs it.
+
+The state changes here and the turn is taken from its worker, which finds out when it next asks or writes. Nothing that
+it still says reaches the task.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from shared.a2a.agents.directory import Scope
+from shared.a2a.errors import TaskNotCancelable, TaskNotFound
+from shared.a2a.tasks.events import find_and_hold_task, record_status
+from shared.a2a.tasks.snapshots import find_snapshot
+from shared.a2a.turns.rows import TurnOutcome, end_turns
+from shared.a2a.turns.updates import StatusChanged
+from shared.a2a.types import Task, TaskState
+from shared.database import Session
+
+
+def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:
+    """Cancel a task. Raises TaskNotFound, TaskNotCancelable."""
+    if find_snapshot(session, scope, task_id, history_length=0) is None:
+        raise TaskNotFound
+    task = find_and_hold_task(session, task_id)
+    if task is None:
+        raise TaskNotFound
+    if task.state.is_terminal:
+        raise TaskNotCancelable
+    record_status(session, task, StatusChanged(state=TaskState.CANCELED))
+    end_turns(session, task.id, TurnOutcome.CANCELED)
+    snapshot = find_snapshot(session, scope, task_id)
+    if snapshot is None:
+        raise TaskNotFound
+    return snapshot.task

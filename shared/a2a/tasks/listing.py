@@ -1,0 +1,84 @@
+"""List a caller's tasks, the last changed first."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, tuple_
+
+from shared.a2a.agents.directory import Scope
+from shared.a2a.errors import InvalidParams
+from shared.a2a.tables import tasks
+from shared.a2a.tasks.snapshots import in_scope, snapshots_of
+from shared.a2a.types import ListTasksResponse, TaskState
+from shared.database import Session
+from shared.errors import FieldError
+
+DEFAULT_PAGE = 50
+MAXIMUM_PAGE = 100
+DEFAULT_HISTORY = 10
+"""Messages of each task in a list, where a client does not say how many; a single task is given with all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """Which tasks, and how much of each."""
+
+    context_id: str | None = None
+    state: TaskState | None = None
+    changed_since: datetime | None = None
+    page_size: int = DEFAULT_PAGE
+    page_token: str = ""
+    history_length: int | None = None
+    with_artifacts: bool = False
+
+
+def list_tasks(session: Session, scope: Scope, query: TaskQuery) -> ListTasksResponse:
+    """Give a page, and how many tasks there are in all. Raises InvalidParams for a token that no list gave."""
+    conditions = [*in_scope(scope), tasks.c.is_visible, *_filters(query)]
+    total = session.execute(select(func.count()).select_from(tasks).where(*conditions)).scalar_one()
+    statement = select(tasks).where(*conditions)
+    if query.page_token:
+        statement = statement.where(tuple_(tasks.c.status_at, tasks.c.id) < _position(query.page_token))
+    newest_first = statement.order_by(tasks.c.status_at.desc(), tasks.c.id.desc())
+    rows = session.execute(newest_first.limit(query.page_size + 1)).all()
+    page = rows[: query.page_size]
+    length = DEFAULT_HISTORY if query.history_length is None else query.history_length
+    return ListTasksResponse(
+        tasks=snapshots_of(session, page, history_length=length, with_artifacts=query.with_artifacts),
+        next_page_token=_token(page[-1]) if len(rows) > len(page) else "",
+        page_size=query.page_size,
+        total_size=total,
+    )
+
+
+def _filters(query: TaskQuery) -> list[Any]:
+    filters: list[Any] = []
+    if query.context_id is not None:
+        filters.append(tasks.c.context_id == query.context_id)
+    if query.state is not None:
+        filters.append(tasks.c.state == query.state)
+    if query.changed_since is not None:
+        filters.append(tasks.c.status_at >= query.changed_since)
+    return filters
+
+
+def _token(row: Any) -> str:
+    return base64.urlsafe_b64encode(f"{row.status_at.isoformat()} {row.id}".encode()).decode()
+
+
+def _position(token: str) -> Any:
+    try:
+        at, _, task_id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
+        read = datetime.fromisoformat(at)
+        if read.tzinfo is None:
+            raise ValueError
+        return tuple_(read, UUID(task_id))
+    except ValueError:
+        message = "is not a token that this list gave"
+        field = FieldError(location="query", name="pageToken", message=message)
+        raise InvalidParams(errors=[field]) from None

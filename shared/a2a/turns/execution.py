@@ -1,0 +1,132 @@
+"""Answer a turn: run its behavior and write each of its updates into the task's log.
+
+begin → (update → append) … → settle, each append a transaction of its own, and the turn under a lease all the while
+(`heartbeats.py`). Whatever ends a turn early ends it here: a cancelled or lost turn silently, because the task has
+been told already; a deadline, a revocation and any failure as a task that FAILED with a sentence for its client; the
+process's own end by handing the turn back. Sentences of ours reach the client, what broke inside does not.
+
+Crash points: the log's own; a turn whose worker dies is taken back when its lease ends (`lost_turns.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from shared.a2a.tasks.log import ClaimedTurn, TaskLog, TurnLost
+from shared.a2a.turns.heartbeats import StopReason, TurnHeartbeats, WatchedTurn
+from shared.a2a.turns.insisting import insist
+from shared.a2a.turns.leases import Lease
+from shared.a2a.turns.updates import Behavior, BehaviorKind, Update, settles
+from shared.errors import DomainError, Unavailable
+from shared.models.providers.errors import UpstreamRefused
+from shared.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
+
+log = get_logger(__name__)
+
+TOO_LONG = "The agent took longer than it may to answer one message."
+REVOKED = "The agent, or the identity or organization that it worked for, has been disabled."
+BROKEN = "The agent failed while it was answering; the failure has been recorded."
+
+
+class TurnExecution:
+    """Answers turns in this process; safe to share between threads."""
+
+    def __init__(
+        self, task_log: TaskLog, watch: TurnHeartbeats, behaviors: Mapping[BehaviorKind, Behavior]
+    ) -> None:
+        """Take the log, the watch over this process's turns, and who answers them."""
+        self._log = task_log
+        self._watch = watch
+        self._behaviors = behaviors
+
+    def answer(self, lease: Lease) -> None:
+        """Answer a turn that this process has leased."""
+        token = bind_log_context(turn_id=str(lease.turn_id), task_id=str(lease.task_id))
+        kind = "none"
+        try:
+            with self._watch.watch(lease) as watched:
+                claimed = self._log.begin(lease)
+                if claimed is None:
+                    return
+                kind = claimed.turn.behavior.kind.value
+                outcome = self._answer(watched, claimed)
+        except TurnLost:
+            log.info("turn.lost_here")
+            outcome = "lost"
+        except Unavailable as error:
+            log.warning("turn.left", error=error.code)  # its lease ends, and another worker takes it
+            outcome = "left"
+        finally:
+            reset_log_context(token)
+        TURNS.labels(kind, outcome).inc()
+
+    def _answer(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
+        """Run the behavior; say how the turn ended."""
+        turn = replace(claimed.turn, is_cancelled=watched.stopped.is_set)
+        behavior = self._behaviors[turn.behavior.kind]
+        try:
+            with closing(_closable(behavior.run(turn))) as updates:
+                self._write(watched, claimed, updates)
+        except TurnLost:
+            raise
+        except Unavailable as error:
+            log.warning("turn.interrupted", error=error.code)
+            self._log.hand_back(claimed)
+            return "handed_back"
+        except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
+            self._fail(claimed, error)
+            return "failed"
+        return self._end(watched, claimed)
+
+    def _write(self, watched: WatchedTurn, claimed: ClaimedTurn, updates: Iterator[Update]) -> None:
+        for said in updates:
+            if watched.reason is StopReason.LOST:
+                raise TurnLost
+            if watched.reason is StopReason.REVOKED:
+                return
+            insist(partial(self._log.append, claimed, said))
+            if watched.stopped.is_set() or settles(said):
+                return
+
+    def _end(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
+        """End a turn whose behavior has nothing more to say, or was told to stop; say how."""
+        match watched.reason:
+            case StopReason.LOST:
+                raise TurnLost
+            case StopReason.SHUTDOWN:
+                self._log.hand_back(claimed)
+                return "handed_back"
+            case StopReason.DEADLINE:
+                insist(partial(self._log.fail, claimed, TOO_LONG))
+                return "too_long"
+            case StopReason.REVOKED:
+                insist(partial(self._log.fail, claimed, REVOKED))
+                return "revoked"
+            case None:
+                insist(partial(self._log.finish, claimed))
+                return "answered"
+
+    def _fail(self, claimed: ClaimedTurn, error: Exception) -> None:
+        if isinstance(error, DomainError):
+            log.warning("turn.failed", error=error.code)
+        else:
+            log.exception("turn.broken")  # noqa: LOG004 (called from a handler)
+        insist(partial(self._log.fail, claimed, sentence_of(error)))
+
+
+def sentence_of(error: Exception) -> str:
+    """Say what went wrong so that the client of a task may read it."""
+    if isinstance(error, UpstreamRefused):
+        return f"{error.detail} {error.error['message']}"
+    return error.detail if isinstance(error, DomainError) else BROKEN
+
+
+def _closable(updates: Iterator[Update]) -> Generator[Update]:
+    """Give updates that can be closed early, so that a call to a model behind them ends and is settled at once."""
+    if isinstance(updates, Generator):
+        return updates
+    return cast("Generator[Update]", (said for said in updates))

@@ -1,0 +1,142 @@
+"""The leases of turns: which worker process runs a turn, for how long, and whether it still may.
+
+A lease lasts seconds and is renewed every second, for all turns of a process by one statement and by the database's
+clock, so that a dead worker's turns are soon another's. It fences: a worker that lost it writes nothing more
+(`tasks/log.py`). Turns are claimed round robin over the organizations that pay, and then over their agents
+(`shared/fair_claims.py`).
+
+Renewing needs connections of its own: turns that hold all others, or wait for one, must not cost a process its
+leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import func, text
+
+from shared.database import Database
+from shared.fair_claims import Rotation, next_in_turn
+
+LEASE_SECONDS = 4.5
+"""A process that renews nothing for so long loses its turns."""
+RENEWAL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A turn that this process runs, who pays for it, and whose agent answers."""
+
+    id: UUID
+    turn_id: UUID
+    task_id: UUID
+    payer_id: UUID
+    deployment_id: UUID
+
+
+def lease_end() -> Any:
+    """Give, in SQL, when a lease taken now ends."""
+    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, LEASE_SECONDS)
+
+
+class TurnLeases:
+    """Takes and keeps the leases of one process."""
+
+    def __init__(self, database: Database) -> None:
+        """Lease in this database."""
+        self._database = database
+        self._rotation = Rotation()
+
+    def take(self, full: Collection[Any] = ()) -> Lease | None:
+        """Take the turn that is next in turn, none of the organizations in `full`; None when no other waits.
+
+        Raises Unavailable.
+        """
+        values = {"lease_id": uuid4(), "seconds": LEASE_SECONDS}
+        with self._database.autocommit() as session:
+            row = self._rotation.claim(session, _TAKE, values, full_tenants=full)
+        if row is None:
+            return None
+        return Lease(
+            id=row.lease_id,
+            turn_id=row.id,
+            task_id=row.task_id,
+            payer_id=row.tenant,
+            deployment_id=row.member,
+        )
+
+    def renew(self, leases: Collection[Lease]) -> None:
+        """Keep leases for another while; nothing happens to those that are lost. Raises Unavailable."""
+        with self._database.autocommit() as session:
+            session.fetch_one(_RENEW, {**_held(leases), "seconds": LEASE_SECONDS})
+
+    def look(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
+        """Tell of each turn that is still leased whether it may go on: whether all that it works for is enabled.
+
+        Raises Unavailable.
+        """
+        with self._database.autocommit() as session:
+            rows = session.execute(_LOOK, _held(leases)).all()
+        return {row.id: row.may_go_on for row in rows}
+
+
+def _held(leases: Collection[Lease]) -> dict[str, list[str]]:
+    return {
+        "turn_ids": [str(lease.turn_id) for lease in leases],
+        "lease_ids": [str(lease.id) for lease in leases],
+    }
+
+
+# The turn that is next of its task is marked, and asked again: a front of the release before marks all of them.
+_NEXT = next_in_turn(
+    table="task_turns",
+    tenant="payer_id",
+    member="deployment_id",
+    ready="""state = 'queued' AND is_next AND NOT EXISTS (
+            SELECT FROM task_turns earlier WHERE earlier.task_id = task_turns.task_id
+                AND earlier.message < task_turns.message AND earlier.state <> 'done')""",
+    order="created_at",
+)
+TAKE = f"""
+WITH head AS ({_NEXT})
+UPDATE task_turns SET state = 'running', lease_id = :lease_id, attempts = attempts + 1,
+    lease_until = clock_timestamp() + make_interval(secs => :seconds)
+FROM head WHERE task_turns.id = head.id
+RETURNING task_turns.id, task_turns.task_id, task_turns.lease_id, head.tenant, head.member
+"""  # noqa: S608 (a statement of ours in another)
+_TAKE = text(TAKE)
+
+# A row that is locked is being written, or taken back: its own transaction decides. A renewal need not be durable, and
+# so does not wait for a slow disk.
+_RENEW = """
+WITH relaxed AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+held AS MATERIALIZED (
+    SELECT task_turns.id FROM task_turns
+    JOIN unnest(%(turn_ids)s::uuid[], %(lease_ids)s::uuid[]) AS mine (id, lease_id) USING (id, lease_id)
+    FOR NO KEY UPDATE OF task_turns SKIP LOCKED
+), renewed AS (
+    UPDATE task_turns SET lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+    FROM held WHERE task_turns.id = held.id
+)
+SELECT count(*) FROM relaxed
+"""
+
+_LOOK = text(
+    """
+SELECT turn.id, deployments.disabled_at IS NULL AND daemon.disabled_at IS NULL AND owner.disabled_at IS NULL
+    AND distributions.disabled_at IS NULL AND organizations.suspended_at IS NULL AND payer.suspended_at IS NULL
+    AS may_go_on
+FROM unnest(CAST(:turn_ids AS uuid[]), CAST(:lease_ids AS uuid[])) AS mine (id, lease_id)
+JOIN task_turns turn USING (id, lease_id)
+JOIN tasks ON tasks.id = turn.task_id
+LEFT JOIN deployments ON deployments.id = tasks.deployment_id
+LEFT JOIN identities daemon ON daemon.id = deployments.daemon_identity_id
+LEFT JOIN organizations ON organizations.id = deployments.organization_id
+LEFT JOIN organizations payer ON payer.id = turn.payer_id
+LEFT JOIN identities owner ON owner.id = turn.owner_id
+LEFT JOIN distributions ON distributions.id = turn.distribution_id
+"""
+)

@@ -1,0 +1,135 @@
+"""Find turns that nobody works on any more, because their worker died or has stalled for longer than its lease.
+
+Every worker of agents looks, twice a second. Where the database itself was away no worker could keep its leases, so
+nobody takes turns back until all have had the time to renew them.
+
+A turn whose agent has said nothing but that it works is run again from its beginning, as is any turn of a behavior
+that says the same each time; otherwise its task fails and says why. A model that was called is not called a second
+time behind its client's back.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, func, select, update
+
+from shared.a2a.agents.directory import find_behavior
+from shared.a2a.jobs import AnswerTurn
+from shared.a2a.tables import task_turns
+from shared.a2a.tasks.events import HeldTask, find_and_hold_free_task, find_and_hold_task
+from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.turns.leases import LEASE_SECONDS, Lease
+from shared.a2a.turns.rows import TurnOutcome, explain, settle_turn
+from shared.a2a.turns.updates import StatusChanged
+from shared.a2a.types import TaskState
+from shared.database import Database, Session
+from shared.errors import DomainError
+from shared.telemetry import SWEPT, get_logger
+
+log = get_logger(__name__)
+
+MAXIMUM_ATTEMPTS = 3
+SWEEP_LIMIT = 200
+SWEEP_SECONDS = 0.5
+INTERRUPTED = "The agent was interrupted before it had finished, and cannot take up again."
+
+
+class TurnSweeper:
+    """Takes lost turns back, as long as the process lives."""
+
+    def __init__(self, database: Database, hints: TaskHints) -> None:
+        """Prepare a thread; it may wait for locks that others hold, and needs connections of its own."""
+        self._database = database
+        self._hints = hints
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="turn-sweeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._is_stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause = SWEEP_SECONDS
+        while not self._is_stopping.wait(pause):
+            pause = SWEEP_SECONDS
+            try:
+                sweep_turns(self._database, self._hints)
+            except DomainError as error:
+                log.warning("turns.not_swept", error=error.code)
+                pause = LEASE_SECONDS
+            except Exception:  # the next look must come whatever became of this one
+                log.exception("turns.not_swept")
+                pause = LEASE_SECONDS
+
+
+def sweep_turns(database: Database, hints: TaskHints) -> int:
+    """Take back turns whose lease has ended; give how many."""
+    with database.autocommit() as session:
+        lost = session.execute(_LOST_IDS).all()
+    for turn in lost:
+        _take_back(database, hints, turn.id, turn.task_id)
+    if lost:
+        SWEPT.labels("lost_turns").inc(len(lost))
+    return len(lost)
+
+
+def hand_back(database: Database, hints: TaskHints, lease: Lease) -> None:
+    """Let its holder give a turn back; nothing happens if it is lost already."""
+    with database.transaction() as session:
+        task = find_and_hold_task(session, lease.task_id)
+        held = (task_turns.c.id == lease.turn_id, task_turns.c.lease_id == lease.id)
+        turn = session.execute(select(task_turns).where(*held)).one_or_none()
+        if task is None or turn is None:
+            return
+        _give_up(session, task, turn)
+    hints.tell(task.id)
+
+
+def _take_back(database: Database, hints: TaskHints, turn_id: UUID, task_id: UUID) -> None:
+    """Queue a turn whose lease has ended once more, or fail its task; do nothing about any other turn."""
+    with database.transaction() as session:
+        # Who holds the row may be the stalled worker itself, or another sweep: the next look comes soon.
+        task = find_and_hold_free_task(session, task_id)
+        turn = session.execute(_LOST.where(task_turns.c.id == turn_id)).one_or_none() if task else None
+        if task is None or turn is None:
+            return
+        _give_up(session, task, turn)
+    hints.tell(task.id)
+
+
+def _give_up(session: Session, task: HeldTask, turn: Row[Any]) -> None:
+    log.warning("turn.lost", turn_id=str(turn.id), attempts=turn.attempts)
+    if _may_run_again(session, turn):
+        back = {"state": "queued", "lease_id": None, "lease_until": None}
+        session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(back))
+        session.enqueue(AnswerTurn(turn_id=str(turn.id)))
+    else:
+        failed = StatusChanged(state=TaskState.FAILED, message=explain(INTERRUPTED))
+        settle_turn(session, task, turn.id, failed, TurnOutcome.FAILED)
+
+
+def _may_run_again(session: Session, turn: Row[Any]) -> bool:
+    if turn.attempts >= MAXIMUM_ATTEMPTS:
+        return False
+    if not turn.has_spoken:
+        return True
+    behavior = find_behavior(session, turn.behavior_id)
+    return behavior is not None and behavior.kind.can_resume
+
+
+_LOST = select(task_turns).where(
+    task_turns.c.state == "running", task_turns.c.lease_until < func.clock_timestamp()
+)
+_LOST_IDS = (
+    _LOST.with_only_columns(task_turns.c.id, task_turns.c.task_id)
+    .order_by(task_turns.c.lease_until)
+    .limit(SWEEP_LIMIT)
+)

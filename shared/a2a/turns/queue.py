@@ -1,0 +1,68 @@
+"""The turns that a worker process takes: fairly, and no more of one organization than its share of the threads.
+
+The rows are the queue. A process looks at once when it is woken by a hint or by the end of one of its own turns, and
+every half second in any case, so that a lost hint costs no more than that. One thread at a time looks.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from shared.a2a.turns.leases import Lease, TurnLeases
+from shared.admission import Pool, PoolKey, Slot
+
+LOOK_SECONDS = 0.5
+PATIENCE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenTurn:
+    """A turn that this process has leased, and the slot that it runs in."""
+
+    lease: Lease
+    slot: Slot
+
+
+class TurnQueue:
+    """Takes turns for the threads of one process."""
+
+    def __init__(self, leases: TurnLeases, *, slots: int) -> None:
+        """Take as many turns at once as there are slots."""
+        self._leases = leases
+        self._pool = Pool("turns", slots)
+        self._looking = threading.Lock()
+        self._news = threading.Event()
+
+    def wake(self) -> None:
+        """Look now: a turn may wait, or there may be room for one."""
+        self._news.set()
+
+    def take(self) -> TakenTurn | None:
+        """Wait for a turn, two seconds at the most. Raises Unavailable."""
+        if not self._looking.acquire(timeout=PATIENCE_SECONDS):
+            return None
+        try:
+            self._news.wait(LOOK_SECONDS)
+            self._news.clear()
+            taken = self._take()
+            if taken is not None:
+                self._news.set()  # more may wait
+            return taken
+        finally:
+            self._looking.release()
+
+    def release(self, taken: TakenTurn) -> None:
+        """Let another turn have the slot of one that has ended."""
+        taken.slot.release()
+        self.wake()
+
+    def _take(self) -> TakenTurn | None:
+        if self._pool.in_use >= self._pool.slots:
+            return None
+        lease = self._leases.take(self._pool.tenants_at_limit())
+        if lease is None:
+            return None
+        # Nobody else takes slots, and an organization that is not at its limit has room for one more.
+        slot = self._pool.acquire(PoolKey(lease.payer_id, lease.deployment_id), patience_seconds=0.0)
+        return TakenTurn(lease=lease, slot=slot)

@@ -1,0 +1,149 @@
+"""What the protocol hands to a behavior, and what a behavior answers: the seam between the two halves of this domain.
+
+A **turn** is one message of a client and all that the agent does about it. A task has one turn, or several when the
+agent asked back. A behavior is given a turn and yields updates; the worker that runs it writes each into the task's log
+(`tasks/log.py`), from where every stream, poll and push notification gets it. A behavior never sees the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+from uuid import UUID
+
+from shared.a2a.types import Artifact, Message, Task, TaskState
+from shared.identity.callers import Caller
+from shared.identity.usage_attribution import Attribution
+
+
+class BehaviorKind(StrEnum):
+    """How a behavior makes its answers."""
+
+    MODEL = "model"
+    SCRIPT = "script"
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether a turn may be run again after it has said something, because it will say the same."""
+        return self is BehaviorKind.SCRIPT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredExtension:
+    """An extension that a behavior declares on its agent's card.
+
+    `requires` names extensions that must be activated with it; it is no part of the card.
+    """
+
+    uri: str
+    description: str | None = None
+    required: bool = False
+    params: Mapping[str, Any] | None = None
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehaviorSettings:
+    """A row of `behaviors`: a named way a daemon works.
+
+    A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself, or none
+    and follows the file of the setting `A2A_SCRIPT`. What follows is for the card: the behavior is a skill there, and
+    these are the media types that it reads and writes.
+    """
+
+    id: UUID
+    deployment_id: UUID
+    name: str
+    kind: BehaviorKind
+    description: str
+    model: str | None
+    instructions: str
+    script: str | None
+    extensions: tuple[DeclaredExtension, ...]
+    tags: tuple[str, ...]
+    examples: tuple[str, ...]
+    input_modes: tuple[str, ...]
+    output_modes: tuple[str, ...]
+    is_default: bool
+    updated_at: datetime
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message to answer.
+
+    `caller` is the call as the agent makes it: its executor is the deployment's live daemon, its owner who owns what
+    the agent writes (the attributed identity, else the daemon), its payer the organization charged. `attribution` is
+    the same as a statement to sign, for an agent that runs elsewhere. `history` holds what was said in this context
+    before `message`, oldest first: user messages, status messages and the texts of artifacts; `message` itself is not
+    in it. `references` are the caller's tasks that the message refers to. `active_extensions` are the URIs activated
+    by this request. `is_cancelled` says that the turn is to end at once (`heartbeats.py`). `attempt` is more than 1
+    when an earlier worker died: before the behavior had said anything, or, with one that can resume, at any moment;
+    then the log drops as many updates as it has already, and the behavior just runs again from its beginning.
+    """
+
+    id: UUID
+    task_id: UUID
+    context_id: str
+    message: Message
+    history: tuple[Message, ...]
+    references: tuple[Task, ...]
+    request_metadata: Mapping[str, Any]
+    accepted_output_modes: tuple[str, ...]
+    active_extensions: frozenset[str]
+    organization_id: UUID
+    deployment_id: UUID
+    behavior: BehaviorSettings
+    caller: Caller
+    attribution: Attribution
+    attempt: int
+    is_cancelled: Callable[[], bool] = field(default=_never, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChanged:
+    """The task is in a new state; the log adds the time. A terminal or interrupted state ends the turn."""
+
+    state: TaskState
+    message: Message | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactProduced:
+    """An artifact, or with `append` more parts of the one of the same id."""
+
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = True
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replied:
+    """The whole answer is this message; as a turn's first and only update it makes no task that the client sees."""
+
+    message: Message
+
+
+Update: TypeAlias = StatusChanged | ArtifactProduced | Replied
+
+
+def settles(said: Update) -> bool:
+    """Tell whether nothing may follow an update: it ends the turn."""
+    return isinstance(said, Replied) or (isinstance(said, StatusChanged) and said.state.is_settled)
+
+
+class Behavior(Protocol):
+    """Answers turns."""
+
+    def run(self, turn: Turn) -> Iterator[Update]:
+        """Yield updates until the turn is settled; what is raised fails the task."""
+        ...

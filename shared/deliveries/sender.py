@@ -1,0 +1,280 @@
+"""Send what is due: many messages at once, few of them to the same destination or of the same organization.
+
+A sender is one per process and has threads of its own, so that destinations which take their time hold up neither
+each other nor the worker's other jobs. Organizations share these threads (`shared/admission.py`), and a server that
+does not answer in time is set aside (`circuit_breaker`). One drain at a time claims messages and hands each to a
+thread; a hint that arrives meanwhile makes it look again. No connection to the database is held while a message is on
+its way.
+
+A death at any point leaves a message that is due again when its lease ends, or one that has arrived and is sent once
+more: at least once, under the same id.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from shared import failpoints
+from shared.admission import Pool, PoolKey, Slot
+from shared.database import Database, Session
+from shared.deliveries.channels import Address, Channel, SealedAddresses
+from shared.deliveries.circuit_breaker import CircuitBreakers, Origin, origin_of
+from shared.deliveries.claims import (
+    Claim,
+    Claimed,
+    Claimer,
+    find_claimed,
+    record_dead,
+    record_delivered,
+    record_failed,
+    set_aside,
+)
+from shared.deliveries.outbox import give_up
+from shared.deliveries.schedule import wait_seconds
+from shared.egress.errors import EgressError
+from shared.egress.policy import EgressPolicy
+from shared.egress.posting import post
+from shared.encryption import Encryption
+from shared.fair_claims import Rotation
+from shared.settings import Settings
+from shared.telemetry import DELIVERIES, get_logger
+
+log = get_logger(__name__)
+
+ATTEMPT_SECONDS = 10.0
+"""The time a destination has to answer."""
+CONNECT_SECONDS = 3.0
+"""The time each of its addresses has to accept."""
+SLOW_SECONDS = 2.5
+"""A failure that took as long sets the server aside."""
+MAX_LAPSES = 10
+"""Times in a row that workers may die over one message before it is given up."""
+GONE = 410
+DESTINATION_GONE = "destination_gone"
+INTERRUPTED = "interrupted"
+_SUCCESSES = range(200, 300)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How posting a message once ended."""
+
+    status: int | None = None
+    code: str | None = None
+    is_final: bool = False
+    retry_after_seconds: int | None = None
+
+
+class Sender:
+    """Sends this process's share of what is due."""
+
+    def __init__(self, database: Database, settings: Settings, channels: Mapping[str, Channel]) -> None:
+        """Take the channels of the kinds that have one; the others bring their addresses."""
+        self._database = database
+        self._policy = EgressPolicy.of(settings)
+        self._channels = channels
+        self._sealed = SealedAddresses(Encryption(settings))
+        self._concurrency = settings.concurrent_deliveries
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="sender")
+        self._pool = Pool("deliveries", self._concurrency)
+        self._rotation = Rotation()
+        self._breakers = CircuitBreakers()
+        self._changed = threading.Condition()
+        self._is_draining = False
+        self._is_asked = False
+        self._is_stopping = False
+        self._under_way = 0
+        self._failure: BaseException | None = None
+
+    def send_due(self) -> int:
+        """Send until nothing is due; give how many attempts that took. Returns at once where a drain is under way.
+
+        Raises the last failure of ours, when the rest is done.
+        """
+        with self._changed:
+            self._is_asked = True
+            self._changed.notify_all()
+            if self._is_draining or self._is_stopping:
+                return 0
+            self._is_draining = True
+        try:
+            attempts = self._drain()
+        except BaseException:
+            self._is_draining = False
+            raise
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        return attempts
+
+    def stop(self) -> None:
+        """Claim no more; the drain ends with what is under way, in the time that an attempt has."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop, and wait for what is under way."""
+        self.stop()
+        self._threads.shutdown()
+
+    def _drain(self) -> int:
+        attempts = 0
+        while self._wait_for_work():
+            claims = self._claim()
+            failpoints.hit("deliveries.claimed")
+            with self._changed:
+                self._under_way += len(claims)
+                self._is_asked |= bool(claims)
+            for claim, slot in claims:
+                self._threads.submit(self._deliver, claim, slot)
+            attempts += len(claims)
+        return attempts
+
+    def _claim(self) -> list[tuple[Claim, Slot]]:
+        """Claim what idle threads can send, each message with a slot of its organization's share."""
+        claims: list[tuple[Claim, Slot]] = []
+        try:
+            with self._database.transaction() as session:
+                claimer = Claimer(session, self._rotation)
+                while self._pool.in_use < self._pool.slots:
+                    claim = claimer.claim(self._pool.tenants_at_limit())
+                    if claim is None:
+                        break
+                    key = PoolKey(claim.organization_id, claim.destination_id)
+                    claims.append((claim, self._pool.acquire(key)))
+        except BaseException:
+            for _, slot in claims:
+                slot.release()
+            raise
+        return claims
+
+    def _wait_for_work(self) -> bool:
+        """Wait until there may be something to claim; False ends the drain."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._may_claim() or self._under_way == 0)
+            if not self._may_claim():
+                # Under the lock that a hint takes: one that comes now begins a drain of its own.
+                self._is_draining = False
+                return False
+            self._is_asked = False
+            return True
+
+    def _may_claim(self) -> bool:
+        return self._is_asked and not self._is_stopping and self._under_way < self._concurrency
+
+    def _deliver(self, claim: Claim, slot: Slot) -> None:
+        try:
+            with slot:
+                self._attempt(claim)
+        except BaseException as failure:  # noqa: BLE001 (handed to the thread that drains, which raises it)
+            self._failure = failure
+        with self._changed:
+            self._under_way -= 1
+            # Its destination or organization may have another message that waited for this one to end.
+            self._is_asked = True
+            self._changed.notify_all()
+
+    def _attempt(self, claim: Claim) -> None:
+        with self._database.transaction() as session:
+            claimed = find_claimed(session, claim)
+            if claimed is None:
+                return
+            address = self._find_address(session, claimed)
+        origin = None if address is None else origin_of(claim.organization_id, address.url)
+        if origin is not None and (wait_seconds := self._breakers.admit(origin)):
+            self._set_aside(claim, claimed, wait_seconds)
+            return
+        attempt = self._post(claimed, address, origin)
+        failpoints.hit("deliveries.posted")
+        with self._database.transaction() as session:
+            outcome = self._record(session, claim, claimed, address, attempt)
+            failpoints.hit("deliveries.before_commit")
+        failpoints.hit("deliveries.recorded")
+        DELIVERIES.labels(claimed.kind, outcome).inc()
+        log.info(
+            "delivery.attempted",
+            delivery_id=claim.id,
+            kind=claimed.kind,
+            outcome=outcome,
+            attempt=claimed.attempts + 1,
+            status=attempt.status,
+            code=attempt.code,
+        )
+
+    def _set_aside(self, claim: Claim, claimed: Claimed, wait_seconds: float) -> None:
+        with self._database.transaction() as session:
+            set_aside(session, claim, wait_seconds=wait_seconds)
+        DELIVERIES.labels(claimed.kind, "set_aside").inc()
+
+    def _find_address(self, session: Session, claimed: Claimed) -> Address | None:
+        if claimed.lapses >= MAX_LAPSES:
+            # Asking may be what it died of.
+            return None
+        return self._channel(claimed).find_address(session, claimed.message)
+
+    def _channel(self, claimed: Claimed) -> Channel:
+        return self._channels.get(claimed.kind, self._sealed)
+
+    def _post(self, claimed: Claimed, address: Address | None, origin: Origin | None) -> Attempt:
+        if claimed.lapses >= MAX_LAPSES:
+            return Attempt(code=INTERRUPTED, is_final=True)
+        if address is None or origin is None:
+            return Attempt(code=DESTINATION_GONE, is_final=True)
+        message = claimed.message
+        headers = {"Content-Type": message.content_type, **address.headers}
+        started_at = time.monotonic()
+        try:
+            posted = post(
+                address.url,
+                body=message.body,
+                headers=headers,
+                policy=self._policy,
+                deadline_seconds=ATTEMPT_SECONDS,
+                connect_seconds=CONNECT_SECONDS,
+            )
+        except BaseException as error:
+            # Also where nobody accepts: what counts is that a slot was held for nothing.
+            self._breakers.failed(origin, is_slow=time.monotonic() - started_at >= SLOW_SECONDS)
+            if not isinstance(error, EgressError):
+                raise
+            return Attempt(code=error.code, is_final=not error.is_transient)
+        self._breakers.answered(origin)
+        return Attempt(status=posted.status, retry_after_seconds=posted.retry_after_seconds)
+
+    def _record(
+        self, session: Session, claim: Claim, claimed: Claimed, address: Address | None, attempt: Attempt
+    ) -> str:
+        """Write down how the attempt ended; give the word for it."""
+        if attempt.status is not None and attempt.status in _SUCCESSES:
+            record_delivered(session, claim, status=attempt.status)
+            return "delivered"
+        attempts = claimed.attempts + 1
+        is_gone = (
+            attempt.status == GONE
+            and address is not None
+            and self._end_destination(session, claimed, address)
+        )
+        if is_gone or attempt.is_final or attempts >= claimed.attempt_limit:
+            record_dead(session, claim, status=attempt.status, code=attempt.code)
+            return "dead"
+        wait = wait_seconds(attempts, attempt.retry_after_seconds)
+        record_failed(session, claim, status=attempt.status, code=attempt.code, wait_seconds=wait)
+        return "failed"
+
+    def _end_destination(self, session: Session, claimed: Claimed, address: Address) -> bool:
+        """End what waits for a destination that wants nothing more; False when it has moved from where it said so."""
+        message = claimed.message
+        if not self._channel(claimed).disable(session, message.destination_id, address):
+            return False
+        give_up(
+            session,
+            destination_id=message.destination_id,
+            code=DESTINATION_GONE,
+            sealed_address=message.sealed_address,
+        )
+        return True

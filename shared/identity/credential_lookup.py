@@ -1,0 +1,290 @@
+"""Read, in one statement each, everything about a credential that may have changed since it was issued.
+
+Claims name, rows decide: a deployment, version, secret, daemon, key, user, membership, distribution or organization
+that was disabled makes its credentials worthless from this reading on. A function here gives None when the credential
+is worthless, and rows otherwise; `authentication.py` turns those into callers and caches them for a moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Uuid, and_, bindparam, exists, func, or_, select
+
+from shared.database import Session
+from shared.identity.access_tokens import AccessClaims
+from shared.identity.callers import OwnerKind
+from shared.identity.effective_permissions import (
+    PermissionsByScope,
+    bindings_of,
+    identity_permissions,
+    member_permissions,
+)
+from shared.identity.tables import (
+    api_keys,
+    client_credentials,
+    deployments,
+    distributions,
+    identities,
+    memberships,
+    organizations,
+    revoked_tokens,
+    role_bindings,
+    users,
+    versions,
+)
+from shared.identity.usage_attribution import AttributionClaims
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRuntime:
+    """A deployment's call: its organization, current daemon and the daemon's permissions by scope."""
+
+    organization_id: UUID
+    daemon_id: UUID
+    permissions_by_scope: PermissionsByScope
+    is_suspended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveApiKey:
+    """A user's key; `organization_id` is where the user acts, None when no organization is selected."""
+
+    id: UUID
+    user_id: UUID
+    is_operator: bool
+    bound_organization_id: UUID | None
+    organization_id: UUID | None
+    permissions_by_scope: PermissionsByScope
+    is_suspended: bool
+    used_recently: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDistribution:
+    """A distribution, the identity that receives its messages, and the deployment that answers them."""
+
+    id: UUID
+    organization_id: UUID
+    principal_id: UUID
+    deployment_id: UUID
+    daemon_id: UUID
+    version_id: UUID | None
+    media_retention_days: int
+    is_target_enabled: bool
+    is_suspended: bool
+    used_recently: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveAttribution:
+    """The owner an attribution names, and whether anyone it needs is suspended."""
+
+    owner_kind: OwnerKind
+    organization_id: UUID
+    is_suspended: bool
+
+
+def find_live_runtime(session: Session, claims: AccessClaims) -> LiveRuntime | None:
+    """Read what an access token names; None when any of it is disabled, revoked, expired or gone."""
+    parameters = {
+        "deployment": claims.deployment_id,
+        "client": claims.client_id,
+        "version": claims.version_id,
+        "credential": claims.credential_id,
+        "token": claims.token_id,
+    }
+    row = session.execute(_RUNTIME, parameters).one_or_none()
+    if row is None:
+        return None
+    return LiveRuntime(
+        organization_id=row.organization_id,
+        daemon_id=row.daemon_identity_id,
+        permissions_by_scope=identity_permissions(row.bindings),
+        is_suspended=row.is_suspended,
+    )
+
+
+def find_live_api_key(
+    session: Session, key_hash: bytes, *, acting_in: UUID | None = None
+) -> LiveApiKey | None:
+    """Read a user's key; None when it is unknown, expired or revoked, or the user may not use it any more.
+
+    `acting_in` is where a call of before acts, if its user has turned to another organization meanwhile.
+    """
+    row = session.execute(_API_KEY, {"hash": key_hash, "acting_in": acting_in}).one_or_none()
+    if row is None:
+        return None
+    return LiveApiKey(
+        id=row.id,
+        user_id=row.user_id,
+        is_operator=row.is_operator and row.bound_organization_id is None,
+        bound_organization_id=row.bound_organization_id,
+        organization_id=row.organization_id,
+        permissions_by_scope=member_permissions(row.organization_id, row.role, row.bindings),
+        is_suspended=row.is_suspended,
+        used_recently=row.used_recently,
+    )
+
+
+def find_live_distribution(session: Session, token_hash: bytes) -> LiveDistribution | None:
+    """Read the distribution of a token, or of the one it replaced a while ago; None when unknown or disabled."""
+    row = session.execute(_DISTRIBUTION, {"hash": token_hash}).one_or_none()
+    return LiveDistribution(**row._asdict()) if row is not None else None
+
+
+def find_live_attribution(session: Session, claims: AttributionClaims) -> LiveAttribution | None:
+    """Read whom an attribution names; None when the identity or the distribution is disabled or gone."""
+    parameters = {
+        "principal": claims.principal_id,
+        "payer": claims.payer_id,
+        "distribution": claims.distribution_id,
+    }
+    row = session.execute(_ATTRIBUTION, parameters).one_or_none()
+    if row is None:
+        return None
+    return LiveAttribution(
+        owner_kind=OwnerKind(row.owner_kind),
+        organization_id=row.organization_id,
+        is_suspended=row.is_suspended,
+    )
+
+
+def is_live(columns: Any) -> ColumnElement[bool]:
+    """Tell, in SQL, that a secret's row is neither revoked nor expired."""
+    return and_(
+        columns.revoked_at.is_(None), or_(columns.expires_at.is_(None), columns.expires_at > func.now())
+    )
+
+
+def used_recently(last_used_at: ColumnElement[Any]) -> Any:
+    """Select whether a last use is on record from the last minute."""
+    return func.coalesce(last_used_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 1), False).label(
+        "used_recently"
+    )
+
+
+# The statements are built once: assembling one anew costs more than running it.
+
+_suspended = organizations.c.suspended_at.is_not(None)
+
+_RUNTIME = (
+    select(
+        deployments.c.organization_id,
+        deployments.c.daemon_identity_id,
+        _suspended.label("is_suspended"),
+        bindings_of(role_bindings.c.subject_identity_id == deployments.c.daemon_identity_id),
+    )
+    .join(organizations, organizations.c.id == deployments.c.organization_id)
+    .join(identities, identities.c.id == deployments.c.daemon_identity_id)
+    .join(versions, versions.c.deployment_id == deployments.c.id)
+    .join(client_credentials, client_credentials.c.deployment_id == deployments.c.id)
+    .where(
+        deployments.c.id == bindparam("deployment"),
+        deployments.c.client_id == bindparam("client"),
+        deployments.c.disabled_at.is_(None),
+        identities.c.disabled_at.is_(None),
+        versions.c.id == bindparam("version"),
+        versions.c.revoked_at.is_(None),
+        client_credentials.c.id == bindparam("credential"),
+        is_live(client_credentials.c),
+        ~exists().where(revoked_tokens.c.jti == bindparam("token")),
+    )
+)
+
+_API_KEY = (
+    select(
+        api_keys.c.id,
+        api_keys.c.user_id,
+        api_keys.c.organization_id.label("bound_organization_id"),
+        users.c.is_operator,
+        memberships.c.organization_id,
+        memberships.c.role,
+        _suspended.label("is_suspended"),
+        used_recently(api_keys.c.last_used_at),
+        bindings_of(
+            and_(
+                role_bindings.c.subject_user_id == users.c.id,
+                role_bindings.c.organization_id == memberships.c.organization_id,
+            )
+        ),
+    )
+    .join(users, users.c.id == api_keys.c.user_id)
+    .outerjoin(
+        memberships,
+        and_(
+            memberships.c.user_id == users.c.id,
+            memberships.c.organization_id
+            == func.coalesce(
+                api_keys.c.organization_id, bindparam("acting_in", type_=Uuid), users.c.active_organization_id
+            ),
+        ),
+    )
+    .outerjoin(organizations, organizations.c.id == memberships.c.organization_id)
+    .where(
+        api_keys.c.hash == bindparam("hash"),
+        is_live(api_keys.c),
+        users.c.disabled_at.is_(None),
+        or_(api_keys.c.organization_id.is_(None), memberships.c.organization_id.is_not(None)),
+    )
+)
+
+_daemons = identities.alias("daemons")
+
+_DISTRIBUTION = (
+    select(
+        distributions.c.id,
+        distributions.c.organization_id,
+        distributions.c.principal_identity_id.label("principal_id"),
+        distributions.c.deployment_id,
+        deployments.c.daemon_identity_id.label("daemon_id"),
+        deployments.c.active_version_id.label("version_id"),
+        distributions.c.media_retention_days,
+        and_(
+            deployments.c.disabled_at.is_(None),
+            _daemons.c.disabled_at.is_(None),
+            identities.c.disabled_at.is_(None),
+        ).label("is_target_enabled"),
+        _suspended.label("is_suspended"),
+        used_recently(distributions.c.last_used_at),
+    )
+    .join(organizations, organizations.c.id == distributions.c.organization_id)
+    .join(identities, identities.c.id == distributions.c.principal_identity_id)
+    .join(deployments, deployments.c.id == distributions.c.deployment_id)
+    .join(_daemons, _daemons.c.id == deployments.c.daemon_identity_id)
+    .where(
+        distributions.c.disabled_at.is_(None),
+        or_(
+            distributions.c.token_hash == bindparam("hash"),
+            and_(
+                distributions.c.previous_token_hash == bindparam("hash"),
+                distributions.c.previous_token_expires_at > func.now(),
+            ),
+        ),
+    )
+)
+
+_payers = organizations.alias("payers")
+
+_ATTRIBUTION = (
+    select(
+        identities.c.kind.label("owner_kind"),
+        identities.c.organization_id,
+        or_(_suspended, _payers.c.suspended_at.is_not(None)).label("is_suspended"),
+    )
+    .join(organizations, organizations.c.id == identities.c.organization_id)
+    .join(_payers, _payers.c.id == bindparam("payer"))
+    .where(
+        identities.c.id == bindparam("principal"),
+        identities.c.disabled_at.is_(None),
+        or_(
+            bindparam("distribution", type_=Uuid).is_(None),
+            exists().where(
+                distributions.c.id == bindparam("distribution", type_=Uuid),
+                distributions.c.disabled_at.is_(None),
+            ),
+        ),
+    )
+)

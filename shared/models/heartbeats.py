@@ -1,0 +1,177 @@
+"""Look after the calls of a worker process while their threads wait for upstreams.
+
+Two threads go round. One tells each waiting front that its call is alive, and notices that a client has gone. The
+other renews the leases of all calls in one statement, with the counts of what was streamed, from which a call is
+charged whose worker dies; it is a thread of its own, so that a Postgres that does not answer silences nobody. When
+the process is asked to stop, calls have a while to end and are then cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+from uuid import UUID
+
+import redis
+
+from shared.credits import holds
+from shared.database import Database
+from shared.errors import DomainError
+from shared.models.dialects import estimate_completion_tokens
+from shared.replies import ReplyKind
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+ROUND_SECONDS = 1.0
+ALIVE_SECONDS = 2.0
+RENEW_SECONDS = 4.0
+"""How often a call's lease is renewed: several times within it."""
+FIRST_NOTE_SECONDS = 2.0
+RENEWED_AT_ONCE = 500
+
+
+class Listener(Protocol):
+    """The receiver of what a call says; a `ReplyWriter` is one."""
+
+    def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
+        """Take a reply; False when nobody listens any more. Raises redis.RedisError."""
+
+
+FindCancelled = Callable[[Sequence[UUID]], Collection[UUID]]
+
+
+def _nobody(_: Sequence[UUID]) -> Collection[UUID]:
+    return ()
+
+
+class Attended:
+    """One call under way, as its own thread and the attendant share it."""
+
+    def __init__(self, dispatch: holds.Dispatch, listener: Listener) -> None:
+        """Made by `Heartbeats.attend`."""
+        self.dispatch = dispatch
+        self.cancelled = threading.Event()
+        self.streamed_bytes = 0
+        self.has_sent_data = False
+        self.is_noted = False
+        self._listener = listener
+        self.sent_at, self.renewed_at = float("-inf"), time.monotonic()
+
+    def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
+        """Send a reply; False, and cancelled, when nobody waits for it or it cannot be sent."""
+        self.sent_at = time.monotonic()
+        self.has_sent_data |= kind is ReplyKind.DATA
+        try:
+            is_heard = self._listener.send(kind, data)
+        except redis.RedisError as error:
+            log.warning("reply.not_sent", invocation_id=self.dispatch.invocation_id, error=str(error))
+            is_heard = False
+        if not is_heard:
+            self.cancelled.set()
+        return is_heard
+
+    def is_due(self, now: float) -> bool:
+        """Whether to renew the lease: every few seconds, and soon after the first words."""
+        is_first = self.streamed_bytes > 0 and not self.is_noted
+        return now - self.renewed_at > (FIRST_NOTE_SECONDS if is_first else RENEW_SECONDS)
+
+    @property
+    def progress(self) -> holds.Progress:
+        """How far the call has come."""
+        return holds.Progress(
+            invocation_id=self.dispatch.invocation_id,
+            token=self.dispatch.token,
+            streamed_tokens=estimate_completion_tokens(self.streamed_bytes),
+        )
+
+
+class Heartbeats:
+    """The calls of this process; the threads begin with the first."""
+
+    def __init__(self, database: Database, find_cancelled: FindCancelled = _nobody) -> None:
+        """Look after nothing yet; `find_cancelled` tells which of some calls nobody waits for any more."""
+        self._database = database
+        self._find_cancelled = find_cancelled
+        self._calls: set[Attended] = set()
+        self._lock = threading.Lock()
+        self._is_started = False
+
+    @contextmanager
+    def attend(self, dispatch: holds.Dispatch, listener: Listener) -> Iterator[Attended]:
+        """Look after a call within the block."""
+        attended = Attended(dispatch, listener)
+        with self._lock:
+            self._calls.add(attended)
+            if not self._is_started:
+                self._is_started = True
+                for name, look in (("call-attendant", self._attend_all), ("call-leases", self._renew_due)):
+                    threading.Thread(target=self._go_round, args=(look,), name=name, daemon=True).start()
+        try:
+            yield attended
+        finally:
+            with self._lock:
+                self._calls.discard(attended)
+
+    def cancel_all(self) -> None:
+        """Cancel every call under way: this process is about to end."""
+        with self._lock:
+            calls = list(self._calls)
+        for attended in calls:
+            attended.cancelled.set()
+
+    @property
+    def running(self) -> int:
+        """How many calls are under way."""
+        return len(self._calls)
+
+    def _go_round(self, look: Callable[[Sequence[Attended]], None]) -> None:
+        while True:
+            time.sleep(ROUND_SECONDS)
+            with self._lock:
+                calls = list(self._calls)
+            try:
+                look(calls)
+            except Exception:  # whatever became of one round, the calls must be looked after in the next
+                log.exception("calls.not_looked_after")
+
+    def _attend_all(self, calls: Sequence[Attended]) -> None:
+        self._cancel_unwanted(calls)
+        now = time.monotonic()
+        for attended in calls:
+            if now - attended.sent_at > ALIVE_SECONDS:
+                attended.send(ReplyKind.ALIVE)
+
+    def _cancel_unwanted(self, calls: Sequence[Attended]) -> None:
+        """Ask for all calls at once: with every reply, as streams send them, it would double their cost."""
+        under_way = [attended for attended in calls if not attended.cancelled.is_set()]
+        if not under_way:
+            return
+        try:
+            unwanted = self._find_cancelled([attended.dispatch.invocation_id for attended in under_way])
+        except redis.RedisError as error:
+            log.warning("cancellations.not_read", error=str(error))
+            return
+        for attended in under_way:
+            if attended.dispatch.invocation_id in unwanted:
+                attended.cancelled.set()
+
+    def _renew_due(self, calls: Sequence[Attended]) -> None:
+        now = time.monotonic()
+        due = [attended for attended in calls if attended.is_due(now)]
+        for start in range(0, len(due), RENEWED_AT_ONCE):
+            self._renew(due[start : start + RENEWED_AT_ONCE], now)
+
+    def _renew(self, calls: Sequence[Attended], now: float) -> None:
+        are_streaming = [attended.streamed_bytes > 0 for attended in calls]
+        try:
+            with self._database.autocommit() as session:
+                holds.renew(session, [attended.progress for attended in calls])
+        except DomainError as error:
+            log.warning("leases.not_renewed", calls=len(calls), error=error.code)
+            return
+        for attended, is_streaming in zip(calls, are_streaming, strict=True):
+            attended.renewed_at, attended.is_noted = now, is_streaming

@@ -1,0 +1,211 @@
+"""The log under two workers, two clients and a cancellation: one order, one answer, nothing after the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.tasks.log import ClaimedTurn, TurnLost
+from shared.a2a.turns.backlog import measure_turns
+from shared.a2a.turns.lost_turns import INTERRUPTED
+from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged
+from shared.a2a.types import Artifact, Message, Part, Role, TaskPushNotificationConfig, TaskState
+from shared.database import Database
+from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
+from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.support.stack import wait_until
+
+WORKING = StatusChanged(state=TaskState.WORKING)
+COMPLETED = StatusChanged(state=TaskState.COMPLETED)
+
+
+@pytest.fixture(scope="module")
+def agents(
+    database: Database, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Agents]:
+    with make_agents(database, valkey_server.url, tmp_path_factory.mktemp("blobs")) as agents:
+        agents.use_model("scripted/echo")
+        yield agents
+
+
+def claim(agents: Agents, text: str = "hello") -> ClaimedTurn:
+    claimed = agents.log.claim(agents.say(text).turn_id)
+    assert claimed is not None
+    return claimed
+
+
+def piece(number: int) -> ArtifactProduced:
+    artifact = Artifact(artifact_id="a", parts=(Part(text=f"{number} "),))
+    return ArtifactProduced(artifact=artifact, append=number > 0, last_chunk=False)
+
+
+def reply(text: str) -> Replied:
+    return Replied(message=Message(message_id="r", role=Role.AGENT, parts=(Part(text=text),)))
+
+
+def lapse(agents: Agents, claimed: ClaimedTurn) -> None:
+    agents.set(
+        "UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE id = :id", id=claimed.turn.id
+    )
+
+
+def test_one_of_many_workers_takes_a_turn(agents: Agents) -> None:
+    sent = agents.say("hello")
+    with ThreadPoolExecutor(8) as threads:
+        claims = list(threads.map(lambda _: agents.log.claim(sent.turn_id), range(8)))
+    assert sum(claim is not None for claim in claims) == 1
+
+
+def test_a_turn_waits_for_the_one_before_it(agents: Agents) -> None:
+    first = claim(agents)
+    agents.log.append(first, WORKING)
+    second = agents.say("more", task=agents.task(first.turn.task_id))
+    assert agents.log.claim(second.turn_id) is None
+    agents.log.append(first, StatusChanged(state=TaskState.INPUT_REQUIRED))
+    claimed = agents.log.claim(second.turn_id)
+    assert claimed is not None
+    assert agents.task(first.turn.task_id).status.state is TaskState.SUBMITTED
+    assert [part.text for said in claimed.turn.history for part in said.parts] == ["hello"]
+
+
+def test_the_backlog_counts_what_a_worker_could_take(agents: Agents) -> None:
+    def waiting() -> int:
+        with agents.database.autocommit() as session:
+            return measure_turns(session).waiting
+
+    before = waiting()
+    first = agents.say("hello")
+    assert waiting() == before + 1
+    claimed = agents.log.claim(first.turn_id)
+    assert claimed is not None
+    agents.log.append(claimed, WORKING)
+    agents.say("more", task=agents.task(first.task_id))
+    assert waiting() == before
+    agents.log.append(claimed, StatusChanged(state=TaskState.INPUT_REQUIRED))
+    assert waiting() == before + 1
+
+
+def test_messages_that_come_too_late_are_let_go(agents: Agents) -> None:
+    first = claim(agents)
+    agents.log.append(first, WORKING)
+    second = agents.say("more", task=agents.task(first.turn.task_id))
+    agents.log.append(first, COMPLETED)
+    assert agents.log.claim(second.turn_id) is None
+    assert agents.turn(second.turn_id)["outcome"] == "dropped"
+
+
+def test_events_have_one_order_without_gaps(agents: Agents) -> None:
+    claimed = claim(agents)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda number: agents.log.append(claimed, piece(number)), range(24)))
+    agents.log.append(claimed, COMPLETED)
+    rows = agents.rows(
+        "SELECT sequence FROM task_events WHERE task_id = :id ORDER BY sequence", id=claimed.turn.task_id
+    )
+    assert [row["sequence"] for row in rows] == list(range(1, 26))
+    task = agents.task(claimed.turn.task_id)
+    said = [event["artifactUpdate"] for event in agents.events(task.id)[:-1]]
+    # What is not appended begins the artifact anew; all later pieces continue its one text.
+    begun = next(index for index, event in enumerate(said) if not event["append"])
+    expected = "".join(event["artifact"]["parts"][0]["text"] for event in said[begun:])
+    assert [part.text for part in task.artifacts[0].parts] == [expected]
+
+
+@pytest.mark.parametrize("loss", ["cancelled", "taken back", "ended"])
+def test_whoever_lost_a_turn_writes_nothing_more(agents: Agents, loss: str) -> None:
+    claimed = claim(agents)
+    agents.log.append(claimed, WORKING)
+    if loss == "cancelled":
+        agents.cancel(claimed.turn.task_id)
+    elif loss == "taken back":
+        lapse(agents, claimed)
+        agents.sweep()
+    else:
+        agents.log.append(claimed, COMPLETED)
+    before = agents.task(claimed.turn.task_id)
+    for said in (WORKING, piece(0), COMPLETED, reply("late")):
+        with pytest.raises(TurnLost):
+            agents.log.append(claimed, said)
+    agents.leases.renew([claimed.lease])
+    assert not agents.leases.look([claimed.lease])
+    assert agents.task(claimed.turn.task_id) == before
+
+
+def test_a_turn_that_said_nothing_is_run_again_and_then_given_up(agents: Agents) -> None:
+    claimed = claim(agents)
+    for attempt in (1, 2, 3):
+        assert claimed.turn.attempt == attempt
+        if attempt == 1:
+            agents.log.append(claimed, WORKING)
+        lapse(agents, claimed)
+        agents.sweep()
+        again = agents.log.claim(claimed.turn.id)
+        if again is None:
+            break
+        claimed = again
+    task = agents.task(claimed.turn.task_id)
+    assert task.status.state is TaskState.FAILED
+    assert task.status.message is not None
+    assert task.status.message.parts[0].text == INTERRUPTED
+    assert attempt == 3
+
+
+def test_a_model_that_had_spoken_is_not_asked_again(agents: Agents) -> None:
+    claimed = claim(agents)
+    agents.log.append(claimed, piece(0))
+    lapse(agents, claimed)
+    agents.sweep()
+    assert agents.task(claimed.turn.task_id).status.state is TaskState.FAILED
+
+
+def test_two_clients_that_cancel_are_told_apart(agents: Agents) -> None:
+    claimed = claim(agents)
+    agents.log.append(claimed, WORKING)
+
+    def cancel(_: int) -> str:
+        try:
+            return agents.cancel(claimed.turn.task_id).status.state
+        except Exception as error:  # noqa: BLE001
+            return type(error).__name__
+
+    with ThreadPoolExecutor(4) as threads:
+        outcomes = sorted(threads.map(cancel, range(4)))
+    assert outcomes == ["TASK_STATE_CANCELED", *["TaskNotCancelable"] * 3]
+
+
+def test_what_was_said_in_the_context_is_history(agents: Agents, tmp_path: Path) -> None:
+    first = agents.log.claim(agents.say("one", context_id="ctx").turn_id)
+    assert first is not None
+    agents.log.append(first, piece(0))
+    agents.log.append(first, COMPLETED)
+    elsewhere = agents.log.claim(agents.say("unheard", context_id="other").turn_id)
+    assert elsewhere is not None
+    second = agents.log.claim(agents.say("two", context_id="ctx").turn_id)
+    assert second is not None
+    said = [(said.role, said.parts[0].text) for said in second.turn.history]
+    assert said == [(Role.USER, "one"), (Role.AGENT, "0 ")]
+
+
+def test_an_update_that_waits_for_a_configuration_to_be_made_is_posted_there(agents: Agents) -> None:
+    claimed = claim(agents)
+    policy = EgressPolicy.of(agents.settings)
+    pushes = PushConfigurations(encryption=Encryption(agents.settings), policy=policy)
+    wanted = TaskPushNotificationConfig(url="https://hooks.example/tasks")
+    with ThreadPoolExecutor(1) as threads:
+        with agents.database.transaction() as session:
+            pushes.create(session, claimed.turn.task_id, wanted)
+            written = threads.submit(agents.log.append, claimed, COMPLETED)
+            wait_until(lambda: bool(agents.rows(_WAITING_FOR_LOCKS)), "the update waits for the task's row")
+        written.result()
+    assert len(agents.rows("SELECT id FROM deliveries WHERE event = 'statusUpdate'")) == 1
+
+
+_WAITING_FOR_LOCKS = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)

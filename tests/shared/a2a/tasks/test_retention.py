@@ -1,0 +1,72 @@
+"""What is forgotten, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.tasks.retention import purge_tasks
+from shared.database import Database
+from tests.shared.a2a.behaviors.agents import Agents, make_agents
+
+SCRIPT = """
+rules:
+  - match: {text: ask}
+    steps: [{input_required: 'What?'}]
+  - steps:
+      - artifact: {name: log, file: {name: log.txt, media_type: text/plain, text: "All of it."}}
+      - complete: Done
+"""
+
+
+@pytest.fixture
+def agents(
+    database: Database, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Agents]:
+    with make_agents(database, valkey_server.url, tmp_path_factory.mktemp("blobs")) as agents:
+        agents.use_script(SCRIPT)
+        yield agents
+
+
+def age(agents: Agents, task_id: str, days: int) -> None:
+    agents.set(f"UPDATE tasks SET status_at = now() - interval '{days} days' WHERE id = :id", id=task_id)
+
+
+def test_events_of_a_task_that_ended_go_after_a_day_and_the_task_stays(agents: Agents) -> None:
+    done, asked = agents.answer("work"), agents.answer("ask")
+    for task in (done, asked):
+        age(agents, task.id, 2)
+    before = agents.task(done.id)
+    assert purge_tasks(agents.database, task_days=365, key_days=30) == 0
+    assert agents.events(done.id) == []
+    assert agents.task(done.id) == before
+    assert agents.events(asked.id)
+
+
+def test_a_task_goes_with_all_it_held_when_nobody_touched_it_for_long(agents: Agents) -> None:
+    old, young = agents.answer("work"), agents.answer("work")
+    held = agents.rows("SELECT * FROM file_references WHERE reference_id = :id", id=old.id)
+    assert len(held) == 1
+    age(agents, old.id, 366)
+    age(agents, young.id, 364)
+    assert purge_tasks(agents.database, task_days=365, key_days=30) == 1
+    for table in ("task_messages", "task_turns", "task_events"):
+        assert agents.rows(f"SELECT * FROM {table} WHERE task_id = :id", id=old.id) == []
+    assert agents.rows("SELECT * FROM file_references WHERE reference_id = :id", id=old.id) == []
+    assert len(agents.rows("SELECT * FROM file_references WHERE reference_id = :id", id=young.id)) == 1
+    assert agents.rows("SELECT * FROM files WHERE id = :id", id=held[0]["file_id"])
+
+
+def test_keys_go_when_their_time_is_over(agents: Agents) -> None:
+    for days in (29, 31):
+        agents.set(
+            "INSERT INTO send_operations (caller_id, principal_id, deployment_id, key,"
+            " request_hash, turn_id, created_at)"
+            f" VALUES (:id, :id, :id, '{days}', '', :id, now() - interval '{days} days')",
+            id=uuid4(),
+        )
+    purge_tasks(agents.database, task_days=365, key_days=30)
+    assert [row["key"] for row in agents.rows("SELECT key FROM send_operations")] == ["29"]

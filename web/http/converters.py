@@ -1,0 +1,78 @@
+"""The kinds of values a path may hold; what has another form is no address of ours and answers 404."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from flask import Flask
+from werkzeug.exceptions import NotFound
+from werkzeug.routing import BaseConverter
+
+from shared.files.references import ReferenceKind
+from shared.media.networks.base import Network
+from shared.media.networks.registry import NETWORKS
+from web.http.wire_types import parse_text
+
+
+class IdConverter(BaseConverter):
+    """A UUID in its hyphenated form."""
+
+    regex = "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    part_isolating = True
+
+    def to_python(self, value: str) -> UUID:
+        """Read the id."""
+        return UUID(value)
+
+
+class ReferenceKindConverter(BaseConverter):
+    """A kind of reference."""
+
+    regex = "|".join(ReferenceKind)
+    part_isolating = True
+
+    def to_python(self, value: str) -> ReferenceKind:
+        """Read the kind."""
+        return ReferenceKind(value)
+
+
+class ReferenceIdConverter(BaseConverter):
+    """The id of a referring resource: 1 to 200 characters, slashes among them, no control characters."""
+
+    regex = ".{1,200}"
+    part_isolating = False
+
+    def to_python(self, value: str) -> str:
+        """Read the id."""
+        try:
+            return parse_text(value)
+        except ValueError:
+            # Not ValidationError, after which the router would say that only the method is wrong.
+            raise NotFound from None
+
+
+class NetworkConverter(BaseConverter):
+    """A messaging network that is understood directly."""
+
+    regex = "|".join(NETWORKS)
+    part_isolating = True
+
+    def to_python(self, value: str) -> Network:
+        """Find the network."""
+        return NETWORKS[value]
+
+
+class TaskConverter(BaseConverter):
+    """What may be a task's id: no colon, so that `/tasks/{id}:cancel` is no task called `…:cancel`."""
+
+    regex = "[^/:]+"
+    part_isolating = True
+
+
+def register_converters(app: Flask) -> None:
+    """Let routes use `<id:…>`, `<network:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
+    app.url_map.converters["id"] = IdConverter
+    app.url_map.converters["task"] = TaskConverter
+    app.url_map.converters["network"] = NetworkConverter
+    app.url_map.converters["reference_kind"] = ReferenceKindConverter
+    app.url_map.converters["reference_id"] = ReferenceIdConverter

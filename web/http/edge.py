@@ -1,0 +1,71 @@
+"""The outermost layer, below any logger, tracer or error page: what must happen before Flask sees a request.
+
+It moves the read grant out of the address, so that nothing further in can write it down: access logs, spans, error
+pages and `request.url` all see an address without the secret. It finds the client's address behind trusted proxies
+(`client_address`). And it makes `Connection: close` on an answer true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from web.http.client_address import Network, believe_proxies
+
+GRANTS = "quartermaster.grants"
+"""Key in a request's environ: the read grants that stood in its query."""
+
+BODY_READ = "quartermaster.body_read"
+"""Key in a request's environ: whether its body has been read to the end."""
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+def wrap(application: Application, trusted_proxies: Sequence[Network] = ()) -> Application:
+    """Put the edge around a WSGI application; `trusted_proxies` may say whose requests they pass on."""
+
+    def edge(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        _hide_grants(environ)
+        believe_proxies(environ, trusted_proxies)
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            if ("Connection", "close") in headers:
+                _force_close(start_response)
+            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+
+        return application(environ, start)
+
+    return edge
+
+
+def _hide_grants(environ: Environ) -> None:
+    environ.pop("HTTP_REFERER", None)
+    query = environ.get("QUERY_STRING", "")
+    if not query:
+        environ[GRANTS] = ()
+        return
+    parts = query.split("&")
+    grants = [
+        part for part in parts if unquote_to_bytes(part.partition("=")[0].replace("+", " ")) == b"grant"
+    ]
+    environ[GRANTS] = tuple(
+        unquote_to_bytes(part.partition("=")[2]).decode("utf-8", "replace") for part in grants
+    )
+    if grants:
+        environ["QUERY_STRING"] = "&".join(part for part in parts if part not in grants)
+        for name in ("RAW_URI", "REQUEST_URI"):
+            if name in environ:
+                environ[name] = environ[name].partition("?")[0]
+
+
+def _force_close(start_response: StartResponse) -> None:
+    """Tell gunicorn, which ignores the header of an application, to close after this answer.
+
+    It would otherwise read the rest of a refused body, gigabytes if need be, before the next request.
+    """
+    response = getattr(start_response, "__self__", None)
+    if response is not None and hasattr(response, "force_close"):
+        response.force_close()

@@ -1,0 +1,177 @@
+"""How many bodies one process receives at once, and how long it waits for their senders.
+
+The rule it protects: slow senders never hold all threads. A body is cut off when the time spent waiting for its sender
+exceeds a grace plus what its bytes so far would take at the lowest accepted rate; a declared size buys no time, and
+the time we ourselves spend on writing is not held against the sender. There is room for a bounded number of bodies,
+shared among those who send them (`shared/admission.py`). A body that arrived whole with its head has no sender to
+wait for: it needs no room.
+
+Cutting off works under gunicorn: one thread per process shuts the reading side of the connection, upon which the
+waiting read ends as if the sender had gone. Under other servers only the room is bounded.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+from wsgiref.types import WSGIEnvironment
+
+from shared.admission import Pool
+from shared.body_errors import UploadTimeout
+from shared.errors import DomainError
+from shared.telemetry import get_logger
+from web.admission import pool_key
+from web.http.edge import BODY_READ
+from web.http.request_bodies import (
+    STREAM_PIECE_BYTES,
+    RequestBody,
+    has_arrived,
+    open_body,
+    spoil_connection,
+    stop_reading,
+)
+
+log = get_logger(__name__)
+
+DEFAULT_GRACE_SECONDS = 2.0
+DEFAULT_MINIMUM_BYTES_PER_SECOND = 64 << 10
+LONGEST_TICK_SECONDS = 0.5
+LONGEST_DROPPED_REST_BYTES = 1 << 20
+
+
+class BodyReceptions:
+    """The bodies this process is receiving. Make one per process; its thread starts with the first body."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        grace_seconds: float = DEFAULT_GRACE_SECONDS,
+        minimum_bytes_per_second: int = DEFAULT_MINIMUM_BYTES_PER_SECOND,
+    ) -> None:
+        """Receive as many bodies at once as the pool has slots."""
+        self._pool = pool
+        self._grace_seconds = grace_seconds
+        self._seconds_per_byte = 1 / minimum_bytes_per_second
+        self._tick_seconds = min(LONGEST_TICK_SECONDS, grace_seconds / 4)
+        self._active: set[Reception] = set()
+        self._changed = threading.Condition()
+        self._watcher: threading.Thread | None = None
+        self._watcher_sleeps = False
+
+    @contextmanager
+    def admit(self, environ: WSGIEnvironment) -> Iterator[Reception]:
+        """Receive a request's body within the block. Raises ConcurrencyLimited, PoolExhausted when there is no room.
+
+        If the block ends before the body does, a short rest is read and dropped, so that the answer arrives and the
+        connection lives on; after a longer one the connection is closed.
+        """
+        reception = Reception(open_body(environ), environ.get("gunicorn.socket"))
+        if has_arrived(environ):  # which needs neither room nor anybody to watch it
+            try:
+                yield reception
+            finally:
+                reception.drop_rest()
+                environ[BODY_READ] = True
+            return
+        with self._pool.acquire(pool_key(environ)):
+            self._enter(reception)
+            try:
+                yield reception
+            finally:
+                reception.drop_rest()
+                with self._changed:
+                    self._active.discard(reception)
+                environ[BODY_READ] = reception.remaining_bytes == 0
+                if reception.is_cut_off or reception.remaining_bytes != 0:
+                    spoil_connection(environ)
+
+    def _enter(self, reception: Reception) -> None:
+        with self._changed:
+            self._active.add(reception)
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="slow-senders", daemon=True)
+                self._watcher.start()
+            elif self._watcher_sleeps:
+                self._watcher_sleeps = False
+                self._changed.notify()
+
+    def _watch(self) -> None:
+        # Looking at every body each tick costs less than waking this thread for each: they are few, and mostly quick.
+        with self._changed:
+            while True:
+                self._watcher_sleeps = not self._active
+                self._changed.wait(None if self._watcher_sleeps else self._tick_seconds)
+                for reception in self._active:
+                    # Under the lock, so that it is this body's connection and not yet its next request's.
+                    if reception.waited_seconds() > self._allowed_seconds(reception):
+                        reception.cut_off()
+
+    def _allowed_seconds(self, reception: Reception) -> float:
+        # One piece in advance: it may be partly there, but unseen until it is whole.
+        return self._grace_seconds + (reception.received_bytes + STREAM_PIECE_BYTES) * self._seconds_per_byte
+
+
+class Reception:
+    """One body being received, with a clock that runs only while we wait for the sender."""
+
+    def __init__(self, body: RequestBody, connection: socket.socket | None) -> None:
+        """Read from `body`; `connection` is what to shut if the sender is too slow, None if that is impossible."""
+        self.received_bytes = 0
+        self.is_cut_off = False
+        self._body = body
+        self._connection = connection
+        self._waited_seconds = 0.0
+        self._waiting_since: float | None = None
+
+    @property
+    def remaining_bytes(self) -> int | None:
+        """How much of the body is still to come, None if that is not known."""
+        return self._body.remaining_bytes
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Wait for some bytes, put them at the front of the buffer and tell how many; 0 at the end of the body.
+
+        Raises UploadTimeout if the sender was cut off, MalformedRequest if it broke the body's framing.
+        """
+        self._waiting_since = started_at = monotonic()
+        try:
+            read = self._body.readinto(buffer)
+        finally:
+            self._waiting_since = None
+            self._waited_seconds += monotonic() - started_at
+            # A connection that we shut looks like one that the sender closed.
+            if self.is_cut_off:
+                raise UploadTimeout
+        self.received_bytes += read
+        return read
+
+    def drop_rest(self) -> None:
+        """Read on to the end of the body if it is near."""
+        if (
+            self.is_cut_off
+            or self.remaining_bytes == 0
+            or (self.remaining_bytes or 0) > LONGEST_DROPPED_REST_BYTES
+        ):
+            return
+        buffer = memoryview(bytearray(STREAM_PIECE_BYTES))
+        end = self.received_bytes + LONGEST_DROPPED_REST_BYTES
+        with suppress(DomainError):
+            while self.received_bytes < end and self.readinto(buffer):
+                pass
+
+    def waited_seconds(self) -> float:
+        """Tell how long this body's sender was waited for until now."""
+        since = self._waiting_since
+        return self._waited_seconds + (monotonic() - since if since is not None else 0.0)
+
+    def cut_off(self) -> None:
+        """Make the waiting read end; it then raises UploadTimeout."""
+        if self._connection is None or self._waiting_since is None or self.is_cut_off:
+            return
+        self.is_cut_off = True
+        log.warning("upload.cut_off", received_bytes=self.received_bytes)
+        stop_reading(self._connection)

@@ -1,0 +1,152 @@
+"""The bytes of a request body, read piece by piece into buffers that are used again.
+
+gunicorn's own body copies every byte three times through short-lived buffers, which costs more CPU than everything
+else an upload does. A body of known length is therefore read straight from the connection, with gunicorn's count of
+what is left kept true, so that the next request on the connection starts where it should. Anything else (chunked
+bodies, other servers) is read the WSGI way.
+
+Left to others: how long a sender may take (`receive_deadlines`), what the bytes mean (`multipart`).
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import Any, Protocol
+from wsgiref.types import WSGIEnvironment
+
+from gunicorn.http.errors import ParseException  # type: ignore[import-untyped]
+from werkzeug.exceptions import ClientDisconnected
+from werkzeug.wsgi import get_input_stream
+
+from web.http.requests import MalformedRequest
+
+STREAM_PIECE_BYTES = 64 << 10
+
+
+class RequestBody(Protocol):
+    """A body being received."""
+
+    @property
+    def remaining_bytes(self) -> int | None:
+        """How much of the body is still to come, None if that is not known; at 0 the connection can take a request."""
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Wait for some bytes, put them at the front of the buffer and tell how many; 0 at the end of the body.
+
+        Raises MalformedRequest if the sender breaks the body's framing, and UploadTimeout if it is too slow.
+        """
+
+
+def open_body(environ: WSGIEnvironment) -> RequestBody:
+    """Choose the best way to read a request's body."""
+    body = environ["wsgi.input"]
+    connection = environ.get("gunicorn.socket")
+    if connection is not None and _is_unread_with_known_length(body, connection):
+        return _ConnectionBody(body, connection)
+    return _StreamBody(get_input_stream(environ, safe_fallback=True))
+
+
+def take_gathered(environ: WSGIEnvironment) -> bytes | None:
+    """Give a body that has arrived whole with its head, so that nobody waits for its sender; None if it has not."""
+    if not has_arrived(environ):
+        return None
+    reader = environ["wsgi.input"].reader
+    return bytes(reader.read(reader.length))
+
+
+def has_arrived(environ: WSGIEnvironment) -> bool:
+    """Tell whether a body has arrived whole with its head (`deploy/buffering_worker.py`) and is still unread."""
+    body, connection = environ["wsgi.input"], environ.get("gunicorn.socket")
+    if connection is None or not _is_unread_with_known_length(body, connection):
+        return False
+    return int(body.reader.unreader.buf.getbuffer().nbytes) >= int(body.reader.length)
+
+
+def spoil_connection(environ: WSGIEnvironment) -> None:
+    """Have gunicorn close the connection after this answer, as nobody knows where its next request would begin."""
+    body = environ["wsgi.input"]
+    if hasattr(body, "failed"):
+        body.failed = True
+    if "gunicorn.socket" in environ:
+        stop_reading(environ["gunicorn.socket"])
+
+
+def stop_reading(connection: socket.socket) -> None:
+    """Make reads from a connection end now, the waiting one too, though answers may still be written.
+
+    It also keeps gunicorn from waiting, in the one thread that accepts connections, for a slow sender to hang up.
+    """
+    with suppress(OSError):
+        # The plain socket's method: that of a TLS socket would let the answer leave unencrypted.
+        socket.socket.shutdown(connection, socket.SHUT_RD)
+
+
+class _ConnectionBody:
+    """Reads from the connection itself, at most up to the end of the body."""
+
+    def __init__(self, body: Any, connection: socket.socket) -> None:
+        self._body = body
+        self._reader = body.reader
+        self._connection = connection
+
+    @property
+    def remaining_bytes(self) -> int:
+        return int(self._reader.length)
+
+    def readinto(self, buffer: memoryview) -> int:
+        wanted: int = min(len(buffer), self._reader.length)
+        if wanted <= 0:
+            return 0
+        early = self._reader.unreader.take_buffered()
+        if early:
+            read = min(wanted, len(early))
+            buffer[:read] = early[:read]
+            if early[read:]:
+                self._reader.unreader.unread(early[read:])
+        else:
+            read = self._receive(buffer[:wanted])
+        self._reader.length -= read
+        return read
+
+    def _receive(self, buffer: memoryview) -> int:
+        try:
+            read = self._connection.recv_into(buffer)
+        except OSError:
+            read = 0
+        if not read:
+            self._body.failed = True
+        return read
+
+
+class _StreamBody:
+    """Reads from `wsgi.input` as any WSGI application would."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.remaining_bytes: int | None = None
+
+    def readinto(self, buffer: memoryview) -> int:
+        try:
+            piece = self._stream.read(min(len(buffer), STREAM_PIECE_BYTES))
+        except ClientDisconnected:
+            return 0
+        except (OSError, ParseException):
+            raise MalformedRequest("The body breaks off or its framing is broken.") from None
+        buffer[: len(piece)] = piece
+        if not piece:
+            self.remaining_bytes = 0
+        return len(piece)
+
+
+def _is_unread_with_known_length(body: Any, connection: Any) -> bool:
+    """Tell whether this is gunicorn's body of an HTTP/1 request with Content-Length, of which nothing was read yet."""
+    reader = getattr(body, "reader", None)
+    unreader = getattr(reader, "unreader", None)
+    return (
+        isinstance(getattr(reader, "length", None), int)
+        and hasattr(unreader, "take_buffered")
+        and getattr(unreader, "sock", None) is connection
+        and hasattr(body, "failed")
+        and body.buf.tell() == 0
+    )

@@ -1,0 +1,203 @@
+"""Read what a request says, strictly: its query, its JSON body.
+
+Nothing here decides; a wrong spelling is refused before any rule of the domain is asked. Malformed input is 400,
+well-formed input with a wrong value 422, and every wrong field is named (RFC 9457 `errors`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from web.http.wire_types import MALFORMED_ID
+
+MAXIMUM_JSON_BYTES = 1 << 20
+MAXIMUM_JSON_DEPTH = 64
+MAXIMUM_JSON_CONTAINERS = 100_000
+MAXIMUM_JSON_VALUES = 1_000_000
+MAXIMUM_FINDINGS = 20_000
+"""With more wrong values than these a request is refused as a whole: naming them would cost far more than it tells."""
+Shape = TypeVar("Shape", bound=BaseModel)
+_NOT_JSON = (ValueError, RecursionError)
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class MalformedRequest(DomainError):
+    """The request is malformed."""
+
+    code = "malformed_request"
+    kind = Kind.MALFORMED
+
+
+class MalformedJson(DomainError):
+    """The body is not the JSON object this operation takes."""
+
+    code = "malformed_json"
+    kind = Kind.MALFORMED
+
+
+class DuplicateParameter(DomainError):
+    """A query parameter was sent more than once."""
+
+    code = "duplicate_parameter"
+    kind = Kind.MALFORMED
+
+
+class UnknownParameter(DomainError):
+    """The request holds a parameter that this operation does not take."""
+
+    code = "unknown_parameter"
+    kind = Kind.MALFORMED
+
+
+class FieldRequired(DomainError):
+    """A required field is missing."""
+
+    code = "field_required"
+    kind = Kind.INVALID
+
+
+class UnsupportedMediaType(DomainError):
+    """The body's media type is not one that this operation takes."""
+
+    code = "unsupported_media_type"
+    kind = Kind.UNSUPPORTED_MEDIA_TYPE
+
+
+def read_query(query_string: str, shape: type[Shape]) -> Shape:
+    """Read the query parameters of one shape; each at most once, none besides."""
+    values: dict[str, str] = {}
+    for name, value in _pairs(query_string):
+        if name not in _aliases(shape):
+            raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
+        if name in values:
+            raise DuplicateParameter(errors=[_error("query", name, "was sent more than once")])
+        values[name] = value
+    try:
+        return shape.model_validate(values)
+    except ValidationError as error:
+        refuse("query", error)
+
+
+def refuse_query(query_string: str) -> None:
+    """Refuse any query parameter, for operations that take none."""
+    for name, _ in _pairs(query_string):
+        raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
+
+
+def read_json(raw: bytes, shape: type[Shape], **numbers: Any) -> Shape:
+    """Read a JSON body of one shape: UTF-8, no key twice, no NaN, no unknown field; `numbers` as for `parse_json`."""
+    try:
+        return shape.model_validate(parse_json(raw, **numbers))
+    except ValidationError as error:
+        refuse("body", error)
+
+
+def refuse(location: str, error: ValidationError) -> NoReturn:
+    """Turn pydantic's findings into the error with the right code, naming every wrong field."""
+    found = findings(error)
+    fields = [_error(location, ".".join(map(str, item["loc"])), item["msg"]) for item in found]
+    kinds = {item["type"] for item in found}
+    if "extra_forbidden" in kinds:
+        raise UnknownParameter(errors=fields)
+    if "model_type" in kinds:
+        raise MalformedJson(errors=fields)
+    if MALFORMED_ID in kinds:
+        raise MalformedRequest("An identifier in the request is malformed.", errors=fields)
+    if "missing" in kinds:
+        raise FieldRequired(errors=fields)
+    raise ValidationFailed(errors=fields)
+
+
+def findings(error: ValidationError) -> Sequence[ErrorDetails]:
+    """Give what pydantic found; raise ValidationFailed when that is more than anybody wants to read."""
+    if error.error_count() > MAXIMUM_FINDINGS:
+        raise ValidationFailed(f"More than {MAXIMUM_FINDINGS:,} values in the request are wrong.")
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
+def parse_json(raw: bytes, **numbers: Any) -> Any:
+    """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting and number of values. Raises MalformedJson.
+
+    `numbers` are the standard library's `parse_int` and `parse_float`, for callers who keep them otherwise.
+    """
+    try:
+        text = raw.decode("utf-8")
+        if text.startswith("\ufeff"):
+            raise MalformedJson
+        _bound(text)
+        parsed = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, **numbers)
+        if _SURROGATE.search(text):
+            # Half a pair is no character: what holds one could neither be stored nor repeated in an answer.
+            json.dumps(parsed, ensure_ascii=False).encode()
+        return parsed
+    except _NOT_JSON:
+        raise MalformedJson from None
+
+
+def _bound(text: str) -> None:
+    """Bound nesting, and the objects, arrays and values that a parser would make, before one does."""
+    openers = text.count("[") + text.count("{")
+    if openers <= MAXIMUM_JSON_DEPTH and text.count(",") <= MAXIMUM_JSON_VALUES:
+        return
+    depth = containers = values = 0
+    for match in _STRUCTURE.finditer(text):
+        character = match[0]
+        if character == ",":
+            values += 1
+        elif character in "[{":
+            depth, containers = depth + 1, containers + 1
+        elif character in "]}":
+            depth -= 1
+        if depth > MAXIMUM_JSON_DEPTH:
+            raise MalformedJson(f"The body is nested deeper than {MAXIMUM_JSON_DEPTH} levels.")
+        if containers > MAXIMUM_JSON_CONTAINERS or values > MAXIMUM_JSON_VALUES:
+            raise MalformedJson(
+                f"The body holds more than {MAXIMUM_JSON_CONTAINERS:,} objects and arrays,"
+                f" or more than {MAXIMUM_JSON_VALUES:,} values."
+            )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) != len(pairs):
+        raise ValueError("a key stands twice")
+    return read
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _pairs(query_string: str) -> Iterable[tuple[str, str]]:
+    """Split a query as HTML forms write it; `;` is no separator, and bytes that are not UTF-8 are refused."""
+    if not query_string:
+        return
+    for part in query_string.split("&"):
+        name, _, value = part.partition("=")
+        try:
+            yield _decode(name), _decode(value)
+        except UnicodeDecodeError:
+            raise MalformedRequest("The query is not UTF-8.") from None
+
+
+def _decode(part: str) -> str:
+    return unquote_to_bytes(part.replace("+", " ")).decode("utf-8")
+
+
+@cache
+def _aliases(shape: type[BaseModel]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in shape.model_fields.items())
+
+
+def _error(location: str, name: str, message: str) -> FieldError:
+    return FieldError(location=location, name=name, message=message)
