@@ -7,38 +7,49 @@ counts calls beside them, and what recovers holds recovers the counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from shared.database import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCalls:
-    """Calls that are open at a moment, in all and by provider, and how many organizations have any."""
+    """Calls that are open at a moment, in all and by provider, and how many organizations have any.
+
+    `own` are those of the asker, which it counts itself: they are in neither number of calls.
+    """
 
     total: int
     organizations: int
     by_provider: Mapping[str, int]
+    own: frozenset[UUID] = frozenset()
 
 
-def count_open_calls(session: Session) -> OpenCalls:
-    """Count the open calls of everybody."""
-    row = session.fetch_one(COUNT_OPEN_CALLS, {})
+def count_open_calls(session: Session, own: Collection[UUID] = ()) -> OpenCalls:
+    """Count the open calls of everybody besides the asker's own, and tell which of its own are open."""
+    row = session.fetch_one(COUNT_OPEN_CALLS, {"own": [str(at) for at in own]})
     assert row is not None  # noqa: S101 (an aggregate has a row)
-    return OpenCalls(total=int(row[0]), organizations=int(row[1]), by_provider=row[2] or {})
+    total, organizations, by_provider, open_own = row
+    return OpenCalls(
+        total=int(total),
+        organizations=int(organizations),
+        by_provider=by_provider or {},
+        own=frozenset(map(UUID, open_own or ())),
+    )
 
 
 # From the open invocations: an index of the balances by their count would make every hold and settle write to it.
 COUNT_OPEN_CALLS = """
 WITH open AS MATERIALIZED (
-    SELECT organization_id, provider, count(*) AS calls FROM invocations
-    WHERE state IN ('held', 'dispatched', 'unresolved') GROUP BY organization_id, provider
+    SELECT id, organization_id, provider, id = ANY(%(own)s::uuid[]) AS is_own FROM invocations
+    WHERE state IN ('held', 'dispatched', 'unresolved')
 )
-SELECT coalesce(sum(calls), 0), count(DISTINCT organization_id), (
+SELECT count(*) FILTER (WHERE NOT is_own) AS total, count(DISTINCT organization_id) AS organizations, (
     SELECT jsonb_object_agg(provider, calls) FROM (
-        SELECT provider, sum(calls) AS calls FROM open WHERE provider IS NOT NULL GROUP BY provider
+        SELECT provider, count(*) AS calls FROM open WHERE NOT is_own AND provider IS NOT NULL GROUP BY provider
     ) AS counted
-)
+) AS by_provider, jsonb_agg(id) FILTER (WHERE is_own) AS own
 FROM open
 """

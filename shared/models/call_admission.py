@@ -2,7 +2,8 @@
 
 The hold decides, in Postgres and for all processes. What one process adds is the order of those that it keeps waiting:
 one of each organization tries at a time, the credentials of an organization take turns, and after one that was admitted
-the next tries at once. Nobody is woken in vain more often than a few times a second, however many wait.
+the next tries at once, as it does when a call of this process ends. Else nobody is woken in vain more often than a few
+times a second, however many wait.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from shared.admission import ConcurrencyLimited, Pool, PoolKey
 from shared.credits import holds
@@ -70,8 +72,13 @@ class CallAdmission:
                 holds.hold(session, invocation=invocation, share=self._shares.of(invocation.provider))
         except holds.AtShare as refusal:
             return refusal
-        self._shares.begin(invocation.provider)
+        self._shares.begin(invocation.id, invocation.provider)
         return None
+
+    def end(self, invocation_id: UUID) -> None:
+        """Note that a call has ended, or is not waited for any more, and let the next organization in turn try."""
+        self._shares.end(invocation_id)
+        self._line.wake_next()
 
     @contextmanager
     def _waiting(self, key: PoolKey, refused: holds.AtShare | None) -> Iterator[None]:
@@ -114,7 +121,7 @@ class _Line:
     """Those who wait, by organization and credential; `Event`s are set when it is their turn to try."""
 
     def __init__(self) -> None:
-        self._tenants: dict[Hashable, _Tenant] = {}
+        self._tenants: OrderedDict[Hashable, _Tenant] = OrderedDict()
         self._lock = threading.Lock()
 
     def has(self, tenant: Hashable) -> bool:
@@ -141,6 +148,16 @@ class _Line:
         with self._lock:
             tenant = self._tenants[name]
             if time.monotonic() - tenant.woken_at >= TRY_AGAIN_SECONDS:
+                self._wake(tenant)
+
+    def wake_next(self) -> None:
+        """Let the first of the next organization try."""
+        if not self._tenants:  # as nearly always
+            return
+        with self._lock:
+            if self._tenants:
+                name, tenant = self._tenants.popitem(last=False)
+                self._tenants[name] = tenant
                 self._wake(tenant)
 
     def leave(self, key: PoolKey, turn: threading.Event) -> None:

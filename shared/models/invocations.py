@@ -97,6 +97,7 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
         _queue(invoker, inbox.address, payer_id, entry, request)
     except BaseException:
         inbox.close()
+        invoker.admission.end(invocation.id)
         raise
     failpoints.hit("invocation.queued")
     return inbox

@@ -111,6 +111,7 @@ def replies(
         raise
     finally:
         inbox.close()
+        invoker.admission.end(inbox.address.invocation_id)
         if not is_over:
             _cancel(invoker, inbox)
 

@@ -6,7 +6,8 @@ always left for the others; within what a provider may use, an organization may 
 room, or an equal part for each organization that has any and one newcomer. A limit of somebody's choosing (a key's, an
 organization's) would be one more number that the hold is given the least of.
 
-What is known is at most a quarter of a second old, and counts what this process has begun since.
+The calls of other processes are known as they were at most a quarter of a second ago. The calls of this process are
+known as they are: without counting their ends, quick calls would wait for the next look although slots are free.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import redis
 
@@ -37,8 +39,7 @@ PROVIDER_ALPHA = 7
 @dataclass(slots=True)
 class _Snapshot:
     slots: int
-    open: OpenCalls
-    begun: Counter[str] = field(default_factory=Counter)
+    others: OpenCalls
     read_at: float = field(default_factory=time.monotonic)
 
 
@@ -64,6 +65,7 @@ class Shares:
         self._database = database
         self._valkey = valkey
         self._slots_when_unknown = slots_when_unknown
+        self._own = _OwnCalls()
         self._reading = threading.Lock()
         self._snapshot: _Snapshot | None = None
         self._is_fair = not failpoints.is_armed(UNFAIR)
@@ -73,18 +75,21 @@ class Shares:
         if not self._is_fair:
             return None
         known = self._known()
-        begun = known.begun
+        own = self._own.by_provider()
         counted = OpenCalls(
-            total=known.open.total + begun.total(),
-            organizations=known.open.organizations,
-            by_provider=Counter(known.open.by_provider) + begun if begun else known.open.by_provider,
+            total=known.others.total + own.total(),
+            organizations=known.others.organizations,
+            by_provider=Counter(known.others.by_provider) + own if own else known.others.by_provider,
         )
         return share_of(known.slots, counted, provider)
 
-    def begin(self, provider: str) -> None:
-        """Count a call that was held just now, until the next look sees it."""
-        if self._snapshot is not None:
-            self._snapshot.begun[provider] += 1
+    def begin(self, invocation_id: UUID, provider: str) -> None:
+        """Count a call that was held just now."""
+        self._own.add(invocation_id, provider)
+
+    def end(self, invocation_id: UUID) -> None:
+        """Count a call no more: it has ended, or is not this process's any more; the next look decides."""
+        self._own.remove(invocation_id)
 
     def _known(self) -> _Snapshot:
         """Give what is known; the thread whose turn it is looks, and the others go on with what was known before."""
@@ -97,7 +102,7 @@ class Shares:
         try:
             if with_first and self._snapshot is not None:
                 return self._snapshot
-            self._snapshot = _Snapshot(slots=self._slots(), open=self._open_calls())
+            self._snapshot = _Snapshot(slots=self._slots(), others=self._other_calls())
             return self._snapshot
         finally:
             self._reading.release()
@@ -109,11 +114,44 @@ class Shares:
             log.warning("slots.not_read", error=str(error))
             return self._snapshot.slots if self._snapshot is not None else self._slots_when_unknown
 
-    def _open_calls(self) -> OpenCalls:
+    def _other_calls(self) -> OpenCalls:
+        own = self._own.ids()
         try:
             with self._database.autocommit() as session:
-                return count_open_calls(session)
+                counted = count_open_calls(session, own)
         except DomainError as error:
             # The hold will fail likewise, and say why.
             log.warning("open_calls.not_counted", error=error.code)
             return OpenCalls(total=0, organizations=0, by_provider={})
+        # What ended without a word here, as calls whose clients went away do.
+        for invocation_id in own - counted.own:
+            self._own.remove(invocation_id)
+        return counted
+
+
+class _OwnCalls:
+    """The open calls that this process has begun."""
+
+    def __init__(self) -> None:
+        self._providers: dict[UUID, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, invocation_id: UUID, provider: str) -> None:
+        with self._lock:
+            self._providers[invocation_id] = provider
+            self._counts[provider] += 1
+
+    def remove(self, invocation_id: UUID) -> None:
+        with self._lock:
+            provider = self._providers.pop(invocation_id, None)
+            if provider is not None:
+                self._counts[provider] -= 1
+
+    def by_provider(self) -> Counter[str]:
+        with self._lock:
+            return +self._counts
+
+    def ids(self) -> frozenset[UUID]:
+        with self._lock:
+            return frozenset(self._providers)

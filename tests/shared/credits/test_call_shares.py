@@ -14,6 +14,7 @@ from shared.credits.calls import COUNT_OPEN_CALLS, count_open_calls
 from shared.credits.errors import CreditPolicySuspended, InsufficientCredits
 from shared.credits.holds import AtShare, Progress, hold, renew
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
+from shared.ids import new_id
 from tests.shared.credits.calls import Calls
 from tests.shared.credits.test_races import at_once
 
@@ -115,13 +116,17 @@ def test_of_many_calls_at_once_as_many_are_held_as_the_share_allows(funded: Call
 def test_open_calls_are_counted_over_all_organizations_by_their_index(funded: Calls) -> None:
     with funded.database.autocommit() as session:
         before = count_open_calls(session)
-        hold(session, invocation=replace(funded.new(0), provider="somebody"))
+        mine = replace(funded.new(0), provider="somebody")
+        hold(session, invocation=mine)
         after = count_open_calls(session)
+        besides = count_open_calls(session, [mine.id, new_id()])
     assert (after.total, after.organizations) == (before.total + 1, before.organizations + 1)
     assert after.by_provider == {"somebody": 1}
+    assert (besides.total, besides.own) == (before.total, frozenset({mine.id}))
+    assert besides.by_provider == {}
     with funded.database.transaction() as session:
         session.execute(text("SET LOCAL enable_seqscan = off"))
-        plan = session.execute(text(f"EXPLAIN {COUNT_OPEN_CALLS}"))
+        plan = session.execute(text("EXPLAIN " + COUNT_OPEN_CALLS.replace("%(own)s", "'{}'")))
         assert "ix_invocations_open" in "\n".join(row[0] for row in plan)
 
 

@@ -33,7 +33,10 @@ class Share(Shares):
     def of(self, provider: str) -> int | None:  # noqa: ARG002 (as the real one)
         return self.share
 
-    def begin(self, provider: str) -> None:
+    def begin(self, invocation_id: UUID, provider: str) -> None:
+        """Nothing is counted here."""
+
+    def end(self, invocation_id: UUID) -> None:
         """Nothing is counted here."""
 
 
@@ -133,6 +136,20 @@ def test_credentials_of_an_organization_take_turns(tenants: Tenants, threads: Th
     while not all(at.done() for at in waiting):
         if open_calls:
             one.void(open_calls.pop(0))
+
+
+def test_the_end_of_a_call_lets_the_next_try_at_once(
+    tenants: Tenants, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
+) -> None:
+    monkeypatch.setattr(call_admission, "TRY_AGAIN_SECONDS", 3600.0)
+    one = tenants.organization()
+    open_calls = [tenants.hold(one) for _ in range(2)]
+    waiting = threads.submit(tenants.hold, one)
+    wait_until(lambda: tenants.admission._line.has(one.organization_id), "it waits")
+    one.void(open_calls[0])
+    tenants.admission.end(open_calls[0])
+    open_calls.append(waiting.result(20))
+    assert one.discrepancies() == []
 
 
 def test_only_so_many_wait(

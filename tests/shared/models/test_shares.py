@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 
 import pytest
 import redis
@@ -10,8 +11,11 @@ import redis
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
 from shared.credits.calls import OpenCalls
+from shared.ids import new_id
 from shared.models import capacity
+from shared.models.call_admission import CallAdmission
 from shared.models.capacity import KEY, Announcement, read_slots
+from shared.models.reply_waiting import replies
 from shared.models.shares import Shares, share_of
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls
@@ -97,19 +101,19 @@ def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: 
     assert not valkey.exists(KEY)
 
 
-def test_shares_follow_the_workers_and_count_what_was_begun_since(
+def test_shares_follow_the_workers_and_count_what_this_process_began(
     calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares = Shares(calls.database, calls.valkey, slots_when_unknown=1000)
     monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 3600.0)
     assert shares.of("p") == 875
     for _ in range(400):
-        shares.begin("p")
+        shares.begin(new_id(), "p")
     assert shares.of("p") == 475
     monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 0.01)
     announced = Announcement(calls.valkey, 8)
     announced.start()
-    wait_until(lambda: shares.of("p") == 7, "the worker is known, and what was begun was read anew")
+    wait_until(lambda: shares.of("p") == 7, "the worker is known, and calls that are not open are forgotten")
     announced.stop()
     monkeypatch.setitem(failpoints._armed, "admission.unfair", 0)
     assert Shares(calls.database, calls.valkey, slots_when_unknown=1).of("p") is None
@@ -118,3 +122,34 @@ def test_shares_follow_the_workers_and_count_what_was_begun_since(
 def test_shares_are_known_without_valkey(calls: ModelCalls) -> None:
     away = Shares(calls.database, connect_valkey("redis://127.0.0.1:1"), slots_when_unknown=16)
     assert away.of("p") == 14
+
+
+def test_quick_calls_in_succession_need_no_look_at_what_others_do(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 3600.0)
+    shares = Shares(calls.database, calls.valkey, slots_when_unknown=4)
+    admission = CallAdmission(calls.database, shares, patience_seconds=0.0)
+    invoker = replace(calls.invoker, admission=admission)
+    quick = replace(calls, invoker=invoker)
+    for number in range(20):
+        inbox = quick.chat(f"call {number}")
+        calls.execute(inbox)
+        assert list(replies(invoker, inbox))[-1] is not None
+    assert calls.discrepancies() == []
+
+
+def test_a_call_of_this_process_counts_once_until_it_ends(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 0.0)
+    shares = Shares(calls.database, calls.valkey, slots_when_unknown=16)
+    other = CallAdmission(calls.database, shares, patience_seconds=0.0)
+    inbox = replace(calls, invoker=replace(calls.invoker, admission=other)).chat("hello")
+    assert [shares.of("scripted") for _ in range(3)] == [13, 13, 13]
+    monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 3600.0)
+    shares.end(inbox.address.invocation_id)
+    assert shares.of("scripted") == 14
+    monkeypatch.setattr("shared.models.shares.KNOWN_SECONDS", 0.0)
+    assert shares.of("scripted") == 13  # given up here, it is still open
+    inbox.close()
