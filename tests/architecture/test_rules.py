@@ -99,12 +99,6 @@ def test_every_kind_has_a_status() -> None:
     assert set(STATUSES) == set(Kind)
 
 
-def test_every_setting_says_what_it_is() -> None:
-    for name, setting in Settings.model_fields.items():
-        assert setting.description, name
-        assert setting.description.endswith("."), name
-
-
 def test_every_setting_is_used() -> None:
     """A setting that nothing reads promises what nobody does."""
     product = "\n".join(source for path, source in sources() if path != Path("shared/settings.py"))

@@ -1,19 +1,16 @@
-"""`deploy/environment.example` names every setting with its meaning and default, and nothing that is not read.
-
-After a change of the settings, put the text of `described_settings()` into the file.
-"""
+"""`deploy/environment.example` names every setting with its meaning and default, and nothing that is not read."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from deploy import process_types
+from deploy import environment_example, process_types
 from shared.settings import Settings
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-EXAMPLE = (DEPLOY / "environment.example").read_text()
-SETTINGS, _, DEPLOYMENT = EXAMPLE.partition("\n## ")
+DEPLOY = Path(environment_example.__file__).parent
+EXAMPLE = environment_example.EXAMPLE.read_text()
+DEPLOYMENT = EXAMPLE.partition(environment_example.BY_HAND)[2]
 
 READ = re.compile(r"environ(?:ment)?(?:\.get\(|\[)[\"']([A-Z][A-Z0-9_]+)[\"']")
 NAMED = re.compile(r"^#?([A-Z][A-Z0-9_]+)=", re.MULTILINE)
@@ -21,25 +18,16 @@ SURROUNDINGS = {"PATH", "HOME", "MAKELEVEL", "BASE_URL", "LOG_LEVEL", "METRICS_D
 """What deployment code reads of the system, or of the service's settings."""
 
 
-def described_settings() -> str:
-    lines = []
-    for name, field in Settings.model_fields.items():
-        lines.append(f"# {field.description}")
-        if field.is_required():
-            lines.append(f"{name.upper()}=")
-        else:
-            lines.append(f"#{name.upper()}={written(field.default)}")
-    return "\n".join(lines) + "\n"
+def test_the_file_is_what_make_environment_writes() -> None:
+    assert environment_example.render() == EXAMPLE
 
 
-def written(default: object) -> str:
-    if default is None or default == ():
-        return ""
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def test_every_setting_stands_there_with_its_meaning_and_default() -> None:
-    assert SETTINGS.endswith(described_settings())
+def test_every_setting_stands_there_in_a_group_with_its_meaning() -> None:
+    meanings = {name: text for _, group in environment_example.read_groups() for name, text in group.items()}
+    assert list(meanings) == list(Settings.model_fields)
+    assert [name for name, text in meanings.items() if not text.endswith(".")] == []
+    assert f"# {meanings['redis_url']}\nREDIS_URL=\n" in EXAMPLE
+    assert f"# {meanings['web_threads']}\n#WEB_THREADS=448\n" in EXAMPLE
 
 
 def test_every_variable_that_deployment_reads_stands_there_and_no_other() -> None:
