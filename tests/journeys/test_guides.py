@@ -1,0 +1,146 @@
+"""The guides' own commands, run as they stand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.support.agents import Client, exchange_token
+from tests.support.small_disks import MEBIBYTE, CannotMount, SmallDisk, mounted_disk
+from tests.support.stack import ROOT, Servers, Service, Stack
+
+GUIDES = ROOT / "docs" / "guides"
+WORKERS = ("files", "background", "models", "agents")
+PATIENCE_SECONDS = 60
+
+_SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What an operator does between two blocks, invisible to readers: the test does it.
+_MEANWHILE = re.compile(r"^<!-- test: ([\w ]+) -->$", re.MULTILINE)
+_KEEP_NAMES = 'trap "{ declare -f; export -p; } > names" EXIT'
+
+
+class Guided:
+    """An installation, and what a guide's operator may do to it."""
+
+    def __init__(self, stack: Stack, disk: SmallDisk | None) -> None:
+        self.stack = stack
+        self.disk = disk
+        self.credentials = stack.set_up()
+        self._services: Sequence[Service] = ()
+
+    def restart(self, workers: Sequence[str] = WORKERS, **environment: str) -> None:
+        """Run the front and these workers anew, with these changes to the environment."""
+        self.stack.kill_all()
+        self.stack.environment = {**self.stack.environment, **environment}
+        self._services = [self.stack.web(), *(self.stack.worker(name) for name in workers)]
+        for service in self._services:
+            service.start()
+        self._services[0].wait_until_answering()
+
+    def upload(self, size_bytes: int) -> None:
+        front = self._services[0]
+        agent = Client(front.url, exchange_token(front.url, self.credentials))
+        assert agent.upload(b"x" * size_bytes, operation=uuid4()).status_code == 201
+
+
+@pytest.fixture(scope="module")
+def guided(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guided]:
+    """Run an installation whose content is on a small disk, where one can be mounted."""
+    directory = tmp_path_factory.mktemp("guides")
+    with ExitStack() as mounted:
+        try:
+            disk = mounted.enter_context(mounted_disk(directory, size_bytes=32 * MEBIBYTE))
+        except CannotMount:
+            disk = None
+        store = disk.path if disk is not None else directory
+        stack = Stack(directory / "stack", servers, blob_store=(store / "blobs").as_uri())
+        stack.environment["BLOB_STORE_RESERVE_BYTES"] = str(MEBIBYTE)
+        guided = Guided(stack, disk)
+        guided.restart()
+        try:
+            yield guided
+        finally:
+            stack.kill_all()
+
+
+@pytest.mark.parametrize("guide", ["files", "models", "agents", "media"])
+def test_a_guides_commands_do_what_it_says(guided: Guided, guide: str, tmp_path: Path) -> None:
+    follow(guided, guide, tmp_path, {})
+
+
+def test_the_guide_to_a_full_disk_frees_space_while_the_disk_stays_full(
+    guided: Guided, tmp_path: Path
+) -> None:
+    disk = guided.disk
+    if disk is None:
+        pytest.skip("a small disk cannot be mounted here")
+    guided.upload(8 * MEBIBYTE)
+    try:
+        follow(guided, "full-disk", tmp_path, {"fill the disk": lambda _: disk.fill()})
+    finally:
+        disk.free()
+
+
+def test_the_guide_to_keys_leaves_the_service_working_with_the_new_keys_alone(
+    guided: Guided, tmp_path: Path
+) -> None:
+    """Comes last: the workers stay away, as none is needed to exchange tokens."""
+    old = guided.stack.environment["ENCRYPTION_KEYS"]
+
+    def restart(names: Mapping[str, str]) -> None:
+        guided.restart(workers=(), ENCRYPTION_KEYS=names["ENCRYPTION_KEYS"])
+
+    follow(guided, "keys", tmp_path, {"restart": restart})
+    assert old not in guided.stack.environment["ENCRYPTION_KEYS"]
+
+
+def test_every_guide_is_listed_and_run() -> None:
+    run = {"files", "models", "agents", "media", "full-disk", "keys"}
+    assert {page.stem for page in GUIDES.glob("*.md")} - {"README"} == run
+    listed = re.findall(r"\]\(([\w-]+)\.md\)", (GUIDES / "README.md").read_text())
+    assert set(listed) == run
+
+
+def follow(
+    guided: Guided, guide: str, directory: Path, acts: Mapping[str, Callable[[Mapping[str, str]], None]]
+) -> None:
+    """Run the lines of a guide in order, and in between do what it says an operator does."""
+    beginning = "\n".join(_SHELL_BLOCK.findall((GUIDES / "README.md").read_text()))
+    pieces = _MEANWHILE.split((GUIDES / f"{guide}.md").read_text())
+    lines = "\n".join(_SHELL_BLOCK.findall(pieces[0]))
+    run_lines(guided, directory, f"set -a\n{beginning}\n{lines}")
+    for act, text in zip(pieces[1::2], pieces[2::2], strict=True):
+        acts[act](exported(directory))
+        run_lines(guided, directory, "source names\n" + "\n".join(_SHELL_BLOCK.findall(text)))
+
+
+def run_lines(guided: Guided, directory: Path, lines: str) -> None:
+    done = subprocess.run(
+        ["bash", "-euxo", "pipefail", "-c", f"{_KEEP_NAMES}\n{lines}"],
+        cwd=directory,
+        env=os.environ | guided.stack.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def exported(directory: Path) -> dict[str, str]:
+    """Read which variables the lines so far have exported."""
+    done = subprocess.run(
+        ["env", "-i", "bash", "-c", "source names; env -0"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
