@@ -18,6 +18,7 @@ from types import FrameType
 from typing import NoReturn, TextIO
 
 from deploy.processes import Program, kill, spawn
+from shared.retry import backoff_seconds
 
 TICK_SECONDS = 0.1
 FIRST_RESTART_SECONDS = 0.25
@@ -136,7 +137,7 @@ class Supervisor:
         if not child.restart:
             return
         child.failures = 1 if now - child.started_at > SETTLED_SECONDS else child.failures + 1
-        delay = min(FIRST_RESTART_SECONDS * 2 ** (child.failures - 1), SLOWEST_RESTART_SECONDS)
+        delay = backoff_seconds(child.failures, first=FIRST_RESTART_SECONDS, longest=SLOWEST_RESTART_SECONDS)
         child.restart_at = now + delay
         ended = _describe(child.process.returncode)
         self.say(f"{child.program.name} ended with {ended}; starting it again in {delay:.2f} s")

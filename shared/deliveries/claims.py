@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Session
 from shared.deliveries.channels import Message
 from shared.deliveries.schedule import SPREAD
@@ -22,9 +23,7 @@ from shared.fair_claims import Rotation, next_in_turn
 
 LEASE = timedelta(seconds=60)
 """Longer than any attempt lasts."""
-_CLAIMING = 7_140_331_005
 
-_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _UNDER_WAY = text(
     """
 SELECT organization_id, destination_id, count(*) AS number, min(in_flight_limit) AS most FROM deliveries
@@ -125,7 +124,7 @@ class Claimer:
         """Wait for other claimers, and look at what is under way."""
         self._session = session
         self._rotation = rotation
-        session.execute(_LOCK, {"key": _CLAIMING})
+        take(session, AdvisoryLock.DELIVERY_CLAIMS)
         rows = session.execute(_UNDER_WAY).all()
         self._under_way = {(row.organization_id, row.destination_id): (row.number, row.most) for row in rows}
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import exists, select
 
+from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Database, Session
 from shared.identity.api_keys import issue_api_key
 from shared.identity.authorization import OPERATOR
@@ -27,7 +28,6 @@ from shared.settings import Settings
 FIRST_OWNER_EMAIL = "owner@localhost"
 FIRST_NAME = "Default"
 FIRST_NETWORKS = ("webhook",)
-_ADVISORY_LOCK = 7_140_331_003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def bootstrap(
     """
     ensure_keys(database, settings)
     with database.transaction() as session:
-        session.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        take(session, AdvisoryLock.BOOTSTRAP)
         if session.execute(select(exists().select_from(organizations))).scalar():
             return None
         credentials = _set_up(session, settings, email, name)

@@ -15,6 +15,7 @@ from typing import Any
 from joserfc.jwk import ECKey
 from sqlalchemy import Row, delete, func, insert, select, update
 
+from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Database, Session
 from shared.encryption import Encryption
 from shared.identity.audit import record
@@ -28,7 +29,6 @@ log = get_logger(__name__)
 
 PUBLICATION_SECONDS = 300
 STALE_SIGNER_SECONDS = 60
-_ADVISORY_LOCK = 7_140_331_002
 
 
 class Purpose(StrEnum):
@@ -78,7 +78,7 @@ def lifetime_seconds(settings: Settings, purpose: Purpose) -> int:
 def ensure_keys(database: Database, settings: Settings) -> None:
     """Make the current and next keys that are missing; does nothing when all are there."""
     with database.transaction() as session:
-        _lock(session)
+        take(session, AdvisoryLock.SIGNING_KEYS)
         for purpose in Purpose:
             _ensure(session, settings, purpose)
 
@@ -86,7 +86,7 @@ def ensure_keys(database: Database, settings: Settings) -> None:
 def rotate_due_keys(database: Database, settings: Settings) -> int:
     """Rotate the keys that have signed for `signing_key_days` and drop spent ones; give how many were rotated."""
     with database.transaction() as session:
-        _lock(session)
+        take(session, AdvisoryLock.SIGNING_KEYS)
         due = [purpose for purpose in Purpose if _is_due(session, settings, purpose)]
         for purpose in due:
             _rotate(session, settings, purpose, by=OPERATOR)
@@ -99,7 +99,7 @@ def rotate_keys(database: Database, settings: Settings, *, by: Actor) -> None:
     """Rotate both keys now; raise KeyNotPublished when the next ones are too young for everybody to know them."""
     authorize_operation(by)
     with database.transaction() as session:
-        _lock(session)
+        take(session, AdvisoryLock.SIGNING_KEYS)
         for purpose in Purpose:
             _ensure(session, settings, purpose)
             _rotate(session, settings, purpose, by=by)
@@ -112,7 +112,7 @@ def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -
     """
     authorize_operation(by)
     with database.transaction() as session:
-        _lock(session)
+        take(session, AdvisoryLock.SIGNING_KEYS)
         purpose = session.execute(
             delete(signing_keys).where(signing_keys.c.kid == kid).returning(signing_keys.c.purpose)
         ).scalar()
@@ -121,10 +121,6 @@ def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -
         _promote_next(session, Purpose(purpose))
         _ensure(session, settings, Purpose(purpose))
         record(session, by=by, action="signing_key.revoked", resource_kind="signing_key", resource_id=kid)
-
-
-def _lock(session: Session) -> None:
-    session.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
 
 
 def _ensure(session: Session, settings: Settings, purpose: Purpose) -> None:

@@ -13,7 +13,6 @@ erases what was secret or perishable about the source, in the same statement.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Hashable
 from datetime import timedelta
 from typing import Any
@@ -21,10 +20,12 @@ from uuid import UUID
 
 from sqlalchemy import Row, delete, func, literal, select, text, update
 
+from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Database, Session
 from shared.fair_claims import Rotation, next_in_turn
 from shared.media.imports import Import, ImportState, read_import
 from shared.media.tables import media_imports
+from shared.retry import backoff_seconds, jittered
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
@@ -38,12 +39,9 @@ OUR_PATIENCE = timedelta(days=3)
 """How long an import waits for what is missing on our own side, from when it was pushed."""
 PURGE_BATCH_SIZE = 1000
 
-_CLAIMING = 7_140_331_004
 
 _table = media_imports.c
 
-# One claimer at a time: what two saw at once would let a distribution have more workers than it may.
-_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 _BUSY = text(
     """
 SELECT organization_id, distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()
@@ -95,7 +93,8 @@ def claim_due(
 
     Organizations in `full_organizations`, and distributions that have as many workers as they may, are passed over.
     """
-    session.execute(_LOCK, {"key": _CLAIMING})
+    # One claimer at a time: what two saw at once would let a distribution have more workers than it may.
+    take(session, AdvisoryLock.IMPORT_CLAIMS)
     busy = session.execute(_BUSY, {"per_distribution": per_distribution}).all()
     row = rotation.claim(
         session,
@@ -156,9 +155,8 @@ def mark_failed(session: Session, claimed: Import, *, code: str, kept_days: int)
 
 def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
     """Choose how long to wait after so many attempts: doubling, give or take a half, no less than was asked for."""
-    usual = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2 ** min(attempts - 1, 20))
-    jittered = usual * random.uniform(0.5, 1.5)  # noqa: S311 (it spreads load, it keeps no secret)
-    return timedelta(seconds=max(jittered, min(retry_after_seconds or 0, LONGEST_WISH_SECONDS)))
+    usual = jittered(backoff_seconds(attempts, first=FIRST_DELAY_SECONDS, longest=LONGEST_DELAY_SECONDS))
+    return timedelta(seconds=max(usual, min(retry_after_seconds or 0, LONGEST_WISH_SECONDS)))
 
 
 def purge_imports(database: Database) -> int:

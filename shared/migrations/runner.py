@@ -12,9 +12,10 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, text
 
+from shared.advisory_locks import AdvisoryLock, take
+
 LOCK_TIMEOUT = "5s"
 STATEMENT_TIMEOUT = "15min"
-_ADVISORY_LOCK = 7_140_331_001
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
@@ -32,7 +33,7 @@ def downgrade(engine: Engine, revision: str = "-1") -> None:
 
 
 def _prepare(connection: Connection) -> None:
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+    take(connection, AdvisoryLock.MIGRATIONS)
     connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
     connection.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
 

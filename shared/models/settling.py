@@ -2,13 +2,12 @@
 
 Code that calls a provider, in answer to a client (`execution`) or for an agent, settles here, so that one rule holds
 (docs/specification/models.md#calls): a call is charged by what its provider reported, else by an estimate of what it
-delivered, which says that it is one; a call that brought neither costs nothing, however it ended. Both steps insist
-while the database is away; after that the sweeps of `shared/credits` decide, by the same rule.
+delivered, which says that it is one; a call that brought neither costs nothing, however it ended. Both steps are
+retried while the database is away; after that the sweeps of `shared/credits` decide, by the same rule.
 """
 
 from __future__ import annotations
 
-import time
 from uuid import UUID, uuid4
 
 from shared.credits import holds, settlement
@@ -17,39 +16,40 @@ from shared.database import Database
 from shared.errors import DomainError, Unavailable
 from shared.models.dialects import Translator
 from shared.models.providers.errors import CallCancelled, ProviderError
+from shared.retry import retry
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-DATABASE_ATTEMPTS = 10
-LONGEST_PAUSE_SECONDS = 5.0
 NOTHING = settlement.TokenCounts(prompt_tokens=0, completion_tokens=0)
 
 
 def take_dispatch(database: Database, invocation_id: UUID) -> holds.Dispatch | None:
-    """Take the right to call, insisting while the database is away; None means never to make this call."""
+    """Take the right to call, retrying while the database is away; None means never to make this call."""
     token = uuid4()
-    for attempt in range(DATABASE_ATTEMPTS):
-        try:
-            with database.autocommit() as session:
-                return holds.dispatch(session, invocation_id, token=token)
-        except Unavailable:
-            _pause(attempt)
-    log.warning("invocation.not_dispatched", invocation_id=invocation_id)
-    return None
+
+    def dispatch() -> holds.Dispatch | None:
+        with database.autocommit() as session:
+            return holds.dispatch(session, invocation_id, token=token)
+
+    try:
+        return retry(dispatch)
+    except Unavailable:
+        log.warning("invocation.not_dispatched", invocation_id=invocation_id)
+        return None
 
 
 def settle(database: Database, dispatch: holds.Dispatch, outcome: Outcome) -> None:
-    """Charge the call, insisting while the database is away; after that the sweep of open dispatches does."""
-    for attempt in range(DATABASE_ATTEMPTS):
-        try:
-            with database.autocommit() as session:
-                settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
-        except Unavailable:
-            _pause(attempt)
-        else:
-            return
-    log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
+    """Charge the call, retrying while the database is away; after that the sweep of open dispatches does."""
+
+    def settle_once() -> None:
+        with database.autocommit() as session:
+            settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
+
+    try:
+        retry(settle_once)
+    except Unavailable:
+        log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
 
 
 def measured(translator: Translator, provider: str | None) -> Outcome:
@@ -82,9 +82,3 @@ def outcome_of_failure(
     return Outcome(
         status=status, counts=ended.counts, is_estimated=ended.is_estimated, provider=provider
     ), frames
-
-
-def _pause(attempt: int) -> None:
-    """Wait before the next attempt: not at all at first, when a connection of before has gone stale."""
-    if attempt:
-        time.sleep(min(LONGEST_PAUSE_SECONDS, 0.05 * 2**attempt))

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import func, select
-
 from shared.a2a.agents.directory import get_default_agent_id, list_agent_behaviors
 from shared.a2a.behaviors.administration import (
     BehaviorDraft,
@@ -20,6 +18,7 @@ from shared.a2a.behaviors.administration import (
 )
 from shared.a2a.errors import AgentNotFound
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings
+from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Session
 from shared.identity.authorization import OPERATOR
 from shared.models.catalog_file import CatalogFile
@@ -27,13 +26,12 @@ from shared.settings import Settings
 
 ASSISTANT = "Assistant"
 SCRIPT = "Script"
-_ADVISORY_LOCK = 7_140_331_007
 _INSTRUCTIONS = "You are a helpful assistant. Answer briefly and say when you do not know."
 
 
 def equip_default_agent(session: Session, settings: Settings) -> None:
     """Give the default agent its behavior, if it has none, and the script, if there is to be one."""
-    session.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+    take(session, AdvisoryLock.DEFAULT_AGENT)
     try:
         deployment_id = get_default_agent_id(session, settings.default_agent)
     except AgentNotFound:

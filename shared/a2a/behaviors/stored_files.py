@@ -22,7 +22,6 @@ from uuid import UUID, uuid5
 
 from shared import failpoints
 from shared.a2a.behaviors.file_links import content_address
-from shared.a2a.turns.insisting import insist
 from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Part
 from shared.database import Database
@@ -36,6 +35,7 @@ from shared.files.resources import Availability, Receipt
 from shared.files.staging import OpenReceiver
 from shared.files.uploads import Association, UploadRequest, upload
 from shared.identity.permissions import Permission
+from shared.retry import retry
 from shared.settings import Settings
 
 EXTENSION = "/extensions/file-artifact/v1"
@@ -101,7 +101,7 @@ class StoredFiles:
             return part
 
         # What the content cost is paid by now: a store that is away for a moment must not lose it.
-        receipt = insist(lambda: upload(self._database, self._store, turn.caller, request, receive))
+        receipt = retry(lambda: upload(self._database, self._store, turn.caller, request, receive))
         failpoints.hit("agents.file_stored")
         if receipt.availability is Availability.PENDING:
             wait_while_staged(self._database, receipt.version.id, self._settings.upload_wait_seconds)

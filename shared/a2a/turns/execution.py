@@ -18,11 +18,11 @@ from typing import cast
 
 from shared.a2a.tasks.log import ClaimedTurn, TaskLog, TurnLost
 from shared.a2a.turns.heartbeats import StopReason, TurnHeartbeats, WatchedTurn
-from shared.a2a.turns.insisting import insist
 from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.updates import Behavior, BehaviorKind, Update, settles
 from shared.errors import DomainError, Unavailable
 from shared.models.providers.errors import UpstreamRefused
+from shared.retry import retry
 from shared.telemetry import TURNS, bind_log_context, get_logger, reset_log_context
 
 log = get_logger(__name__)
@@ -88,7 +88,7 @@ class TurnExecution:
                 raise TurnLost
             if watched.reason is StopReason.REVOKED:
                 return
-            insist(partial(self._log.append, claimed, said))
+            retry(partial(self._log.append, claimed, said))
             if watched.stopped.is_set() or settles(said):
                 return
 
@@ -101,13 +101,13 @@ class TurnExecution:
                 self._log.hand_back(claimed)
                 return "handed_back"
             case StopReason.DEADLINE:
-                insist(partial(self._log.fail, claimed, TOO_LONG))
+                retry(partial(self._log.fail, claimed, TOO_LONG))
                 return "too_long"
             case StopReason.REVOKED:
-                insist(partial(self._log.fail, claimed, REVOKED))
+                retry(partial(self._log.fail, claimed, REVOKED))
                 return "revoked"
             case None:
-                insist(partial(self._log.finish, claimed))
+                retry(partial(self._log.finish, claimed))
                 return "answered"
 
     def _fail(self, claimed: ClaimedTurn, error: Exception) -> None:
@@ -115,7 +115,7 @@ class TurnExecution:
             log.warning("turn.failed", error=error.code)
         else:
             log.exception("turn.broken")  # noqa: LOG004 (called from a handler)
-        insist(partial(self._log.fail, claimed, sentence_of(error)))
+        retry(partial(self._log.fail, claimed, sentence_of(error)))
 
 
 def sentence_of(error: Exception) -> str:

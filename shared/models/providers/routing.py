@@ -28,6 +28,7 @@ from shared.models.providers.errors import (
 from shared.models.providers.openai_compatible import OpenAiCompatibleProvider
 from shared.models.providers.scripted import ScriptedProvider
 from shared.models.providers.watchdog import Watchdog
+from shared.retry import backoff_seconds
 from shared.telemetry import PROVIDER_FIRST_BYTE_SECONDS, PROVIDER_REQUESTS, get_logger
 
 log = get_logger(__name__)
@@ -208,7 +209,7 @@ def _more_telling(before: ProviderError | None, error: ProviderError) -> Provide
 
 def _wait(plan: _Plan, round_number: int, failure: ProviderError) -> None:
     """Sleep before another round; give up if that would outlast the deadline."""
-    backoff = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** (round_number - 1))
+    backoff = backoff_seconds(round_number, first=FIRST_WAIT_SECONDS, longest=LONGEST_WAIT_SECONDS)
     seconds = max(failure.retry_after_seconds or 0, 0.5 * backoff) + random.uniform(0, 0.5 * backoff)  # noqa: S311
     if time.monotonic() + seconds >= plan.deadline_at:
         raise failure

@@ -1,0 +1,36 @@
+"""The keys of Postgres' advisory locks, all of them: two uses of one number would wait for each other.
+
+A key never changes: processes of the release before take the same lock while a new one is installed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Protocol
+
+from sqlalchemy import text
+
+_TAKE = text("SELECT pg_advisory_xact_lock(:key)")
+
+
+class AdvisoryLock(IntEnum):
+    """What one transaction at a time may do in a database."""
+
+    MIGRATIONS = 7_140_331_001
+    SIGNING_KEYS = 7_140_331_002
+    BOOTSTRAP = 7_140_331_003
+    IMPORT_CLAIMS = 7_140_331_004
+    DELIVERY_CLAIMS = 7_140_331_005
+    DEFAULT_AGENT = 7_140_331_007
+
+
+class _Executes(Protocol):
+    """A session or a connection within a transaction."""
+
+    def execute(self, statement: Any, parameters: Any, /) -> Any:
+        """Run a statement."""
+
+
+def take(transaction: _Executes, lock: AdvisoryLock) -> None:
+    """Wait until no other transaction has the lock, and keep it until this one ends."""
+    transaction.execute(_TAKE, {"key": int(lock)})

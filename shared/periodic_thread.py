@@ -1,0 +1,98 @@
+"""Run a function again and again in a daemon thread of its own: renewals, watchdogs, writers behind a queue.
+
+The thread begins when it is first needed, in the process that needs it, because a fork takes no thread along. It
+outlives every failure of its function: the failure is logged, and the next round comes after a pause as always.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from shared.errors import DomainError
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+
+def _always() -> bool:
+    return True
+
+
+class PeriodicThread:
+    """A thread that runs `act`, pauses, and runs it again, as long as there is work."""
+
+    def __init__(
+        self,
+        act: Callable[[], object],
+        *,
+        name: str,
+        pause_seconds: float,
+        pause_after_failure_seconds: float | None = None,
+        has_work: Callable[[], object] = _always,
+        starts_with_pause: bool = False,
+    ) -> None:
+        """Start nothing yet. While `has_work` says no, the thread sleeps until `wake`."""
+        self._act = act
+        self._name = name
+        self._pause_seconds = pause_seconds
+        self._pause_after_failure_seconds = pause_after_failure_seconds or pause_seconds
+        self._has_work = has_work
+        self._starts_with_pause = starts_with_pause
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the thread was asked to end; an `act` that lasts looks at it."""
+        return self._stopping.is_set()
+
+    def start(self) -> None:
+        """Begin, unless the thread has begun or was stopped."""
+        if self._thread is None:
+            with self._changed:
+                self._start()
+
+    def wake(self) -> None:
+        """Begin if need be, and look for work now rather than when next woken."""
+        with self._changed:
+            self._start()
+            self._changed.notify()
+
+    def stop(self, *, wait: bool = False) -> None:
+        """End after the round under way; `wait` for that end."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify()
+            thread = self._thread
+        if wait and thread is not None:
+            thread.join()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._stopping.is_set():
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        if self._starts_with_pause:
+            self._stopping.wait(self._pause_seconds)
+        while self._wait_for_work():
+            self._stopping.wait(self._round())
+
+    def _wait_for_work(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping.is_set() or self._has_work())
+        return not self._stopping.is_set()
+
+    def _round(self) -> float:
+        """Act once; give how long to pause."""
+        try:
+            self._act()
+        except DomainError as error:
+            log.warning("thread.round_failed", thread=self._name, error=error.code)
+        except Exception:  # the next round must come whatever became of this one
+            log.exception("thread.round_failed", thread=self._name)
+        else:
+            return self._pause_seconds
+        return self._pause_after_failure_seconds
