@@ -1,9 +1,9 @@
-"""Exact amounts: whole micro-credits, their decimal spelling, and the rounding rules of calls and of storage.
+"""Exact amounts: whole micro-credits, their decimal spelling, their bounds, and the rounding rule of storage.
 
 A credit is a million micro-credits (µcr); a price is µcr for a million tokens, or for a GiB stored for 30 days. Nothing
-here or in the database is ever a fraction: `price` rounds once per call, up, and `credits_price` of migration 0003 is
-the same rule in SQL; `price_storage` rounds down and carries what is left, as `credits_charge_storage` of migration
-0006 does. The bounds keep every sum within the database's 64 bits, so that no calculation can overflow.
+here or in the database is ever a fraction: a call's cost is rounded once, up (`prices.py`); `price_storage` rounds down
+and carries what is left, as `credits_charge_storage` does in SQL. The bounds keep every sum within the database's 64
+bits, so that no calculation can overflow.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ MAX_TOKENS = 1_000_000_000
 """Of one kind in one call; a provider that reports more is not believed."""
 MAX_PRICE = 1_000_000 * MICRO
 """µcr for a million tokens."""
-MAX_COST = 2 * MAX_TOKENS * MAX_PRICE // PRICED_TOKENS
-"""µcr of one call: two kinds of tokens at the highest price."""
 MAX_AMOUNT = 1_000_000_000 * MICRO
 """µcr of one top-up, overdraft or spending limit."""
 STORAGE_UNIT = (1 << 30) * 30 * 24 * 3600 * 1_000_000
@@ -50,12 +48,6 @@ def format_credits(amount: int) -> str:
     whole, fraction = divmod(abs(amount), MICRO)
     digits = f"{whole}.{fraction:06}".rstrip("0").rstrip(".") if fraction else str(whole)
     return f"-{digits}" if amount < 0 else digits
-
-
-def price(prompt_tokens: int, completion_tokens: int, *, prompt_price: int, completion_price: int) -> int:
-    """Give what so many tokens cost, in µcr: the exact sum, rounded up once."""
-    exact = prompt_tokens * prompt_price + completion_tokens * completion_price
-    return -(-exact // PRICED_TOKENS)
 
 
 def price_storage(byte_microseconds: int, storage_price: int, remainder: int) -> tuple[int, int]:

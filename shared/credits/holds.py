@@ -19,6 +19,7 @@ from uuid import UUID, uuid4
 
 from shared.credits.errors import CreditPolicySuspended, InsufficientCredits, InvocationConflict
 from shared.credits.functions import call
+from shared.credits.prices import Prices
 from shared.database import Session
 from shared.identity.callers import Caller, ExecutorKind, OwnerKind
 
@@ -63,17 +64,16 @@ class Attribution:
 class NewInvocation:
     """A call about to be accepted.
 
-    `hold` is the most it is expected to cost, in µcr; prices are µcr per million tokens, as they are now. The prompt's
-    estimated tokens are charged if the worker dies after a part of the reply. `request_hash` makes a second hold under
-    the same id the same call or a conflict. `provider` is whose upstream is asked first, for counting.
+    `hold` is the most it is expected to cost, in µcr, at the prices as they are now. The prompt's estimated tokens are
+    charged if the worker dies after a part of the reply. `request_hash` makes a second hold under the same id the same
+    call or a conflict. `provider` is whose upstream is asked first, for counting.
     """
 
     id: UUID
     organization_id: UUID
     model: str
     hold: int
-    prompt_price: int
-    completion_price: int
+    prices: Prices
     estimated_prompt_tokens: int
     attribution: Attribution
     request_hash: bytes | None = None
@@ -90,8 +90,7 @@ class Dispatch:
     token: UUID
     model: str
     hold: int
-    prompt_price: int
-    completion_price: int
+    prices: Prices
 
 
 def hold(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
@@ -109,8 +108,7 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
         hold=invocation.hold,
         lease=timedelta(seconds=invocation.lease_seconds),
         model=invocation.model,
-        prompt_price=invocation.prompt_price,
-        completion_price=invocation.completion_price,
+        **invocation.prices.columns(),
         estimated_prompt_tokens=invocation.estimated_prompt_tokens,
         request_hash=invocation.request_hash,
         user_id=attribution.user_id,
@@ -153,8 +151,7 @@ def dispatch(
         token=token,
         model=row.model,
         hold=row.hold,
-        prompt_price=row.prompt_price,
-        completion_price=row.completion_price,
+        prices=Prices.of(row),
     )
 
 

@@ -12,9 +12,9 @@ from enum import StrEnum
 from uuid import UUID
 
 from shared import failpoints
-from shared.credits.amounts import MAX_TOKENS
 from shared.credits.errors import SettlementRefused
 from shared.credits.functions import call
+from shared.credits.prices import TokenCounts
 from shared.database import Session
 from shared.telemetry import get_logger
 
@@ -28,22 +28,6 @@ class Status(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     INCOMPLETE = "incomplete"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenCounts:
-    """Tokens of one call; cached ones are part of the prompt, reasoning ones of the completion."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-
-    @property
-    def is_plausible(self) -> bool:
-        """Whether all counts lie within the bounds in which a price is exact."""
-        counts = (self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.reasoning_tokens)
-        return all(0 <= count <= MAX_TOKENS for count in counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from shared.credits.prices import Prices
 from shared.models.dialects.requests import Dialect
 
 
@@ -60,15 +61,14 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
-    """A model that callers may name. Prices in micro-credits per million tokens; `created` in Unix seconds."""
+    """A model that callers may name; `created` in Unix seconds."""
 
     id: str
     name: str
     description: str
     provider: str
     created: int
-    prompt_price: int
-    completion_price: int
+    prices: Prices
     input_modalities: tuple[str, ...]
     output_modalities: tuple[str, ...]
     context_length: int | None

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from shared.credits.prices import Prices
 from shared.models.catalog import Catalog, Endpoint, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_schema import CatalogTables, ModelTable, ProviderTable, UpstreamTable
 from shared.models.dialects.requests import Dialect
@@ -130,8 +131,7 @@ def _model(table: ModelTable, providers: Mapping[str, ProviderEntry]) -> ModelEn
         description=table.description,
         provider=table.provider or upstreams[0].provider.name,
         created=table.created,
-        prompt_price=table.prompt_price,
-        completion_price=table.completion_price,
+        prices=Prices.of(table),
         input_modalities=tuple(table.input_modalities),
         output_modalities=tuple(table.output_modalities),
         context_length=table.context_length,

@@ -12,22 +12,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from shared.credits.amounts import MAX_PRICE, format_credits, parse_credits
+from shared.credits.prices import parse_price
 
 MAX_UPSTREAMS = 16
-
-
-def _credits_per_million(value: object) -> int:
-    try:
-        price = parse_credits(value) if isinstance(value, str) else None
-    except ValueError:
-        price = None
-    if price is None or price > MAX_PRICE:
-        raise ValueError(
-            'must be a string of credits per million tokens with at most six decimals, as "1.25", '
-            f"and at most {format_credits(MAX_PRICE)}"
-        )
-    return price
 
 
 def _unix_seconds(value: object) -> object:
@@ -68,7 +55,7 @@ Variable = Annotated[str, StringConstraints(max_length=200, pattern=r"^[A-Za-z_]
 HeaderName = Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 HeaderValue = Annotated[str, StringConstraints(max_length=2000, pattern=r"^[\x20-\x7e]*$")]
 Address = Annotated[str, StringConstraints(max_length=2000), BeforeValidator(_http_address)]
-Price = Annotated[int, BeforeValidator(_credits_per_million)]
+Price = Annotated[int, BeforeValidator(parse_price)]
 Created = Annotated[int, Field(ge=0, le=2**40), BeforeValidator(_unix_seconds)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0, le=10**9)]

@@ -15,8 +15,8 @@ import redis
 from shared import failpoints
 from shared.admission import PoolKey
 from shared.credits import holds
-from shared.credits.amounts import price
 from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.prices import TokenCounts
 from shared.database import Database
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
@@ -166,14 +166,10 @@ def new_invocation(
         id=invocation_id,
         organization_id=payer_id,
         model=entry.id,
-        hold=price(
-            prompt_tokens,
-            completion_tokens,
-            prompt_price=entry.prompt_price,
-            completion_price=entry.completion_price,
+        hold=entry.prices.price(
+            TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
         ),
-        prompt_price=entry.prompt_price,
-        completion_price=entry.completion_price,
+        prices=entry.prices,
         estimated_prompt_tokens=prompt_tokens,
         provider=entry.upstreams[0].provider.name,
         attribution=holds.Attribution.of(caller),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from uuid import UUID, uuid4
 
 from shared.credits import holds, settlement
+from shared.credits.prices import TokenCounts
 from shared.credits.settlement import Outcome, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
@@ -21,7 +22,7 @@ from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-NOTHING = settlement.TokenCounts(prompt_tokens=0, completion_tokens=0)
+NOTHING = TokenCounts(prompt_tokens=0, completion_tokens=0)
 
 
 def take_dispatch(database: Database, invocation_id: UUID) -> holds.Dispatch | None:
@@ -57,7 +58,7 @@ def measured(translator: Translator, provider: str | None) -> Outcome:
     counts, is_estimated = translator.settled_usage()
     return Outcome(
         status=Status(translator.status),
-        counts=settlement.TokenCounts(
+        counts=TokenCounts(
             prompt_tokens=counts.prompt_tokens,
             completion_tokens=counts.completion_tokens,
             cached_tokens=counts.cached_tokens,

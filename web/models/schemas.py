@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared.credits.amounts import format_credits
 from shared.models.catalog import ModelEntry
 
 USAGE_WINDOW = "24h"
@@ -72,11 +71,7 @@ class ModelBody(V1):
             name=entry.name,
             description=entry.description,
             provider=entry.provider,
-            pricing=Pricing(
-                prompt=format_credits(entry.prompt_price),
-                completion=format_credits(entry.completion_price),
-                unit="credits_per_million_tokens",
-            ),
+            pricing=Pricing(**entry.prices.show(), unit="credits_per_million_tokens"),
             architecture=Architecture(
                 input_modalities=entry.input_modalities, output_modalities=entry.output_modalities
             ),

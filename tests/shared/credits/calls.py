@@ -13,13 +13,15 @@ from shared.credits.balances import Balance, Policy, get_balance
 from shared.credits.holds import Attribution, Dispatch, NewInvocation, Progress, dispatch, hold, renew, void
 from shared.credits.ledger import Entered, top_up
 from shared.credits.policies import set_policy
+from shared.credits.prices import Prices, TokenCounts
 from shared.credits.reconciliation import reconcile
-from shared.credits.settlement import Outcome, Settlement, Status, TokenCounts, settle
+from shared.credits.settlement import Outcome, Settlement, Status, settle
 from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.ids import new_id
+from tests.support.prices import prices_of
 
-UNIT_PRICE = 1_000_000
+UNIT_PRICES = prices_of(prompt=1_000_000, completion=1_000_000)
 GIB = 1 << 30
 
 
@@ -57,7 +59,7 @@ class Calls:
         *,
         model: str = "acme/one",
         prompt_tokens: int = 0,
-        prices: tuple[int, int] = (UNIT_PRICE, UNIT_PRICE),
+        prices: Prices = UNIT_PRICES,
         attribution: Attribution | None = None,
         invocation_id: UUID | None = None,
         request_hash: bytes | None = None,
@@ -67,8 +69,7 @@ class Calls:
             organization_id=self.organization_id,
             model=model,
             hold=amount,
-            prompt_price=prices[0],
-            completion_price=prices[1],
+            prices=prices,
             estimated_prompt_tokens=prompt_tokens,
             attribution=attribution or Attribution(),
             request_hash=request_hash,

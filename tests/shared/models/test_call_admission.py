@@ -21,6 +21,7 @@ from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.shares import Shares
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
+from tests.support.prices import prices_of
 from tests.support.stack import wait_until
 
 
@@ -179,8 +180,7 @@ def test_a_call_that_cannot_be_paid_does_not_wait(tenants: Tenants) -> None:
         organization_id=one.organization_id,
         model="m",
         hold=1001,
-        prompt_price=1,
-        completion_price=1,
+        prices=prices_of(prompt=1, completion=1),
         estimated_prompt_tokens=1,
         attribution=holds.Attribution(user_id=uuid4()),
         provider="p",

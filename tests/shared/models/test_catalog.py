@@ -27,8 +27,7 @@ def test_the_example_is_a_catalog_with_every_field() -> None:
     catalog = read_catalog(ROOT / "deploy" / "models.example.toml")
     model = catalog.find("openai/gpt-5-mini")
     assert model is not None
-    assert model.prompt_price == 250_000
-    assert model.completion_price == 2_000_000
+    assert (model.prices.prompt, model.prices.completion) == (250_000, 2_000_000)
     assert model.created == 1_754_524_800
     assert model.knowledge_cutoff == "2024-05-31"
     assert [upstream.provider.name for upstream in model.upstreams] == ["openai", "openrouter"]
@@ -76,7 +75,7 @@ def test_prices_are_exact(price: str, micro: int) -> None:
     model = parse_catalog(
         GOOD.replace('prompt_price = "1"', f'prompt_price = "{price}"'), source="x"
     ).entries[0]
-    assert model.prompt_price == micro
+    assert model.prices.prompt == micro
 
 
 MISTAKES = [

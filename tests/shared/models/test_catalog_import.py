@@ -49,7 +49,7 @@ def test_an_entry_becomes_a_model_with_prices_per_million() -> None:
     catalog, left_out = imported(listed())
     model = catalog.find("openai/gpt-5-mini")
     assert not left_out
-    assert (model.prompt_price, model.completion_price) == (250_000, 2_000_000)
+    assert (model.prices.prompt, model.prices.completion) == (250_000, 2_000_000)
     assert (model.context_length, model.max_completion_tokens) == (400_000, 128_000)
     assert model.description == 'A "compact" model\nfor everyone \x7f é'
     assert model.input_modalities == ("text", "image", "file")
@@ -63,7 +63,8 @@ def test_a_dollar_may_be_any_number_of_credits_and_fractions_round_up() -> None:
         listed(pricing={"prompt": "0.0000000000005", "completion": "0.000002"}),
         credits_per_dollar=Decimal("1.5"),
     )
-    assert (catalog.entries[0].prompt_price, catalog.entries[0].completion_price) == (1, 3_000_000)
+    prices = catalog.entries[0].prices
+    assert (prices.prompt, prices.completion) == (1, 3_000_000)
 
 
 def test_what_cannot_be_offered_is_left_out_and_named() -> None:

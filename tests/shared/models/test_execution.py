@@ -182,7 +182,7 @@ def test_a_call_keeps_the_price_and_the_upstream_that_its_credits_were_held_for(
 
 def price_of(calls: ModelCalls, model: str) -> int | None:
     entry = calls.executor.catalog.current().find(model)
-    return entry.prompt_price if entry else None
+    return entry.prices.prompt if entry else None
 
 
 def test_a_worker_makes_a_call_to_a_model_of_which_it_has_not_heard(
