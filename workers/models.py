@@ -10,6 +10,7 @@ import redis
 from celery import Celery, bootsteps
 from celery.signals import worker_shutting_down
 
+from shared import failpoints
 from shared.jobs import MODELS
 from shared.models.call_queue import CallQueue
 from shared.models.capacity import Announcement
@@ -51,6 +52,7 @@ class ModelCalls:
         """Carry out one call, and those put aside that find room when it ends; meet whatever happens."""
         following: AdmittedCall | None = admitted
         while following is not None:
+            failpoints.hit("invocation.taken")
             with recorded(KIND), following.slot:
                 execute(self.executor, following.call.address)
             following = self._fair.take_following(following.call.provider)

@@ -192,26 +192,36 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """How far a call has come, and for how many seconds its lease still lasts, below zero once it is over."""
+    """How far a call has come, whose it is, and for how many seconds its lease still lasts, below zero once over."""
 
     stage: Stage
     remaining_seconds: float
+    organization_id: UUID | None = None
+    provider: str | None = None
 
 
 def read_leases(session: Session, invocation_ids: Sequence[UUID]) -> dict[UUID, Lease]:
     """Tell how far each of some calls has come; one that does not exist has ended."""
     row = session.fetch_one(_LEASES, {"ids": [str(at) for at in invocation_ids]})
-    found = {UUID(at): (state, seconds) for at, state, seconds in (row[0] if row and row[0] else ())}
-    return {at: _lease(*found.get(at, ("settled", 0.0))) for at in invocation_ids}
+    found = {UUID(at): _lease(*lease) for at, *lease in (row[0] if row and row[0] else ())}
+    ended = Lease(stage=Stage.ENDED, remaining_seconds=0.0)
+    return {at: found.get(at, ended) for at in invocation_ids}
 
 
-def _lease(state: str, seconds: float) -> Lease:
-    return Lease(stage=_STAGES.get(state, Stage.ENDED), remaining_seconds=float(seconds))
+def _lease(state: str, seconds: float, organization_id: str, provider: str | None) -> Lease:
+    return Lease(
+        stage=_STAGES.get(state, Stage.ENDED),
+        remaining_seconds=float(seconds),
+        organization_id=UUID(organization_id),
+        provider=provider,
+    )
 
 
 _STAGES = {"held": Stage.WAITING, "dispatched": Stage.RUNNING, "unresolved": Stage.RUNNING}
 _LEASES = """
-SELECT jsonb_agg(jsonb_build_array(id, state, extract(epoch FROM lease_until - clock_timestamp())))
+SELECT jsonb_agg(jsonb_build_array(
+    id, state, extract(epoch FROM lease_until - clock_timestamp()), organization_id, provider
+))
 FROM invocations WHERE id = ANY(%(ids)s::uuid[])
 """
 

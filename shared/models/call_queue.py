@@ -6,8 +6,7 @@ provider, where a worker finds it that has room: no thread waits for a provider,
 
 They are not messages of Celery's: what kombu does for one message, from its event loop to the acknowledgement, took
 twice the processor of all the rest of a call in the worker. Nothing is promised less. The row in Postgres says who may
-make a call, so an entry may come twice; one that is lost ends as it would have, with a client that is told to try
-again and a hold that is given back.
+make a call, so an entry may come twice; one that is lost is put again by the front that waits for its reply.
 
 Prompts are never in Postgres, in the list or in a log; here they are taken out by the one worker that may make the
 call, dropped when nobody waits for it, and forgotten after a while.
@@ -72,7 +71,7 @@ class AcceptedRequest:
 
 
 class CallQueue:
-    """The calls that wait, as the front and the worker see them; every method but `is_full` is one round trip.
+    """The calls that wait, as the front and the worker see them; every method but two is one round trip.
 
     All raise redis.RedisError.
     """
@@ -115,6 +114,18 @@ class CallQueue:
         except redis.RedisError:
             self._in_last_list = None
             raise
+
+    def return_if_lost(self, call: QueuedCall, *, organization_id: UUID) -> bool:
+        """Let a call wait again, as the next, if it waits nowhere: a worker took it and died before it began.
+
+        A worker that is merely slow to begin does no harm: the row says who may make the call.
+        """
+        key, entry = KEYS[_list_of(call.provider, organization_id)], _written(call)
+        places = ask_together(self._valkey, ("LPOS", key, entry), ("LPOS", _aside_key(call.provider), entry))
+        if places != [None, None]:
+            return False
+        self._valkey.lpush(key, entry)
+        return True
 
     def take(self, *, patience_seconds: float, put_aside: Sequence[str] = ()) -> QueuedCall | None:
         """Take a call of the next list that has one, before them one put aside of these providers; None for none."""

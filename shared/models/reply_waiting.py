@@ -1,9 +1,10 @@
 """Wait for the replies of a call, with a limit on every silence.
 
-A call that no worker begins is given back; one whose worker falls silent, or whose replies are lost, ends with an
-error and is settled by what its worker did or, if that died, by estimate. A worker is silent when it neither replies
-nor renews the call's lease, so that one that is merely slow, or whose replies are held up, is not taken for dead.
-Who stops waiting cancels the call.
+A call that waits nowhere although no worker has begun it is queued anew: a worker took it and died. One that no worker
+begins in time is given back; one whose worker falls silent, or whose replies are lost, ends with an error and is
+settled by what its worker did or, if that died, by estimate. A worker is silent when it neither replies nor renews the
+call's lease, so that one that is merely slow, or whose replies are held up, is not taken for dead. Who stops waiting
+cancels the call.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import json
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
-from uuid import UUID
 
 import redis
 
 from shared.credits.holds import DISPATCH_LEASE_SECONDS, Lease, Stage
 from shared.errors import DomainError, Kind
 from shared.models.call_admission import ModelsOverloaded
+from shared.models.call_queue import QueuedCall
 from shared.models.invocations import Invoker, give_up
 from shared.models.providers.errors import UpstreamRefused
-from shared.replies import Inbox, Reply, ReplyKind
+from shared.replies import Inbox, Reply, ReplyAddress, ReplyKind
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -117,7 +118,7 @@ def replies(
 
 
 def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) -> Iterator[Reply | None]:
-    silence = Silence(invoker, inbox.address.invocation_id)
+    silence = Silence(invoker, inbox.address)
     while True:
         reply = inbox.receive(wait_seconds())
         if reply is None:
@@ -134,10 +135,11 @@ def _watched(invoker: Invoker, inbox: Inbox, wait_seconds: Callable[[], float]) 
 class Silence:
     """The time in which nothing is heard of a call, and what to make of it."""
 
-    def __init__(self, invoker: Invoker, invocation_id: UUID) -> None:
+    def __init__(self, invoker: Invoker, address: ReplyAddress) -> None:
         """Begin when the call is queued."""
         self._invoker = invoker
-        self._invocation_id = invocation_id
+        self._address = address
+        self._invocation_id = address.invocation_id
         self._ended_at: float | None = None
         self.end()
 
@@ -161,7 +163,7 @@ class Silence:
         if lease is None:
             self._judge_unknown(now)
         elif lease.stage is Stage.WAITING:
-            self._judge_waiting(now)
+            self._judge_waiting(now, lease)
         elif lease.stage is Stage.ENDED:
             self._judge_ended(now)
         else:
@@ -174,12 +176,24 @@ class Silence:
             raise ModelsOverloaded
         raise CallLost
 
-    def _judge_waiting(self, now: float) -> None:
+    def _judge_waiting(self, now: float, lease: Lease) -> None:
         if now - self._heard_at <= QUEUE_SECONDS:
+            self._since = now
+            self._return_if_lost(lease)
             return
         if give_up(self._invoker, self._invocation_id):
             raise ModelsOverloaded
         self.end()  # a worker has begun at this moment
+
+    def _return_if_lost(self, lease: Lease) -> None:
+        if lease.organization_id is None or lease.provider is None:
+            return
+        call = QueuedCall(address=self._address, provider=lease.provider)
+        try:
+            if self._invoker.queue.return_if_lost(call, organization_id=lease.organization_id):
+                log.warning("invocation.returned", invocation_id=self._invocation_id)
+        except redis.RedisError as error:
+            log.warning("invocation.not_returned", invocation_id=self._invocation_id, error=str(error))
 
     def _judge_ended(self, now: float) -> None:
         """Let the last reply, which is sent after the settlement, have a moment to arrive."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
@@ -13,6 +14,7 @@ from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.replies import ReplyAddress
 from tests.journeys.models.asking import (
+    TIMEOUT_SECONDS,
     ask,
     assert_ended_with_an_error,
     body_of,
@@ -24,7 +26,7 @@ from tests.journeys.models.asking import (
 from tests.journeys.models.conftest import running_worker
 from tests.support.inventory import query
 from tests.support.model_service import ModelService
-from tests.support.stack import wait_until
+from tests.support.stack import free_port, wait_until
 
 LONG = scripted(chunks=2000, delay_seconds=0.02)
 SHORT = scripted(chunks=5)
@@ -97,6 +99,21 @@ def test_a_worker_that_dies_at_any_step_leaves_a_call_that_is_settled_once_and_a
     (record,) = service.records("invocation_id = %s", newest)
     assert record["is_estimated"] is not is_settled
     assert (record["cost"] > 0) == is_settled
+
+
+def test_a_call_whose_worker_dies_before_it_begins_is_made_by_another(service: ModelService) -> None:
+    before = len(service.upstream.served)
+    front = service.stack.web(port=free_port(), PATIENCE="whole")
+    with service.stack.running(front), ThreadPoolExecutor() as threads:
+        with running_worker(service, FAULTS="invocation.taken") as worker:
+            asked = threads.submit(ask, service, SHORT, front=front)
+            worker.wait_for_end()
+        with running_worker(service):
+            answer = asked.result(TIMEOUT_SECONDS)
+            # Without being queued anew it would have been told to try again, when its time to wait was over.
+            assert answer.status_code == 200
+    assert len(service.upstream.served) == before + 1
+    assert front.has_logged("invocation.returned")
 
 
 def test_calls_that_are_put_again_change_nothing(service: ModelService, valkey: redis.Redis) -> None:
