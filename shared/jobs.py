@@ -18,6 +18,7 @@ from celery import Celery
 from kombu import Queue
 
 from shared.broker import register_transport
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import PUBLISH_FAILURES, get_logger
 from shared.valkey import connect_valkey
 
@@ -112,30 +113,28 @@ class Publisher:
         self._app = app
         self._valkey = connect_valkey(app.conf.broker_url)
         self._pending: dict[Job, None] = {}
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(
+            self._send_pending,
+            name="job-publisher",
+            pause_seconds=COALESCING_SECONDS,
+            has_work=lambda: self._pending,
+        )
 
     def publish(self, jobs: Sequence[Job]) -> None:
         """Hand over jobs; returns at once."""
-        with self._changed:
+        with self._lock:
             if len(self._pending) < PENDING_LIMIT:
                 self._pending.update(dict.fromkeys(jobs))
             else:
                 PUBLISH_FAILURES.inc(len(jobs))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="job-publisher", daemon=True)
-                self._thread.start()
-            self._changed.notify()
+        self._thread.wake()
 
-    def _run(self) -> None:
-        pause = threading.Event()
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._pending)
-                jobs, self._pending = list(self._pending), {}
-            for job in jobs:
-                self._send(job)
-            pause.wait(COALESCING_SECONDS)
+    def _send_pending(self) -> None:
+        with self._lock:
+            jobs, self._pending = list(self._pending), {}
+        for job in jobs:
+            self._send(job)
 
     def _send(self, job: Job) -> None:
         try:

@@ -25,6 +25,7 @@ from uuid import UUID, uuid4
 import redis
 
 from shared.held_answers import Bell
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -142,13 +143,12 @@ class ReplyChannel:
         self._name = f"quartermaster:replies:{uuid4().hex}"
         self._inboxes: dict[bytes, Inbox] = {}
         self._lock = threading.Lock()
-        self._reader: threading.Thread | None = None
+        self._reader = PeriodicThread(self._hear, name="reply-reader", pause_seconds=RETRY_SECONDS)
         self._is_listening = threading.Event()
-        self._is_closing = threading.Event()
 
     def close(self) -> None:
         """Listen no more."""
-        self._is_closing.set()
+        self._reader.stop()
 
     def open(self, invocation_id: UUID) -> Inbox:
         """Listen for the replies of an invocation; do so before a worker can know of it. Raises redis.RedisError."""
@@ -171,22 +171,16 @@ class ReplyChannel:
         return len(self._inboxes)
 
     def _begin(self) -> None:
-        with self._lock:
-            if self._reader is None:
-                self._reader = threading.Thread(target=self._run, name="reply-reader", daemon=True)
-                self._reader.start()
+        self._reader.start()
         self._is_listening.wait(LISTENING_SECONDS)
 
-    def _run(self) -> None:
-        while not self._is_closing.is_set():
-            try:
-                self._listen()
-            except redis.RedisError as error:
-                log.warning("replies.interrupted", error=str(error))
-            except Exception:  # without its reader this process would hear no reply ever again
-                log.exception("replies.misread")
+    def _hear(self) -> None:
+        try:
+            self._listen()
+        except redis.RedisError as error:
+            log.warning("replies.interrupted", error=str(error))
+        finally:
             self._lose_all()
-            self._is_closing.wait(RETRY_SECONDS)
 
     def _listen(self) -> None:
         """Hear the channel until the connection breaks or this end is closed."""
@@ -198,7 +192,7 @@ class ReplyChannel:
             connection.read_response(push_request=True)
             self._is_listening.set()
             heard_at = time.monotonic()
-            while not self._is_closing.is_set():
+            while not self._reader.is_stopping:
                 try:
                     message = connection.read_response(push_request=True, disconnect_on_error=False)
                 except redis.TimeoutError:

@@ -13,6 +13,7 @@ from sqlalchemy import Table, func, or_, update
 
 from shared.database import Database
 from shared.errors import Unavailable
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -27,33 +28,26 @@ class LastUse:
         """Prepare to write; the thread starts with the first use."""
         self._database = database
         self._pending: dict[tuple[str, UUID], Table] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._writing = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._writer = PeriodicThread(
+            self.flush, name="last-use", pause_seconds=0.0, has_work=lambda: self._pending
+        )
 
     def note(self, table: Table, credential_id: UUID) -> None:
         """Take down a use; returns at once."""
-        with self._changed:
+        with self._lock:
             if len(self._pending) < PENDING_LIMIT:
                 self._pending[table.name, credential_id] = table
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="last-use", daemon=True)
-                self._thread.start()
-            self._changed.notify()
+        self._writer.wake()
 
     def flush(self) -> None:
         """Write what is pending now, and wait for what the thread is writing."""
         with self._writing:
-            with self._changed:
+            with self._lock:
                 pending, self._pending = self._pending, {}
             for table in {table.name: table for table in pending.values()}.values():
                 self._write(table, [credential for name, credential in pending if name == table.name])
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._pending)
-            self.flush()
 
     def _write(self, table: Table, credential_ids: list[UUID]) -> None:
         a_minute_ago = func.now() - func.make_interval(0, 0, 0, 0, 0, 1)

@@ -14,6 +14,7 @@ from typing import Self
 from shared.errors import DomainError, Unavailable
 from shared.identity.callers import Caller
 from shared.identity.rechecking import Rechecks
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -57,17 +58,16 @@ class RunningWork:
         self._rechecks = rechecks
         self._calls: set[RunningCall] = set()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closing = threading.Event()
+        self._thread = PeriodicThread(
+            self._check_all, name="running-work", pause_seconds=CHECK_SECONDS, starts_with_pause=True
+        )
 
     def watch(self, caller: Caller, wake: Callable[[], None]) -> RunningCall:
         """Watch a call; `wake` is called from another thread, at once and once, when it is to end."""
         call = RunningCall(self, caller, wake)
         with self._lock:
             self._calls.add(call)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="running-work", daemon=True)
-                self._thread.start()
+        self._thread.start()
         return call
 
     def forget(self, call: RunningCall) -> None:
@@ -82,15 +82,14 @@ class RunningWork:
 
     def close(self) -> None:
         """Look no more."""
-        self._is_closing.set()
+        self._thread.stop()
 
-    def _run(self) -> None:
-        while not self._is_closing.wait(CHECK_SECONDS):
-            for calls in self._by_credential():
-                try:
-                    self._check(calls)
-                except Exception:  # the others must be looked at whatever became of these
-                    log.exception("calls.not_checked")
+    def _check_all(self) -> None:
+        for calls in self._by_credential():
+            try:
+                self._check(calls)
+            except Exception:  # the others must be looked at whatever became of these
+                log.exception("calls.not_checked")
 
     def _by_credential(self) -> list[list[RunningCall]]:
         with self._lock:

@@ -5,12 +5,12 @@ A worker that dies is forgotten by itself. Expiry follows Valkey's clock; who re
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 from uuid import uuid4
 
 import redis
 
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 from shared.valkey import ask_together
 
@@ -35,8 +35,7 @@ class Announcement:
         self._valkey = valkey
         self._member = f"{uuid4().hex}:{slots}"
         self._announce: Any = valkey.register_script(_ANNOUNCE)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="slots-announcer", daemon=True)
+        self._thread = PeriodicThread(self._say, name="slots-announcer", pause_seconds=ANNOUNCE_SECONDS)
 
     def start(self) -> None:
         """Say it every second."""
@@ -44,21 +43,17 @@ class Announcement:
 
     def stop(self) -> None:
         """Take it back: this process takes no more calls."""
-        self._stopping.set()
-        self._thread.join()
+        self._thread.stop(wait=True)
         try:
             self._valkey.zrem(KEY, self._member)
         except redis.RedisError as error:
             log.info("slots.not_withdrawn", error=str(error))
 
-    def _run(self) -> None:
-        while True:
-            try:
-                self._announce(keys=[KEY], args=[self._member, EXPIRY_SECONDS])
-            except redis.RedisError as error:
-                log.warning("slots.not_announced", error=str(error))
-            if self._stopping.wait(ANNOUNCE_SECONDS):
-                return
+    def _say(self) -> None:
+        try:
+            self._announce(keys=[KEY], args=[self._member, EXPIRY_SECONDS])
+        except redis.RedisError as error:
+            log.warning("slots.not_announced", error=str(error))
 
 
 def read_slots(valkey: redis.Redis) -> int | None:

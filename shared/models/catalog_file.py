@@ -14,6 +14,7 @@ from pathlib import Path
 
 from shared.models.catalog import Catalog, ProviderEntry
 from shared.models.catalog_format import CatalogInvalid, parse_catalog, read_catalog
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -63,8 +64,7 @@ class CatalogFile:
         self._catalog = read_catalog(path) if path else parse_catalog(SCRIPTED_CATALOG, source="built in")
         self._trusted = self._catalog.providers
         self._look_at = time.monotonic() + look_every_seconds
-        self._closing = threading.Event()
-        self._watcher: threading.Thread | None = None
+        self._watcher = PeriodicThread(self.look, name="catalog-watcher", pause_seconds=look_every_seconds)
 
     def current(self) -> Catalog:
         """Give the catalog in force, after a look at the file if the last was a while ago.
@@ -87,15 +87,13 @@ class CatalogFile:
 
     def watch(self) -> CatalogFile:
         """Look at the file from now on, whether anybody asks for the catalog or not."""
-        with self._looking:
-            if self._path is not None and self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="catalog-watcher", daemon=True)
-                self._watcher.start()
+        if self._path is not None:
+            self._watcher.start()
         return self
 
     def close(self) -> None:
         """Watch no more."""
-        self._closing.set()
+        self._watcher.stop()
 
     def trusts(self, provider: ProviderEntry) -> bool:
         """Whether a provider needs no secret, or one that a catalog of this process has sent to that address."""
@@ -108,13 +106,6 @@ class CatalogFile:
 
     def _has_trusted(self, needed: _Secrets) -> bool:
         return any(_secrets(provider) == needed for provider in self._trusted)
-
-    def _watch(self) -> None:
-        while not self._closing.wait(self._look_every_seconds):
-            try:
-                self.look()
-            except Exception:  # a watcher that ends would leave an old catalog in force
-                log.exception("catalog.not_looked_at")
 
     def _look(self, path: Path) -> None:
         signature = self._signature()

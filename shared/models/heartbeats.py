@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from shared.credits import holds
 from shared.database import Database
 from shared.errors import DomainError
 from shared.models.dialects import estimate_completion_tokens
+from shared.periodic_thread import PeriodicThread
 from shared.replies import ReplyKind
 from shared.telemetry import get_logger
 
@@ -98,7 +100,13 @@ class Heartbeats:
         self._find_cancelled = find_cancelled
         self._calls: set[Attended] = set()
         self._lock = threading.Lock()
-        self._is_started = False
+        # A thread each: a Postgres that does not answer silences nobody.
+        self._threads = [
+            PeriodicThread(
+                partial(self._go_round, look), name=name, pause_seconds=ROUND_SECONDS, starts_with_pause=True
+            )
+            for name, look in (("call-attendant", self._attend_all), ("call-leases", self._renew_due))
+        ]
 
     @contextmanager
     def attend(self, dispatch: holds.Dispatch, listener: Listener) -> Iterator[Attended]:
@@ -106,10 +114,8 @@ class Heartbeats:
         attended = Attended(dispatch, listener)
         with self._lock:
             self._calls.add(attended)
-            if not self._is_started:
-                self._is_started = True
-                for name, look in (("call-attendant", self._attend_all), ("call-leases", self._renew_due)):
-                    threading.Thread(target=self._go_round, args=(look,), name=name, daemon=True).start()
+        for thread in self._threads:
+            thread.start()
         try:
             yield attended
         finally:
@@ -129,14 +135,9 @@ class Heartbeats:
         return len(self._calls)
 
     def _go_round(self, look: Callable[[Sequence[Attended]], None]) -> None:
-        while True:
-            time.sleep(ROUND_SECONDS)
-            with self._lock:
-                calls = list(self._calls)
-            try:
-                look(calls)
-            except Exception:  # whatever became of one round, the calls must be looked after in the next
-                log.exception("calls.not_looked_after")
+        with self._lock:
+            calls = list(self._calls)
+        look(calls)
 
     def _attend_all(self, calls: Sequence[Attended]) -> None:
         self._cancel_unwanted(calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from shared.errors import Unavailable
 from shared.periodic_thread import PeriodicThread
@@ -79,3 +80,23 @@ def test_a_thread_that_waits_for_work_ends_when_it_is_stopped() -> None:
     thread = PeriodicThread(lambda: None, name="test", pause_seconds=0.0, has_work=lambda: False)
     thread.start()
     thread.stop(wait=True)
+
+
+def test_threads_are_made_here_or_for_a_reason_of_their_own() -> None:
+    root = Path(__file__).parents[2]
+    making = {
+        path.relative_to(root).as_posix()
+        for folder in ("web", "workers", "shared", "deploy")
+        for path in (root / folder).rglob("*.py")
+        if "threading.Thread(" in path.read_text()
+    }
+    assert making == {
+        "shared/periodic_thread.py",
+        "deploy/answer_writer.py",  # sleeps in a selector
+        "shared/egress/connections.py",  # a lookup that nothing can interrupt
+        "shared/media/leases.py",
+        "shared/metrics.py",  # below what this module rests on
+        "web/operations/port.py",  # accepts and converses
+        "web/operations/probes.py",  # one for each check
+        "workers/consumer_pool.py",
+    }

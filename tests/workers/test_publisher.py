@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,7 +110,7 @@ def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValke
 def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
     with application("redis://127.0.0.1:1/0") as app:
         publisher = Publisher(app)
-        publisher._thread = threading.current_thread()  # nobody takes anything
+        publisher._thread.stop()  # nobody takes anything
         publisher._pending = dict.fromkeys(range(PENDING_LIMIT))  # type: ignore[arg-type]
         before = failures()
         publisher.publish([PlaceStaged(), CollectDoomed()])

@@ -22,6 +22,7 @@ from wsgiref.types import WSGIEnvironment
 from shared.admission import Pool
 from shared.body_errors import UploadTimeout
 from shared.errors import DomainError
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 from web.admission import pool_key
 from web.http.edge import BODY_READ
@@ -56,11 +57,15 @@ class BodyReceptions:
         self._pool = pool
         self._grace_seconds = grace_seconds
         self._seconds_per_byte = 1 / minimum_bytes_per_second
-        self._tick_seconds = min(LONGEST_TICK_SECONDS, grace_seconds / 4)
         self._active: set[Reception] = set()
-        self._changed = threading.Condition()
-        self._watcher: threading.Thread | None = None
-        self._watcher_sleeps = False
+        self._lock = threading.Lock()
+        # Looking at every body each tick costs less than waking this thread for each: they are few, and mostly quick.
+        self._watcher = PeriodicThread(
+            self._cut_off_slow,
+            name="slow-senders",
+            pause_seconds=min(LONGEST_TICK_SECONDS, grace_seconds / 4),
+            has_work=lambda: self._active,
+        )
 
     @contextmanager
     def admit(self, environ: WSGIEnvironment) -> Iterator[Reception]:
@@ -83,32 +88,25 @@ class BodyReceptions:
                 yield reception
             finally:
                 reception.drop_rest()
-                with self._changed:
+                with self._lock:
                     self._active.discard(reception)
                 environ[BODY_READ] = reception.remaining_bytes == 0
                 if reception.is_cut_off or reception.remaining_bytes != 0:
                     spoil_connection(environ)
 
     def _enter(self, reception: Reception) -> None:
-        with self._changed:
+        with self._lock:
             self._active.add(reception)
-            if self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="slow-senders", daemon=True)
-                self._watcher.start()
-            elif self._watcher_sleeps:
-                self._watcher_sleeps = False
-                self._changed.notify()
+            is_first = len(self._active) == 1
+        if is_first:
+            self._watcher.wake()
 
-    def _watch(self) -> None:
-        # Looking at every body each tick costs less than waking this thread for each: they are few, and mostly quick.
-        with self._changed:
-            while True:
-                self._watcher_sleeps = not self._active
-                self._changed.wait(None if self._watcher_sleeps else self._tick_seconds)
-                for reception in self._active:
-                    # Under the lock, so that it is this body's connection and not yet its next request's.
-                    if reception.waited_seconds() > self._allowed_seconds(reception):
-                        reception.cut_off()
+    def _cut_off_slow(self) -> None:
+        with self._lock:
+            for reception in self._active:
+                # Under the lock, so that it is this body's connection and not yet its next request's.
+                if reception.waited_seconds() > self._allowed_seconds(reception):
+                    reception.cut_off()
 
     def _allowed_seconds(self, reception: Reception) -> float:
         # One piece in advance: it may be partly there, but unseen until it is whole.

@@ -19,6 +19,7 @@ from shared.a2a.tables import tasks
 from shared.database import Database
 from shared.errors import DomainError
 from shared.held_answers import Bell
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -88,17 +89,14 @@ class TaskWatch:
         self._watches: dict[UUID, set[Watch]] = {}
         self._seen: dict[UUID, Any] = {}
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closing = threading.Event()
+        self._thread = PeriodicThread(self._listen, name="task-watch", pause_seconds=LOOK_SECONDS)
 
     def watch(self, task_id: UUID, bell: Bell | None = None) -> Watch:
         """Begin to wait; read the task's rows after this, and wait between readings, or for the bell to ring."""
         watch = Watch(self, task_id, bell or Bell())
         with self._lock:
             self._watches.setdefault(task_id, set()).add(watch)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="task-watch", daemon=True)
-                self._thread.start()
+        self._thread.start()
         return watch
 
     def forget(self, watch: Watch) -> None:
@@ -112,25 +110,20 @@ class TaskWatch:
 
     def close(self) -> None:
         """Hear nothing more."""
-        self._is_closing.set()
+        self._thread.stop()
 
-    def _run(self) -> None:
-        while not self._is_closing.is_set():
-            try:
-                with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
-                    hints.subscribe(CHANNEL)
-                    self._hear(hints)
-            except redis.RedisError as error:
-                log.warning("hints.interrupted", error=str(error))
-                self._is_closing.wait(LOOK_SECONDS)
-                self._look()
-            except Exception:  # without this thread nobody in this process would be woken again
-                log.exception("hints.misread")
-                self._is_closing.wait(LOOK_SECONDS)
+    def _listen(self) -> None:
+        try:
+            with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
+                hints.subscribe(CHANNEL)
+                self._hear(hints)
+        except redis.RedisError as error:
+            log.warning("hints.interrupted", error=str(error))
+            self._look()
 
     def _hear(self, hints: Any) -> None:
         looked_at = 0.0
-        while not self._is_closing.is_set():
+        while not self._thread.is_stopping:
             message = hints.get_message(timeout=max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
             if message is not None and len(message["data"]) == _ID_BYTES:
                 self._wake(UUID(bytes=message["data"]))

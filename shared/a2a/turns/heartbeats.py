@@ -14,10 +14,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 
 from shared.a2a.turns.leases import RENEWAL_SECONDS, Lease, TurnLeases
-from shared.errors import DomainError
-from shared.telemetry import get_logger
-
-log = get_logger(__name__)
+from shared.periodic_thread import PeriodicThread
 
 ROUND_SECONDS = 0.5
 
@@ -56,7 +53,9 @@ class TurnHeartbeats:
         self._turn_seconds = turn_seconds
         self._turns: set[WatchedTurn] = set()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = PeriodicThread(
+            self._look, name="turn-watch", pause_seconds=ROUND_SECONDS, has_work=lambda: self._turns
+        )
         self._renewed_at = time.monotonic()
         self._is_shutting_down = False
 
@@ -66,11 +65,9 @@ class TurnHeartbeats:
         watched = WatchedTurn(lease, self._turn_seconds)
         with self._lock:
             self._turns.add(watched)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="turn-watch", daemon=True)
-                self._thread.start()
             if self._is_shutting_down:
                 watched.stop(StopReason.SHUTDOWN)
+        self._thread.wake()
         try:
             yield watched
         finally:
@@ -90,19 +87,11 @@ class TurnHeartbeats:
         """How many turns are under way."""
         return len(self._turns)
 
-    def _run(self) -> None:
-        while True:
-            time.sleep(ROUND_SECONDS)
-            with self._lock:
-                turns = list(self._turns)
-            if not turns:
-                continue
-            try:
-                self._look_after(turns)
-            except DomainError as error:
-                log.warning("turns.not_looked_after", error=error.code)
-            except Exception:  # the next round must come whatever became of this one
-                log.exception("turns.not_looked_after")
+    def _look(self) -> None:
+        with self._lock:
+            turns = list(self._turns)
+        if turns:
+            self._look_after(turns)
 
     def _look_after(self, turns: Sequence[WatchedTurn]) -> None:
         now = time.monotonic()

@@ -10,7 +10,7 @@ time behind its client's back.
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from shared.a2a.turns.rows import TurnOutcome, explain, settle_turn
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import TaskState
 from shared.database import Database, Session
-from shared.errors import DomainError
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import SWEPT, get_logger
 
 log = get_logger(__name__)
@@ -42,10 +42,14 @@ class TurnSweeper:
 
     def __init__(self, database: Database, hints: TaskHints) -> None:
         """Prepare a thread; it may wait for locks that others hold, and needs connections of its own."""
-        self._database = database
-        self._hints = hints
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="turn-sweeper", daemon=True)
+        self._thread = PeriodicThread(
+            partial(sweep_turns, database, hints),
+            name="turn-sweeper",
+            pause_seconds=SWEEP_SECONDS,
+            # While the database was away no worker could keep its leases: all have the time to renew them.
+            pause_after_failure_seconds=LEASE_SECONDS,
+            starts_with_pause=True,
+        )
 
     def start(self) -> None:
         """Begin to look."""
@@ -53,21 +57,7 @@ class TurnSweeper:
 
     def stop(self) -> None:
         """Look no more."""
-        self._is_stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        pause = SWEEP_SECONDS
-        while not self._is_stopping.wait(pause):
-            pause = SWEEP_SECONDS
-            try:
-                sweep_turns(self._database, self._hints)
-            except DomainError as error:
-                log.warning("turns.not_swept", error=error.code)
-                pause = LEASE_SECONDS
-            except Exception:  # the next look must come whatever became of this one
-                log.exception("turns.not_swept")
-                pause = LEASE_SECONDS
+        self._thread.stop(wait=True)
 
 
 def sweep_turns(database: Database, hints: TaskHints) -> int:

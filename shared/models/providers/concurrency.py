@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from shared.models.catalog import ModelEntry
 from shared.models.providers.errors import ProviderOverloaded
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -54,8 +55,12 @@ class ModelSlots:
         self._renew: Any = valkey.register_script(_RENEW)
         self._held: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._renewals = PeriodicThread(
+            self._renew_held,
+            name="model-slots",
+            pause_seconds=lease_seconds * RENEW_EVERY_SECONDS / LEASE_SECONDS,
+            starts_with_pause=True,
+        )
 
     @contextmanager
     def slot(self, entry: ModelEntry) -> Iterator[None]:
@@ -76,9 +81,7 @@ class ModelSlots:
 
     def close(self) -> None:
         """Renew no more."""
-        self._closing.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._renewals.stop(wait=True)
 
     def _taken(self, key: str, lease: str, limit: int) -> bool:
         try:
@@ -89,9 +92,7 @@ class ModelSlots:
         if is_taken:
             with self._lock:
                 self._held[lease] = key
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._keep, name="model-slots", daemon=True)
-                    self._thread.start()
+            self._renewals.start()
         return is_taken
 
     def _give_back(self, key: str, lease: str) -> None:
@@ -100,10 +101,9 @@ class ModelSlots:
         with suppress(RedisError):  # it runs out by itself
             self._valkey.zrem(key, lease)
 
-    def _keep(self) -> None:
-        while not self._closing.wait(self._lease_seconds * RENEW_EVERY_SECONDS / LEASE_SECONDS):
-            with self._lock:
-                held = list(self._held.items())
-            for lease, key in held:
-                with suppress(RedisError):
-                    self._renew(keys=[key], args=[lease, self._lease_seconds])
+    def _renew_held(self) -> None:
+        with self._lock:
+            held = list(self._held.items())
+        for lease, key in held:
+            with suppress(RedisError):
+                self._renew(keys=[key], args=[lease, self._lease_seconds])

@@ -16,6 +16,7 @@ from typing import Self
 
 from shared.models.providers.base import Cancellation
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
+from shared.periodic_thread import PeriodicThread
 
 LOOK_EVERY_SECONDS = 0.1
 
@@ -130,36 +131,32 @@ class Watchdog:
 
     def __init__(self, *, look_every_seconds: float = LOOK_EVERY_SECONDS) -> None:
         """Start nothing yet."""
-        self._look_every_seconds = look_every_seconds
         self._calls: set[Call] = set()
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(
+            self._look,
+            name="provider-watchdog",
+            pause_seconds=look_every_seconds,
+            has_work=lambda: self._calls,
+        )
 
     def watch(self, call: Call) -> None:
         """Look after a call until `forget`."""
-        with self._changed:
+        with self._lock:
             self._calls.add(call)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="provider-watchdog", daemon=True)
-                self._thread.start()
-            elif len(self._calls) == 1:
-                self._changed.notify()
+            is_first = len(self._calls) == 1
+        if is_first:
+            self._thread.wake()
 
     def forget(self, call: Call) -> None:
         """Stop looking after a call."""
         call.over()
-        with self._changed:
+        with self._lock:
             self._calls.discard(call)
 
     def close(self) -> None:
         """End the thread."""
-        with self._changed:
-            self._is_closed = True
-            thread, self._thread = self._thread, None
-            self._changed.notify()
-        if thread is not None:
-            thread.join()
+        self._thread.stop(wait=True)
 
     def __enter__(self) -> Self:
         """Give itself."""
@@ -171,17 +168,12 @@ class Watchdog:
         """End the thread."""
         self.close()
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or self._calls)
-                if self._is_closed:
-                    return
-                calls = tuple(self._calls)
-            now = time.monotonic()
-            for call in calls:
-                call.look(now)
-            time.sleep(self._look_every_seconds)
+    def _look(self) -> None:
+        with self._lock:
+            calls = tuple(self._calls)
+        now = time.monotonic()
+        for call in calls:
+            call.look(now)
 
 
 def _quietly(cut: Callable[[], object]) -> None:
