@@ -17,7 +17,7 @@ from werkzeug.exceptions import HTTPException
 
 from shared.errors import DomainError, Kind
 from shared.telemetry import get_logger
-from web.a2a.errors import a2a_error, speaks_a2a
+from web.a2a_errors import a2a_error, speaks_a2a
 from web.calls import request_id
 from web.http.edge import BODY_READ
 from web.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai

@@ -17,11 +17,12 @@ from pydantic import BaseModel
 
 from shared.errors import DomainError
 from shared.identity.credentials import Credential
-from web.admission import Admission, admit, admit_always, caller_key, give_slots_back
+from web.admission import admit, admit_always, caller_key, give_slots_back
 from web.authentication import Authentication, authenticate, check_header_rules, limit_rate, name_in_log
 from web.calls import Answer, Call
 from web.http.edge import GRANTS
 from web.http.requests import read_query, refuse_query
+from web.http.slots import Admission
 from web.services import Services
 
 Handler = Callable[..., "Answer | Response"]

@@ -17,10 +17,10 @@ from shared.identity.signing_keys import SigningKeys
 from shared.jobs import Publisher, create_celery
 from shared.settings import Settings
 from shared.valkey import connect_valkey
-from web.a2a.services import AgentServices, build_agent_services
+from web.agent_services import AgentServices, build_agent_services
 from web.credential_lookups import CredentialLookups
 from web.http.receive_deadlines import BodyReceptions
-from web.models.services import ModelServices, build_model_services
+from web.model_services import ModelServices, build_model_services
 from web.pools import Pools, build_pools
 from web.rate_limits import RateLimiter
 

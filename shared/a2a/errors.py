@@ -5,7 +5,7 @@
     ├── InvalidParams, InvalidRequest                             what the published client knows besides
     └── AgentNotFound, IdempotencyKeyReused …                     ours
 
-Their kinds are those of the service; the statuses that the binding prescribes stand in `web/a2a/errors.py`.
+Their kinds are those of the service; the statuses that the binding prescribes stand in `web/a2a_errors.py`.
 """
 
 from __future__ import annotations

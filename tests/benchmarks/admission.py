@@ -22,8 +22,8 @@ from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line
 from tests.support.identity import make_settings
 from web import routing
-from web.admission import ADMISSION, Admission
 from web.app import create_app
+from web.http.slots import ADMISSION, Admission
 from web.pools import Pools, build_pools
 
 MOST_MILLISECONDS = 0.1

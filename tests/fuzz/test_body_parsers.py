@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from shared.errors import DomainError, Kind
 from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
-from web.files.multipart import receive_file_part
-from web.files.part_headers import read_boundary, read_digests, read_part_header
+from web.http.multipart import receive_file_part
+from web.http.part_headers import read_boundary, read_digests, read_part_header
 
 REFUSALS = {Kind.MALFORMED, Kind.INVALID, Kind.TOO_LARGE, Kind.UNSUPPORTED_MEDIA_TYPE}
 SHARDS = [

@@ -32,7 +32,8 @@ from tests.web.crowds import HeldBody, Request, crowd
 from tests.web.files.asking import Asker, refuse, succeed
 from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.conftest import agent_of, on_behalf_of
-from web.admission import Admission, credential_key
+from web.admission import credential_key
+from web.http.slots import Admission
 from web.pools import build_pools
 from web.routing import PROBES
 

@@ -10,7 +10,7 @@ import pytest
 from shared.identity.errors import OAuthError
 from tests.support.front import Front
 from tests.web.files.asking import refuse
-from web.a2a.errors import a2a_reason, a2a_status, speaks_a2a
+from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
 from web.authentication import Authentication
 from web.errors import STATUSES, problems
 from web.openai_errors import speaks_openai

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from shared.a2a.behaviors import administration as domain
 from web.a2a import behavior_schemas as schemas
+from web.administration import AdministrationRoutes, created
 from web.calls import Answer, Call
-from web.identity.administration import AdministrationRoutes, created
 
 routes = AdministrationRoutes("behaviors")
 

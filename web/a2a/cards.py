@@ -15,8 +15,8 @@ from shared.a2a.exact_json import render
 from shared.a2a.types import AgentCard
 from shared.errors import Unavailable
 from shared.settings import Settings
-from web.a2a.directory import Known
 from web.a2a.routing import AGENT_PREFIX, AgentCall, AgentRoutes, answer
+from web.agent_directory import Known
 from web.authentication import Authentication
 from web.calls import Call
 from web.routing import AnyQuery, Routes

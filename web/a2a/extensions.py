@@ -12,7 +12,7 @@ from flask import Flask, Response, current_app, g, request
 
 from shared.a2a.agents.extensions import activate, read_requested
 from shared.errors import DomainError
-from web.a2a.errors import speaks_a2a
+from web.a2a_errors import speaks_a2a
 from web.services import Services
 
 HEADER = "A2A-Extensions"

@@ -27,7 +27,7 @@ from shared.a2a.types import A2A
 from shared.credits.errors import BillingOrganizationRequired
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable
 from web.a2a.extensions import active_extensions, echo_extensions
-from web.a2a.services import AgentServices
+from web.agent_services import AgentServices
 from web.authentication import Authentication
 from web.calls import Call
 from web.http.requests import MalformedRequest, findings, parse_json

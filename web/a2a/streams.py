@@ -33,9 +33,9 @@ from shared.a2a.tasks.watching import Watch
 from shared.database import Database
 from shared.errors import DomainError
 from shared.telemetry import get_logger
-from web.a2a.errors import error_body
 from web.a2a.routing import AgentCall
-from web.a2a.services import AgentServices
+from web.a2a_errors import error_body
+from web.agent_services import AgentServices
 from web.calls import request_id
 from web.errors import STATUSES
 from web.holding import Steps, Waiting, answer_stream, event_stream

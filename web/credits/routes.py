@@ -10,10 +10,10 @@ from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
+from web.administration import JSON_BODY, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.credits import schemas, storage_schemas
-from web.identity.administration import JSON_BODY, AdministrationRoutes
 from web.routing import Routes
 
 routes = Routes("credits")

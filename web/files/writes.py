@@ -26,8 +26,8 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import schemas
 from web.files.answers import ENDED, FOUND, content_url
-from web.files.multipart import receive_file_part
 from web.files.preferences import read_preference
+from web.http.multipart import receive_file_part
 from web.http.requests import (
     FieldRequired,
     MalformedRequest,

@@ -24,7 +24,6 @@ from shared.body_errors import UploadTimeout
 from shared.errors import DomainError
 from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
-from web.admission import pool_key
 from web.http.edge import BODY_READ
 from web.http.request_bodies import (
     STREAM_PIECE_BYTES,
@@ -34,6 +33,7 @@ from web.http.request_bodies import (
     spoil_connection,
     stop_reading,
 )
+from web.http.slots import pool_key
 
 log = get_logger(__name__)
 

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from shared.identity import client_credentials, deployments, versions
 from shared.identity.errors import GrantExceedsGranter, TooManyLive, VersionRevoked
+from web.administration import AdministrationRoutes, created
 from web.calls import Answer, Call
 from web.identity import agent_schemas as schemas
-from web.identity.administration import AdministrationRoutes, created
 
 routes = AdministrationRoutes("deployments")
 

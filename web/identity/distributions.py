@@ -8,10 +8,10 @@ from shared.errors import PermissionDenied
 from shared.identity import distribution_routing, distributions
 from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
+from web.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.identity import distribution_schemas as schemas
-from web.identity.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
 
 routes = AdministrationRoutes("distributions")
 

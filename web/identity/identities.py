@@ -9,9 +9,9 @@ from shared.identity import identities, role_bindings
 from shared.identity.authorization import Actor
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter
 from shared.identity.roles import Role, ScopeKind
+from web.administration import AdministrationRoutes, created
 from web.calls import Answer, Call
 from web.identity import agent_schemas as schemas
-from web.identity.administration import AdministrationRoutes, created
 
 routes = AdministrationRoutes("identities")
 

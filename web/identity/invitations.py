@@ -15,10 +15,10 @@ from shared.identity.errors import (
     TooManyLive,
 )
 from shared.identity.roles import Role
+from web.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
 from web.identity import invitation_schemas as schemas
-from web.identity.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
 from web.identity.schemas import MemberBody
 from web.rate_limits import RateLimited
 from web.routing import Routes

@@ -7,9 +7,9 @@ from uuid import UUID
 from shared.identity import audit, memberships, organizations
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter, LastOwner
 from shared.identity.roles import Role
+from web.administration import AdministrationRoutes, created
 from web.calls import Answer, Call
 from web.identity import schemas
-from web.identity.administration import AdministrationRoutes, created
 
 routes = AdministrationRoutes("organizations")
 

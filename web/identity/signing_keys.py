@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shared.identity import key_rotation
 from shared.identity.errors import KeyNotPublished
+from web.administration import AdministrationRoutes
 from web.calls import Answer, Call
 from web.identity import agent_schemas as schemas
-from web.identity.administration import AdministrationRoutes
 
 routes = AdministrationRoutes("signing keys")
 

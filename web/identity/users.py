@@ -8,9 +8,9 @@ from shared.errors import PermissionDenied
 from shared.identity import api_keys, users
 from shared.identity.authorization import Actor
 from shared.identity.errors import AlreadyExists, TooManyLive
+from web.administration import AdministrationRoutes, created
 from web.calls import Answer, Call
 from web.identity import schemas
-from web.identity.administration import AdministrationRoutes, created
 
 routes = AdministrationRoutes("users")
 

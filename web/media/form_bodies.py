@@ -1,7 +1,7 @@
 """Receive a form that holds the part `file` and text fields around it, in constant memory.
 
 The file's content goes on as it arrives; the fields, which may stand before or after it, are few and short. The rules
-of `web/files/multipart.py` hold for both: nothing is taken from a body that is not whole.
+of `web/http/multipart.py` hold for both: nothing is taken from a body that is not whole.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from hashlib import sha256
 from shared.body_errors import DigestMismatch, FilePartRequired
 from shared.errors import FieldError
 from shared.media.content_signatures import HEAD_BYTES
-from web.files.multipart import FRAMING_BYTES, Body, PartContent, PartParser, ReceivedPart, Sink, pieces
-from web.files.part_headers import FieldHeader, PartHeader, read_boundary, read_digests, read_form_part_header
+from web.http.multipart import FRAMING_BYTES, Body, PartContent, PartParser, ReceivedPart, Sink, pieces
+from web.http.part_headers import FieldHeader, PartHeader, read_boundary, read_digests, read_form_part_header
 from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 
 MAXIMUM_FIELD_BYTES = 4 << 10

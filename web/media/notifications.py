@@ -7,8 +7,8 @@ from uuid import UUID
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from shared.media import notification_endpoints
+from web.administration import AdministrationRoutes
 from web.calls import Answer, Call
-from web.identity.administration import AdministrationRoutes
 from web.media import notification_schemas as schemas
 
 ENDPOINT = "/distributions/<id:distribution_id>/notification-endpoint"

@@ -29,7 +29,7 @@ from shared.media.networks.base import SignatureInvalid
 from shared.media.pushing import PushedPart, push_content
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.files.multipart import FRAMING_BYTES, Body
+from web.http.multipart import FRAMING_BYTES, Body
 from web.http.requests import (
     MAXIMUM_JSON_BYTES,
     DuplicateParameter,

@@ -16,7 +16,7 @@ from shared.errors import DomainError
 from shared.files.references import ReferenceKind
 from shared.identity import errors as identity_errors
 from shared.media.networks.registry import NETWORKS
-from web.a2a.errors import a2a_status, speaks_a2a
+from web.a2a_errors import a2a_status, speaks_a2a
 from web.authentication import Authentication
 from web.errors import OAUTH_PATHS, STATUSES, oauth_code
 from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter

@@ -23,9 +23,9 @@ from shared.files.blobs.chunks import ChunkChecksums
 from shared.files.resources import Version
 from web.errors import STATUSES
 from web.files.content_response import content_response
-from web.files.multipart import receive_file_part
 from web.files.presentation import Presentation
 from web.http.edge import BODY_READ, wrap
+from web.http.multipart import receive_file_part
 from web.http.receive_deadlines import BodyReceptions
 
 room = Pool("uploads", int(os.environ.get("ROOM", "4")), patience_seconds=0)

@@ -11,8 +11,8 @@ import requests
 from shared.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from shared.errors import DomainError
 from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
-from web.files.multipart import FilePartParser, ReceivedPart, receive_file_part
-from web.files.part_headers import PartHeader
+from web.http.multipart import FilePartParser, ReceivedPart, receive_file_part
+from web.http.part_headers import PartHeader
 from web.http.requests import MalformedRequest, UnsupportedMediaType
 
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from shared.identity.versions import revoke_version
 from tests.support.front import Front
 from tests.web.files.asking import Asker, leaving_nothing, refuse, succeed
 from tests.web.files.conftest import ATTRIBUTION, agent_of, demote
-from web.files import multipart
+from web.http import multipart
 
 Act = Callable[[], object]
 

@@ -33,7 +33,7 @@ from tests.support.networks import (
     WhatsAppStandIn,
 )
 from tests.web.media.webhook_senders import Line, open_line
-from web.admission import Admission
+from web.http.slots import Admission
 
 ONE_AT_A_TIME = ("telegram",)
 FORGED = {"X-Slack-Signature": "v0=00"}

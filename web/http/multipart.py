@@ -18,8 +18,8 @@ from hashlib import sha256
 from typing import Generic, Protocol, Self, TypeVar
 
 from shared.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
-from web.files.hashing import OUTSTANDING_PIECES, ContentHash
-from web.files.part_headers import PartHeader, read_boundary, read_digests, read_part_header
+from web.http.content_hash import OUTSTANDING_PIECES, ContentHash
+from web.http.part_headers import PartHeader, read_boundary, read_digests, read_part_header
 from web.http.requests import MalformedRequest
 
 PIECE_BYTES = 512 << 10

@@ -18,8 +18,8 @@ from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from shared.settings import Settings
 from shared.valkey import connect_valkey
-from web.a2a.directory import AgentDirectory
-from web.a2a.scripts import ScriptedRefusals
+from web.agent_directory import AgentDirectory
+from web.scripted_refusals import ScriptedRefusals
 
 HINT_TIMEOUT_SECONDS = 0.25
 RETRY_SECONDS = 5
