@@ -9,7 +9,9 @@ A creation that is repeated makes a second resource: administration takes no ide
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -19,12 +21,15 @@ from shared.identity.errors import ResourceNotFound
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.requests import FieldRequired, MalformedJson, UnsupportedMediaType
-from web.http.schemas import PageQuery
+from web.http.schemas import PageQuery, Shown, ShownPage
 from web.routing import Handler, Routes
 
 Declaration = Callable[[Handler], Handler]
+Act = Callable[..., Any]
+"""A function of the domain that takes a session, `by`, and the ids in the path by their names."""
 Errors = tuple[type[DomainError], ...]
 
+ORGANIZATION = "/organizations/<id:organization_id>"
 NO_STORE = {"Cache-Control": "no-store"}
 _REFUSED: Errors = (PermissionDenied, ResourceNotFound, Unavailable)
 JSON_BODY: Errors = (
@@ -38,21 +43,36 @@ JSON_BODY: Errors = (
 
 
 class AdministrationRoutes(Routes):
-    """Administrative operations, declared by what they do."""
+    """Administrative operations, of which those that only pass ids on are declared by what they do."""
 
-    def reads(self, path: str, shown: type[BaseModel]) -> Declaration:
-        """Declare a GET of one resource."""
-        return self._declare("GET", path, {200: shown}, ())
+    def resource(self, path: str, shown: type[Shown]) -> Resource:
+        """Begin to declare what is done with one resource, shown in one shape."""
+        return Resource(self, path, shown)
 
-    def lists(self, path: str, page: type[BaseModel], query: type[BaseModel] = PageQuery) -> Declaration:
-        """Declare a GET of a page of resources."""
-        return self._declare("GET", path, {200: page}, (ValidationFailed,), query=query)
+    def lists(self, path: str, act: Act, page: type[ShownPage], **texts: str) -> None:
+        """Declare a GET of a page of resources, by the name of the function that lists them."""
+
+        def handle(call: Call, **ids: UUID) -> Answer:
+            return Answer(body=page.of(_act(call, act, **ids, **call.query.position)))
+
+        self.pages(path, page, PageQuery, **{"name": act.__name__, **texts})(handle)
+
+    def pages(
+        self, path: str, page: type[BaseModel], query: type[BaseModel] = PageQuery, **texts: str
+    ) -> Declaration:
+        """Declare the decorated function as a GET with a query."""
+        return self.administers("GET", path, {200: page}, ValidationFailed, query=query, **texts)
 
     def creates(
-        self, path: str, sent: type[BaseModel], shown: type[BaseModel], *errors: type[DomainError]
+        self,
+        path: str,
+        sent: type[BaseModel],
+        shown: type[BaseModel],
+        *errors: type[DomainError],
+        **texts: str,
     ) -> Declaration:
-        """Declare a POST that makes a resource."""
-        return self._declare("POST", path, {201: shown}, (*JSON_BODY, *errors), body=sent)
+        """Declare the decorated function as a POST that makes a resource."""
+        return self.administers("POST", path, {201: shown}, *JSON_BODY, *errors, body=sent, **texts)
 
     def changes(
         self,
@@ -61,44 +81,66 @@ class AdministrationRoutes(Routes):
         sent: type[BaseModel],
         shown: type[BaseModel],
         *errors: type[DomainError],
+        **texts: str,
     ) -> Declaration:
-        """Declare a PUT or PATCH."""
-        return self._declare(method, path, {200: shown}, (*JSON_BODY, *errors), body=sent)
+        """Declare the decorated function as a PUT or PATCH."""
+        return self.administers(method, path, {200: shown}, *JSON_BODY, *errors, body=sent, **texts)
 
-    def acts(
-        self,
-        path: str,
-        shown: type[BaseModel],
-        *errors: type[DomainError],
-        query: type[BaseModel] | None = None,
-    ) -> Declaration:
-        """Declare a POST that does something to a resource and takes no body."""
-        refused = (*errors, ValidationFailed) if query else errors
-        return self._declare("POST", path, {200: shown}, refused, query=query)
-
-    def removes(self, path: str, *errors: type[DomainError]) -> Declaration:
-        """Declare a DELETE."""
-        return self._declare("DELETE", path, {204: None}, errors)
-
-    def _declare(
+    def administers(
         self,
         method: str,
         path: str,
-        answers: dict[int, type[BaseModel] | str | None],
-        errors: Errors,
-        *,
-        query: type[BaseModel] | None = None,
-        body: type[BaseModel] | None = None,
+        answers: Mapping[int, type[BaseModel] | None],
+        *errors: type[DomainError],
+        **options: Any,
     ) -> Declaration:
+        """Declare the decorated function as the handler of any other operation."""
         return self.operation(
             method,
             f"/admin{path}",
             authentication=Authentication.CALLER,
             answers=answers,
             errors=(*_REFUSED, *errors),
-            query=query,
-            body=body,
+            **options,
         )
+
+
+class Resource:
+    """What is done with one resource by functions of the domain that take the ids in its path."""
+
+    def __init__(self, routes: AdministrationRoutes, path: str, shown: type[Shown]) -> None:
+        """Answer operations at this path with this shape."""
+        self._routes, self._path, self._shown = routes, path, shown
+
+    def reads(self, name: str, act: Act, **texts: str) -> None:
+        """Declare a GET."""
+        self._routes.administers("GET", self._path, {200: self._shown}, name=name, **texts)(self._shows(act))
+
+    def acts(self, verb: str, act: Act, *errors: type[DomainError], **texts: str) -> None:
+        """Declare a POST without a body, by the name of the function that acts."""
+        path, answers = f"{self._path}/{verb}", {200: self._shown}
+        declare = self._routes.administers("POST", path, answers, *errors, name=act.__name__, **texts)
+        declare(self._shows(act))
+
+    def removes(self, act: Act, *errors: type[DomainError], **texts: str) -> None:
+        """Declare a DELETE, by the name of the function that removes."""
+
+        def handle(call: Call, **ids: UUID) -> Answer:
+            _act(call, act, **ids)
+            return Answer(status=204)
+
+        self._routes.administers("DELETE", self._path, {204: None}, *errors, name=act.__name__, **texts)(
+            handle
+        )
+
+    def _shows(self, act: Act) -> Handler:
+        return lambda call, **ids: Answer(body=self._shown.of(_act(call, act, **ids)))
+
+
+def _act(call: Call, act: Act, **arguments: Any) -> Any:
+    by = call.actor
+    with call.services.database.transaction() as session:
+        return act(session, by=by, **arguments)
 
 
 def created(call: Call, body: BaseModel, path: str) -> Answer:

@@ -70,9 +70,11 @@ class Operation:
     """One method on one path."""
 
     handler: Handler
+    name: str
     method: str
     path: str
     summary: str
+    description: str = ""
     tag: str
     authentication: Authentication
     answers: Mapping[int, type[BaseModel] | str | None]
@@ -96,26 +98,26 @@ class Routes:
         method: str,
         path: str,
         *,
-        authentication: Authentication,
-        answers: Mapping[int, type[BaseModel] | str | None],
+        summary: str,
+        name: str | None = None,
         **options: Any,
     ) -> Callable[[Handler], Handler]:
-        """Declare the decorated function as the handler of `method path`; its docstring is the summary."""
+        """Declare the decorated function as the handler of `method path`, under its own name unless another is given.
+
+        `summary` and `description` are for readers of the API; a docstring of the handler is for readers of the code.
+        """
 
         def declare(handler: Handler) -> Handler:
-            summary = (handler.__doc__ or "").strip().split("\n")[0].rstrip(".")
-            self.operations.append(
-                Operation(
-                    handler=handler,
-                    method=method,
-                    path=path,
-                    summary=summary,
-                    tag=self.tag,
-                    authentication=authentication,
-                    answers=answers,
-                    **options,
-                )
+            operation = Operation(
+                handler=handler,
+                name=name or handler.__name__,
+                method=method,
+                path=path,
+                summary=summary,
+                tag=self.tag,
+                **options,
             )
+            self.operations.append(operation)
             return handler
 
         return declare
@@ -126,7 +128,7 @@ class Routes:
         for operation in self.operations:
             app.add_url_rule(
                 operation.path,
-                endpoint=f"{self.tag}.{operation.handler.__name__}",
+                endpoint=f"{self.tag}.{operation.name}",
                 view_func=_view(operation),
                 methods=[operation.method],
                 provide_automatic_options=False,

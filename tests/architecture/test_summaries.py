@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
 import click
 
 from deploy.cli import main
 from tests.architecture.test_references import texts
+from tests.architecture.test_rules import sources
 from tests.support.front import Front
 
 # Verbs that readers search for. A new one is added only if the field uses it and none of these says the same.
@@ -55,6 +58,22 @@ def test_every_command_s_help_begins_with_a_standard_verb() -> None:
     for path, (command, text) in helps.items():
         assert first_word(text) in (OF_GROUPS if isinstance(command, click.Group) else VERBS), (path, text)
         assert not any(word in text.lower() for word in UNUSUAL), (path, text)
+
+
+def test_what_a_function_without_a_docstring_does_is_said_where_it_is_declared() -> None:
+    """A route has its `summary`, a command its `help`; both are for users, and a docstring is for maintainers."""
+    saying = re.compile(r"\b(summary|help)=")
+    silent = [
+        f"{path}: {function.name}"
+        for path, source in sources()
+        if path.parts[0] == "web" or path.name.startswith("cli")
+        for function in ast.parse(source).body
+        if isinstance(function, ast.FunctionDef)
+        and not function.name.startswith("_")
+        and ast.get_docstring(function) is None
+        and not any(saying.search(ast.unparse(decorator)) for decorator in function.decorator_list)
+    ]
+    assert silent == []
 
 
 def test_no_text_of_the_project_says_whoever() -> None:

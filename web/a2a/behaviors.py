@@ -17,9 +17,9 @@ routes = AdministrationRoutes("behaviors")
     schemas.NewBehavior,
     schemas.BehaviorBody,
     domain.BehaviorNameTaken,
+    summary="Create a behavior of a deployment's agent, which its card shows as a skill",
 )
 def create_behavior(call: Call, deployment_id: UUID) -> Answer:
-    """Create a behavior of a deployment's agent, which its card shows as a skill."""
     by = call.actor
     body: schemas.NewBehavior = call.read_body()
     with call.services.database.autocommit() as session:
@@ -32,22 +32,14 @@ def create_behavior(call: Call, deployment_id: UUID) -> Answer:
     return created(call, schemas.BehaviorBody.of(made), f"/behaviors/{made.id}")
 
 
-@routes.lists("/deployments/<id:deployment_id>/behaviors", schemas.BehaviorPage)
-def list_behaviors(call: Call, deployment_id: UUID) -> Answer:
-    """List the behaviors of a deployment's agent."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = domain.list_behaviors(session, by=by, deployment_id=deployment_id, **call.query.position)
-    return Answer(body=schemas.BehaviorPage.of(page))
-
-
-@routes.reads("/behaviors/<id:behavior_id>", schemas.BehaviorBody)
-def read_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Get a behavior with its instructions or script."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = domain.get_behavior(session, by=by, behavior_id=behavior_id)
-    return Answer(body=schemas.BehaviorBody.of(found))
+routes.lists(
+    "/deployments/<id:deployment_id>/behaviors",
+    domain.list_behaviors,
+    schemas.BehaviorPage,
+    summary="List the behaviors of a deployment's agent",
+)
+behavior = routes.resource("/behaviors/<id:behavior_id>", schemas.BehaviorBody)
+behavior.reads("read_behavior", domain.get_behavior, summary="Get a behavior with its instructions or script")
 
 
 @routes.changes(
@@ -56,9 +48,9 @@ def read_behavior(call: Call, behavior_id: UUID) -> Answer:
     schemas.ChangedBehavior,
     schemas.BehaviorBody,
     domain.BehaviorNameTaken,
+    summary="Replace a behavior; what is left out is empty from then on",
 )
 def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Replace a behavior; what is left out is empty from then on."""
     by = call.actor
     body: schemas.ChangedBehavior = call.read_body()
     with call.services.database.autocommit() as session:
@@ -69,19 +61,13 @@ def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
     return Answer(body=schemas.BehaviorBody.of(changed))
 
 
-@routes.acts("/behaviors/<id:behavior_id>/make-default", schemas.BehaviorBody)
-def make_default_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Set the default behavior, which answers messages that ask for no other."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = domain.make_default_behavior(session, by=by, behavior_id=behavior_id)
-    return Answer(body=schemas.BehaviorBody.of(changed))
-
-
-@routes.removes("/behaviors/<id:behavior_id>", domain.DefaultBehavior)
-def remove_behavior(call: Call, behavior_id: UUID) -> Answer:
-    """Delete a behavior of a deployment's agent; the default one last."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        domain.remove_behavior(session, by=by, behavior_id=behavior_id)
-    return Answer(status=204)
+behavior.acts(
+    "make-default",
+    domain.make_default_behavior,
+    summary="Set the default behavior, which answers messages that ask for no other",
+)
+behavior.removes(
+    domain.remove_behavior,
+    domain.DefaultBehavior,
+    summary="Delete a behavior of a deployment's agent; the default one last",
+)

@@ -31,34 +31,37 @@ extended_routes = AgentRoutes("agents")
 @routes.operation(
     "GET",
     WELL_KNOWN,
+    summary="Get the card of the default agent",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
     answers={200: AgentCard},
     errors=(AgentNotFound, Unavailable),
 )
 def read_agent_card(call: Call) -> Response:
-    """Get the card of the default agent."""
     return _card(call, None)
 
 
 @routes.operation(
     "GET",
     f"{AGENT_PREFIX}{WELL_KNOWN}",
+    summary="Get the card of a deployment's agent",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
     answers={200: AgentCard},
     errors=(AgentNotFound, Unavailable),
 )
 def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
-    """Get the card of a deployment's agent."""
     return _card(call, deployment_id)
 
 
 @extended_routes.agent_operation(
-    "GET", "/extendedAgentCard", answers={200: AgentCard}, errors=(ExtendedAgentCardNotConfigured,)
+    "GET",
+    "/extendedAgentCard",
+    summary="Get the extended card of an agent, for callers who may talk to it",
+    answers={200: AgentCard},
+    errors=(ExtendedAgentCardNotConfigured,),
 )
 def read_extended_agent_card(call: AgentCall) -> Response:
-    """Get the extended card of an agent, for callers who may talk to it."""
     known = call.services.directory.get(call.agent.deployment_id)
     path = request.path.removesuffix("/extendedAgentCard")
     card = extend_card(_make(known, call.call.services.settings, path), call.agent)

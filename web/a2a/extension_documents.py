@@ -22,12 +22,12 @@ _HEADERS = {
 @routes.operation(
     "GET",
     "/extensions/<name>/<version>",
+    summary="Get the specification of one of the service's A2A extensions",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
     answers={200: "text/html"},
 )
 def read_extension(call: Call, name: str, version: str) -> Response:
-    """Get the specification of one of the service's A2A extensions."""
     own = _find(name, version)
     text = specification_of(own, call.services.settings.base_url)
     return Response(text, content_type="text/html; charset=utf-8", headers=_HEADERS)
@@ -36,12 +36,12 @@ def read_extension(call: Call, name: str, version: str) -> Response:
 @routes.operation(
     "GET",
     "/extensions/<name>/<version>/schema.json",
+    summary="Get the JSON Schemas of the data and parameters of one of the service's A2A extensions",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
     answers={200: "application/schema+json"},
 )
 def read_extension_schema(call: Call, name: str, version: str) -> Response:
-    """Get the JSON Schemas of the data and parameters of one of the service's A2A extensions."""
     own = _find(name, version)
     uri = f"{call.services.settings.base_url}/extensions/{name}/{version}"
     return Response(render(schema_of(own, uri)), content_type="application/schema+json", headers=_HEADERS)

@@ -46,16 +46,17 @@ _SENDING = (
 @routes.agent_operation(
     "POST",
     "/message:send",
+    summary="Send a message and wait for its answer, a task or a message",
+    description=(
+        "The answer is given when the task has ended or waits for its client, at once with "
+        "`returnImmediately`, and after `A2A_WAIT_SECONDS` with the task as it is. With an "
+        "`Idempotency-Key` the same message is taken once."
+    ),
     body=SendMessageRequest,
     answers={200: SendMessageResponse},
     errors=_SENDING,
 )
 def send_message(call: AgentCall) -> Response:
-    """Send a message and wait for its answer, a task or a message.
-
-    The answer is given when the task has ended or waits for its client, at once with `returnImmediately`, and after
-    `A2A_WAIT_SECONDS` with the task as it is. With an `Idempotency-Key` the same message is taken once.
-    """
     request = _read(call)
     configuration = request.configuration
     if configuration is not None and configuration.return_immediately:
@@ -75,15 +76,16 @@ def send_message(call: AgentCall) -> Response:
 @routes.agent_operation(
     "POST",
     "/message:stream",
+    summary="Send a message and stream its answer: the task and then its updates, or one message",
+    description=(
+        "The stream ends when the task has ended or waits for its client. A client that loses it "
+        "subscribes to the task."
+    ),
     body=SendMessageRequest,
     answers={200: "text/event-stream"},
     errors=_SENDING,
 )
 def stream_message(call: AgentCall) -> Response:
-    """Send a message and stream its answer: the task and then its updates, or one message.
-
-    The stream ends when the task has ended or waits for its client. A client that loses it subscribes to the task.
-    """
     request = _read(call)
     return stream_answer(call, partial(_send, call, request))
 

@@ -24,12 +24,12 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
 @routes.agent_operation(
     "POST",
     _COLLECTION,
+    summary="Create a push notification configuration of a task; credentials are not given back",
     body=TaskPushNotificationConfig,
     answers={200: TaskPushNotificationConfig},
     errors=(*_ERRORS, MalformedJson),
 )
 def create_push_configuration(call: AgentCall, task_id: str) -> Response:
-    """Create a push notification configuration of a task; credentials are not given back."""
     call.services.pushes.require_support()
     wanted = call.read_body(TaskPushNotificationConfig)
     with call.call.services.database.transaction() as session:
@@ -41,12 +41,12 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
 @routes.agent_operation(
     "GET",
     _COLLECTION,
+    summary="List the push notification configurations of a task",
     query=PageQuery,
     answers={200: ListTaskPushNotificationConfigsResponse},
     errors=_ERRORS,
 )
 def list_push_configurations(call: AgentCall, task_id: str) -> Response:
-    """List the push notification configurations of a task."""
     call.services.pushes.require_support()
     query = call.read_query(PageQuery)
     with call.call.services.database.transaction() as session:
@@ -58,10 +58,13 @@ def list_push_configurations(call: AgentCall, task_id: str) -> Response:
 
 
 @routes.agent_operation(
-    "GET", f"{_COLLECTION}/<path:config_id>", answers={200: TaskPushNotificationConfig}, errors=_ERRORS
+    "GET",
+    f"{_COLLECTION}/<path:config_id>",
+    summary="Get a push notification configuration of a task",
+    answers={200: TaskPushNotificationConfig},
+    errors=_ERRORS,
 )
 def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
-    """Get a push notification configuration of a task."""
     call.services.pushes.require_support()
     with call.call.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
@@ -70,10 +73,13 @@ def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Re
 
 
 @routes.agent_operation(
-    "DELETE", f"{_COLLECTION}/<path:config_id>", answers={200: "application/json"}, errors=_ERRORS
+    "DELETE",
+    f"{_COLLECTION}/<path:config_id>",
+    summary="Delete a push notification configuration of a task; nothing happens if there is none",
+    answers={200: "application/json"},
+    errors=_ERRORS,
 )
 def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
-    """Delete a push notification configuration of a task; nothing happens if there is none."""
     call.services.pushes.require_support()
     with call.call.services.database.transaction() as session:
         found = _require_task(session, call, task_id)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -91,28 +90,23 @@ class AgentRoutes(Routes):
         method: str,
         path: str,
         *,
-        answers: Mapping[int, type[A2A] | str],
         query: type[AnyQuery] = AnyQuery,
         errors: tuple[type[DomainError], ...] = (),
-        body: type[A2A] | None = None,
-        hidden: bool = False,
+        **options: Any,
     ) -> Callable[[AgentHandler], AgentHandler]:
         """Declare the decorated function as the handler of `method path` for the default agent and for each."""
 
         def declare(handler: AgentHandler) -> AgentHandler:
             for prefix, suffix in (("", ""), (AGENT_PREFIX, "_of_agent")):
-                view = _guarded(handler)
-                view.__name__ = f"{handler.__name__}{suffix}"
                 self.operation(
                     method,
                     prefix + path,
+                    name=f"{handler.__name__}{suffix}",
                     authentication=Authentication.CALLER,
-                    answers=answers,
                     query=query,
-                    body=body,
                     errors=(*_REFUSALS, *errors),
-                    hidden=hidden,
-                )(view)
+                    **options,
+                )(_guarded(handler))
             return handler
 
         return declare
@@ -163,7 +157,6 @@ def check_version(http: Request, *, is_required: bool) -> None:
 
 
 def _guarded(handler: AgentHandler) -> Callable[..., Response]:
-    @wraps(handler)
     def view(call: Call, deployment_id: UUID | None = None, **path: Any) -> Response:
         check_version(call.http, is_required=call.services.settings.a2a_require_version)
         caller = call.caller

@@ -15,9 +15,13 @@ OF_DEPLOYMENT = "/deployments/<id:deployment_id>/schedules"
 ONE = f"{OF_DEPLOYMENT}/<id:schedule_id>"
 
 
-@routes.creates(OF_DEPLOYMENT, schemas.SentSchedule, schemas.ScheduleBody)
+@routes.creates(
+    OF_DEPLOYMENT,
+    schemas.SentSchedule,
+    schemas.ScheduleBody,
+    summary="Create a schedule that sends an agent a message, from the next tick on",
+)
 def create_schedule(call: Call, deployment_id: UUID) -> Answer:
-    """Create a schedule that sends an agent a message, from the next tick on."""
     by = call.actor
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
     with call.services.database.transaction() as session:
@@ -25,27 +29,24 @@ def create_schedule(call: Call, deployment_id: UUID) -> Answer:
     return created(call, schemas.ScheduleBody.of(made), f"/deployments/{deployment_id}/schedules/{made.id}")
 
 
-@routes.lists(OF_DEPLOYMENT, schemas.SchedulePage)
-def list_schedules(call: Call, deployment_id: UUID) -> Answer:
-    """List the schedules of a deployment."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = schedules.list_schedules(session, by=by, deployment_id=deployment_id, **call.query.position)
-    return Answer(body=schemas.SchedulePage.of(page))
+routes.lists(
+    OF_DEPLOYMENT,
+    schedules.list_schedules,
+    schemas.SchedulePage,
+    summary="List the schedules of a deployment",
+)
+schedule = routes.resource(ONE, schemas.ScheduleBody)
+schedule.reads("read_schedule", schedules.get_schedule, summary="Get a schedule")
 
 
-@routes.reads(ONE, schemas.ScheduleBody)
-def read_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Get a schedule."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = schedules.get_schedule(session, by=by, deployment_id=deployment_id, schedule_id=schedule_id)
-    return Answer(body=schemas.ScheduleBody.of(found))
-
-
-@routes.changes("PUT", ONE, schemas.SentSchedule, schemas.ScheduleBody)
+@routes.changes(
+    "PUT",
+    ONE,
+    schemas.SentSchedule,
+    schemas.ScheduleBody,
+    summary="Replace a schedule; it goes on with the next tick that comes",
+)
 def replace_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Replace a schedule; it goes on with the next tick that comes."""
     by = call.actor
     body: schemas.SentSchedule = call.read_body(**NUMBERS)
     with call.services.database.transaction() as session:
@@ -55,43 +56,19 @@ def replace_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answ
     return Answer(body=schemas.ScheduleBody.of(changed))
 
 
-@routes.removes(ONE)
-def delete_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Delete a schedule and the record of its runs; tasks that it began go on."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        schedules.delete_schedule(session, by=by, deployment_id=deployment_id, schedule_id=schedule_id)
-    return Answer(status=204)
-
-
-@routes.acts(f"{ONE}/disable", schemas.ScheduleBody)
-def disable_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Disable a schedule."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = schedules.disable_schedule(
-            session, by=by, deployment_id=deployment_id, schedule_id=schedule_id
-        )
-    return Answer(body=schemas.ScheduleBody.of(changed))
-
-
-@routes.acts(f"{ONE}/enable", schemas.ScheduleBody)
-def enable_schedule(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """Enable a schedule from the next tick on; ticks while it was disabled do not count as missed."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = schedules.enable_schedule(
-            session, by=by, deployment_id=deployment_id, schedule_id=schedule_id
-        )
-    return Answer(body=schemas.ScheduleBody.of(changed))
-
-
-@routes.lists(f"{ONE}/runs", schemas.RunPage)
-def list_runs(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
-    """List the runs of a schedule, newest first; the last thousand are kept."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = schedules.list_runs(
-            session, by=by, deployment_id=deployment_id, schedule_id=schedule_id, **call.query.position
-        )
-    return Answer(body=schemas.RunPage.of(page))
+schedule.removes(
+    schedules.delete_schedule,
+    summary="Delete a schedule and the record of its runs; tasks that it began go on",
+)
+schedule.acts("disable", schedules.disable_schedule, summary="Disable a schedule")
+schedule.acts(
+    "enable",
+    schedules.enable_schedule,
+    summary="Enable a schedule from the next tick on; ticks while it was disabled do not count as missed",
+)
+routes.lists(
+    f"{ONE}/runs",
+    schedules.list_runs,
+    schemas.RunPage,
+    summary="List the runs of a schedule, newest first; the last thousand are kept",
+)

@@ -23,10 +23,14 @@ routes = AgentRoutes("agents")
 
 
 @routes.agent_operation(
-    "GET", "/tasks/<task:task_id>", query=TaskReadQuery, answers={200: Task}, errors=(TaskNotFound,)
+    "GET",
+    "/tasks/<task:task_id>",
+    summary="Get a task: its status, artifacts and history",
+    query=TaskReadQuery,
+    answers={200: Task},
+    errors=(TaskNotFound,),
 )
 def read_task(call: AgentCall, task_id: str) -> Response:
-    """Get a task: its status, artifacts and history."""
     query = call.read_query(TaskReadQuery)
     found = require_task_id(task_id)
     with call.call.services.database.autocommit() as session:
@@ -36,9 +40,14 @@ def read_task(call: AgentCall, task_id: str) -> Response:
     return answer(call, call.services.links.with_links(found, snapshot.task.to_wire()))
 
 
-@routes.agent_operation("GET", "/tasks", query=TaskListQuery, answers={200: ListTasksResponse})
+@routes.agent_operation(
+    "GET",
+    "/tasks",
+    summary="List the caller's tasks with this agent, the last changed first",
+    query=TaskListQuery,
+    answers={200: ListTasksResponse},
+)
 def list_tasks(call: AgentCall) -> Response:
-    """List the caller's tasks with this agent, the last changed first."""
     wanted = call.read_query(TaskListQuery).wanted()
     with call.call.services.database.autocommit() as session:
         page = list_page(session, call.scope, wanted)
@@ -53,11 +62,11 @@ def list_tasks(call: AgentCall) -> Response:
 @routes.agent_operation(
     "POST",
     "/tasks/<task:task_id>:cancel",
+    summary="Cancel a task; the body may be absent",
     answers={200: Task},
     errors=(TaskNotFound, TaskNotCancelable, MalformedJson),
 )
 def cancel_task(call: AgentCall, task_id: str) -> Response:
-    """Cancel a task; the body may be absent."""
     call.read_body(CancelTaskRequest)
     found = require_task_id(task_id)
     with call.call.services.database.transaction() as session:
@@ -69,20 +78,20 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
 @routes.agent_operation(
     "POST",
     "/tasks/<task:task_id>:subscribe",
+    summary="Subscribe to a task that has not ended: the task as it is, then its updates until it ends",
     answers={200: "text/event-stream"},
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
-    """Subscribe to a task that has not ended: the task as it is, then its updates until it ends."""
     return stream_task(call, require_task_id(task_id))
 
 
 @routes.agent_operation(
     "GET",
     "/tasks/<task:task_id>:subscribe",
+    summary="Subscribe to a task, as the protocol's other definition has it",
     answers={200: "text/event-stream"},
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def follow_task(call: AgentCall, task_id: str) -> Response:
-    """Subscribe to a task, as the protocol's other definition has it."""
     return stream_task(call, require_task_id(task_id))

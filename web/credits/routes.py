@@ -10,7 +10,7 @@ from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
-from web.administration import JSON_BODY, AdministrationRoutes
+from web.administration import JSON_BODY, ORGANIZATION, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.credits import schemas, storage_schemas
@@ -26,12 +26,12 @@ _REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
 @routes.operation(
     "GET",
     "/v1/credits",
+    summary="Get the organization's credits; needs credit.read",
     authentication=Authentication.CALLER,
     answers={200: schemas.CreditsBody},
     errors=_REFUSED,
 )
 def read_credits(call: Call) -> Answer:
-    """Get the organization's credits; needs credit.read."""
     organization_id = balances.authorize_reading(call.caller, Permission.CREDIT_READ)
     with call.services.database.autocommit() as session:
         balance = balances.get_balance(session, organization_id)
@@ -41,13 +41,13 @@ def read_credits(call: Call) -> Answer:
 @routes.operation(
     "GET",
     "/v1/usage",
+    summary="Get the organization's usage over a window; without usage.read the user's own",
     authentication=Authentication.CALLER,
     query=schemas.UsageQuery,
     answers={200: schemas.UsageBody},
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: Call) -> Answer:
-    """Get the organization's usage over a window; without usage.read the user's own."""
     scope = records.authorize_usage(call.caller)
     query: schemas.UsageQuery = call.query
     window, group_by = reports.Window(query.window), reports.GroupBy(query.group_by)
@@ -61,13 +61,13 @@ def read_usage(call: Call) -> Answer:
 @routes.operation(
     "GET",
     "/v1/usage/records",
+    summary="List the organization's usage records, newest first; without usage.read the user's own",
     authentication=Authentication.CALLER,
     query=schemas.UsageRecordsQuery,
     answers={200: schemas.UsageRecordPage},
     errors=(*_REFUSED, ValidationFailed),
 )
 def list_usage_records(call: Call) -> Answer:
-    """List the organization's usage records, newest first; without usage.read the user's own."""
     scope = records.authorize_usage(call.caller)
     query: schemas.UsageRecordsQuery = call.query
     with call.services.database.transaction() as session:
@@ -80,13 +80,13 @@ def list_usage_records(call: Call) -> Answer:
 @routes.operation(
     "GET",
     "/v1/usage/storage",
+    summary="Get the organization's storage usage and its cost by day; needs usage.read",
     authentication=Authentication.CALLER,
     query=storage_schemas.StorageQuery,
     answers={200: storage_schemas.StorageUsageBody},
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_storage_usage(call: Call) -> Answer:
-    """Get the organization's storage usage and its cost by day; needs usage.read."""
     organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
     query: storage_schemas.StorageQuery = call.query
     with call.services.database.autocommit() as session:
@@ -94,22 +94,19 @@ def read_storage_usage(call: Call) -> Answer:
     return Answer(body=storage_schemas.StorageUsageBody.of(report))
 
 
-@administration.reads("/organizations/<id:organization_id>/credits", schemas.OrganizationCredits)
-def read_organization_credits(call: Call, organization_id: UUID) -> Answer:
-    """Get an organization's credits and policy."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        balance = balances.read_balance(session, by=by, organization_id=organization_id)
-    return Answer(body=schemas.OrganizationCredits.of(balance))
+organization_credits = administration.resource(f"{ORGANIZATION}/credits", schemas.OrganizationCredits)
+organization_credits.reads(
+    "read_organization_credits", balances.read_balance, summary="Get an organization's credits and policy"
+)
 
 
-@administration.lists(
+@administration.pages(
     "/organizations/<id:organization_id>/storage-usage",
     storage_schemas.OrganizationStorage,
     storage_schemas.OrganizationStorageQuery,
+    summary="Get an organization's storage usage and its cost by day",
 )
 def read_organization_storage(call: Call, organization_id: UUID) -> Answer:
-    """Get an organization's storage usage and its cost by day."""
     by = call.actor
     query: storage_schemas.OrganizationStorageQuery = call.query
     with call.services.database.transaction() as session:
@@ -119,11 +116,13 @@ def read_organization_storage(call: Call, organization_id: UUID) -> Answer:
     return Answer(body=storage_schemas.OrganizationStorage.of(report))
 
 
-@administration.lists(
-    "/organizations/<id:organization_id>/credits/entries", schemas.EntryPage, schemas.EntryQuery
+@administration.pages(
+    "/organizations/<id:organization_id>/credits/entries",
+    schemas.EntryPage,
+    schemas.EntryQuery,
+    summary="List the entries of an organization's ledger, newest first",
 )
 def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
-    """List the entries of an organization's ledger, newest first."""
     by = call.actor
     query: schemas.EntryQuery = call.query
     with call.services.database.transaction() as session:
@@ -136,6 +135,8 @@ def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
 @administration.operation(
     "POST",
     "/admin/organizations/<id:organization_id>/credits/top-ups",
+    summary="Add credits to an organization, once for each reference; for operators",
+    description="201 for the first attempt, 200 for a repetition, which adds nothing.",
     authentication=Authentication.CALLER,
     body=schemas.NewTopUp,
     answers={201: schemas.TopUpBody, 200: schemas.TopUpBody},
@@ -149,10 +150,6 @@ def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
     ),
 )
 def top_up_credits(call: Call, organization_id: UUID) -> Answer:
-    """Add credits to an organization, once for each reference; for operators.
-
-    201 for the first attempt, 200 for a repetition, which adds nothing.
-    """
     by = call.actor
     body: schemas.NewTopUp = call.read_body()
     with call.services.database.transaction() as session:
@@ -167,12 +164,12 @@ def top_up_credits(call: Call, organization_id: UUID) -> Answer:
     "/organizations/<id:organization_id>/credit-policy",
     schemas.NewPolicy,
     schemas.OrganizationCredits,
+    summary="Replace an organization's credit policy; for owners",
+    description=(
+        "Owners set the spending limit. Only operators change the overdraft, and lift their own suspension."
+    ),
 )
 def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
-    """Replace an organization's credit policy; for owners.
-
-    Owners set the spending limit. Only operators change the overdraft, and lift their own suspension.
-    """
     by = call.actor
     body: schemas.NewPolicy = call.read_body()
     with call.services.database.transaction() as session:
@@ -187,25 +184,16 @@ def set_credit_policy(call: Call, organization_id: UUID) -> Answer:
     return Answer(body=schemas.OrganizationCredits.of(balance))
 
 
-@administration.acts("/organizations/<id:organization_id>/credits/suspend", schemas.OrganizationCredits)
-def suspend_spending(call: Call, organization_id: UUID) -> Answer:
-    """Suspend an organization's spending; for owners and operators.
-
-    No call starts while it is suspended; what runs is finished and charged. Reading and storage go on.
-    """
-    by = call.actor
-    with call.services.database.transaction() as session:
-        balance = policies.suspend_spending(session, by=by, organization_id=organization_id)
-    return Answer(body=schemas.OrganizationCredits.of(balance))
-
-
-@administration.acts("/organizations/<id:organization_id>/credits/resume", schemas.OrganizationCredits)
-def resume_spending(call: Call, organization_id: UUID) -> Answer:
-    """Resume an organization's spending; for owners and operators.
-
-    Lifts the suspension of the caller's own side: an owner does not lift an operator's, nor an operator the owner's.
-    """
-    by = call.actor
-    with call.services.database.transaction() as session:
-        balance = policies.resume_spending(session, by=by, organization_id=organization_id)
-    return Answer(body=schemas.OrganizationCredits.of(balance))
+organization_credits.acts(
+    "suspend",
+    policies.suspend_spending,
+    summary="Suspend an organization's spending; for owners and operators",
+    description="No call starts while it is suspended; what runs is finished and charged. Reading and storage go on.",
+)
+organization_credits.acts(
+    "resume",
+    policies.resume_spending,
+    summary="Resume an organization's spending; for owners and operators",
+    description="Lifts the suspension of the caller's own side: an owner does not lift an operator's, nor "
+    "an operator the owner's.",
+)

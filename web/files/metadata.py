@@ -32,13 +32,13 @@ routes = Routes("files")
 @routes.operation(
     "GET",
     "/files",
+    summary="List the files of the caller's owner scope, newest first",
     authentication=Authentication.CALLER,
     query=schemas.ListQuery,
     answers={200: schemas.FilePage},
     errors=(PermissionDenied, ValidationFailed, MalformedRequest, Unavailable),
 )
 def list_files(call: Call) -> Answer:
-    """List the files of the caller's owner scope, newest first."""
     query: schemas.ListQuery = call.query
     with call.services.database.autocommit() as session:
         page = access.list_files(
@@ -57,12 +57,12 @@ def list_files(call: Call) -> Answer:
 @routes.operation(
     "GET",
     "/files/<id:file_id>",
+    summary="Get a file's metadata; an expired or deleted file still answers",
     authentication=Authentication.CALLER,
     answers={200: schemas.FileBody},
     errors=FOUND,
 )
 def read_metadata(call: Call, file_id: UUID) -> Answer:
-    """Get a file's metadata; an expired or deleted file still answers."""
     with call.services.database.autocommit() as session:
         file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
     return Answer(body=file_body(call.caller, file))
@@ -71,12 +71,12 @@ def read_metadata(call: Call, file_id: UUID) -> Answer:
 @routes.operation(
     "GET",
     "/files/<id:file_id>/versions",
+    summary="List a file's versions, newest first",
     authentication=Authentication.CALLER,
     answers={200: schemas.VersionList},
     errors=FOUND,
 )
 def list_versions(call: Call, file_id: UUID) -> Answer:
-    """List a file's versions, newest first."""
     with call.services.database.autocommit() as session:
         file = access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
         versions = access.list_versions(session, file_id)
@@ -94,6 +94,7 @@ def list_versions(call: Call, file_id: UUID) -> Answer:
 @routes.operation(
     "PUT",
     "/files/<id:file_id>/retention",
+    summary="Renew a file's retention: to a later deadline, or with null for ever",
     authentication=Authentication.CALLER,
     body=schemas.RetentionBody,
     answers={200: schemas.FileBody},
@@ -111,7 +112,6 @@ def list_versions(call: Call, file_id: UUID) -> Answer:
     ),
 )
 def renew_retention(call: Call, file_id: UUID) -> Answer:
-    """Renew a file's retention: to a later deadline, or with null for ever."""
     database = call.services.database
     with database.autocommit() as session:
         retention.get_renewable(session, call.caller, file_id, pending=pending(call))
@@ -123,6 +123,7 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
 @routes.operation(
     "DELETE",
     "/files/<id:file_id>",
+    summary="Delete a file and all its versions; grants stop working at once",
     authentication=Authentication.CALLER,
     query=schemas.DeleteQuery,
     answers={200: schemas.DeletionBody},
@@ -137,6 +138,5 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
     ),
 )
 def delete_file(call: Call, file_id: UUID) -> Answer:
-    """Delete a file and all its versions; grants stop working at once."""
     deleted = deletion.delete(call.services.database, call.caller, file_id, call.query.operation_id)
     return Answer(body=schemas.DeletionBody.of(deleted))

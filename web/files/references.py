@@ -23,12 +23,12 @@ routes = Routes("files")
 @routes.operation(
     "GET",
     "/files/<id:file_id>/references",
+    summary="List what refers to a file",
     authentication=Authentication.CALLER,
     answers={200: schemas.ReferenceList},
     errors=FOUND,
 )
 def list_references(call: Call, file_id: UUID) -> Answer:
-    """List what refers to a file."""
     with call.services.database.autocommit() as session:
         access.get_file(session, call.caller, file_id, Permission.FILE_READ, pending=pending(call))
         found = references.list_references(session, file_id)
@@ -38,12 +38,12 @@ def list_references(call: Call, file_id: UUID) -> Answer:
 @routes.operation(
     "PUT",
     "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
+    summary="Add a reference to a file, which then cannot be deleted",
     authentication=Authentication.CALLER,
     answers={200: schemas.ReferenceBody, 201: schemas.ReferenceBody},
     errors=(*FOUND, *ENDED),
 )
 def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
-    """Add a reference to a file, which then cannot be deleted."""
     reference, is_new = references.add_reference(
         call.services.database, call.caller, file_id, kind, reference_id
     )
@@ -53,11 +53,11 @@ def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: 
 @routes.operation(
     "DELETE",
     "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
+    summary="Delete a reference to a file",
     authentication=Authentication.CALLER,
     answers={204: None},
     errors=(*FOUND, errors.ReferenceNotFound),
 )
 def delete_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
-    """Delete a reference to a file."""
     references.remove_reference(call.services.database, call.caller, file_id, kind, reference_id)
     return Answer(status=204)

@@ -55,13 +55,13 @@ routes = Routes("files")
 @routes.operation(
     "POST",
     "/files/<id:file_id>/versions/<id:version_id>/grants",
+    summary="Create a read grant for an exact version; its url downloads without other credentials",
     authentication=Authentication.CALLER,
     query=schemas.GrantQuery,
     answers={201: schemas.GrantBody},
     errors=(*FOUND, errors.VersionNotFound, *ENDED, ValidationFailed),
 )
 def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
-    """Create a read grant for an exact version; its url downloads without other credentials."""
     grant = grants.create_grant(
         call.services.database, call.caller, file_id, version_id, call.query.ttl_seconds
     )
@@ -72,13 +72,13 @@ def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
 @routes.operation(
     "GET",
     "/files/<id:file_id>/grants",
+    summary="List the read grants of a file, newest first, without their urls",
     authentication=Authentication.CALLER,
     query=schemas.GrantListQuery,
     answers={200: schemas.GrantPage},
     errors=(*FOUND, ValidationFailed),
 )
 def list_grants(call: Call, file_id: UUID) -> Answer:
-    """List the read grants of a file, newest first, without their urls."""
     with call.services.database.autocommit() as session:
         page = grant_revocation.list_grants(
             session,
@@ -95,12 +95,12 @@ def list_grants(call: Call, file_id: UUID) -> Answer:
 @routes.operation(
     "DELETE",
     "/files/<id:file_id>/grants/<id:grant_id>",
+    summary="Revoke a read grant: from now on its link answers 410",
     authentication=Authentication.CALLER,
     answers={200: schemas.ListedGrantBody},
     errors=(*FOUND, errors.GrantNotFound),
 )
 def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
-    """Revoke a read grant: from now on its link answers 410."""
     with call.services.database.transaction() as session:
         revoked = grant_revocation.revoke_grant(session, by=_actor(call), file_id=file_id, grant_id=grant_id)
     return Answer(body=schemas.ListedGrantBody.of(revoked))
@@ -109,6 +109,12 @@ def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
 @routes.operation(
     "GET",
     "/files/<id:file_id>/content",
+    summary="Download exact content, by a read grant or with credentials",
+    description=(
+        "A grant names its version; with credentials it is the current one unless `versionId` says "
+        "otherwise. Takes ranges and conditions (RFC 9110). What a grant opens may be embedded in "
+        "any page."
+    ),
     authentication=Authentication.GRANT_OR_CALLER,
     query=schemas.ContentQuery,
     answers={200: "application/octet-stream", 206: "application/octet-stream", 304: None},
@@ -128,11 +134,6 @@ def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
     ),
 )
 def download_content(call: Call, file_id: UUID) -> Response:
-    """Download exact content, by a read grant or with credentials.
-
-    A grant names its version; with credentials it is the current one unless `versionId` says otherwise. Takes
-    ranges and conditions (RFC 9110). What a grant opens may be embedded in any page.
-    """
     if not call.http.environ.get(GRANTS):
         if call.query.disposition is not None:
             raise ValidationFailed(errors=[_ONLY_WITH_A_GRANT])
@@ -149,17 +150,17 @@ def download_content(call: Call, file_id: UUID) -> Response:
 @routes.operation(
     "OPTIONS",
     "/files/<id:file_id>/content",
+    summary="Describe to a browser what a script of another origin may ask a shared link for",
+    description=(
+        "Which headers it may send is the same for all links, whether they work or not; without a "
+        "link pages of other origins get nothing."
+    ),
     authentication=Authentication.PREFLIGHT,
     query=schemas.ContentQuery,
     answers={204: None},
     errors=(ValidationFailed,),
 )
 def ask_before_download(call: Call, file_id: UUID) -> Answer:  # noqa: ARG001 (the same for every file)
-    """Describe to a browser what a script of another origin may ask a shared link for.
-
-    Which headers it may send is the same for all links, whether they work or not; without a link
-    pages of other origins get nothing.
-    """
     headers = Headers({"Allow": CORS_METHODS})
     if call.http.environ.get(GRANTS):
         allow_any_page(headers)

@@ -75,6 +75,12 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
 @routes.operation(
     "POST",
     "/files/agent-artifacts",
+    summary="Upload agent output",
+    description=(
+        "The new file belongs to the owner of the call: the receiving identity of the attributed "
+        "request, else the deployment's daemon. 201 for the first attempt, 200 for a retry, 202 "
+        "while the content is still being placed."
+    ),
     authentication=Authentication.CALLER,
     query=schemas.UploadQuery,
     body=FilePart(),
@@ -83,11 +89,6 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     errors=(OwnerRequired, PermissionDenied, PayerMismatch, Unavailable, *_BODY),
 )
 def upload_agent_artifact(call: Call) -> Answer:
-    """Upload agent output.
-
-    The new file belongs to the owner of the call: the receiving identity of the attributed request, else the
-    deployment's daemon. 201 for the first attempt, 200 for a retry, 202 while the content is still being placed.
-    """
     query: schemas.UploadQuery = call.query
     association = None
     if query.association_kind is not None and query.association_id is not None:
@@ -115,6 +116,11 @@ def upload_agent_artifact(call: Call) -> Answer:
 @routes.operation(
     "PUT",
     "/files/<id:file_id>",
+    summary="Replace the content of agent output",
+    description=(
+        "Both expectations must match the current version. The file keeps its id, owner and "
+        "retention; earlier versions stay readable by their versionId and their grants."
+    ),
     authentication=Authentication.CALLER,
     query=schemas.ReplaceQuery,
     body=FilePart(),
@@ -129,11 +135,6 @@ def upload_agent_artifact(call: Call) -> Answer:
     ),
 )
 def replace_content(call: Call, file_id: UUID) -> Answer:
-    """Replace the content of agent output.
-
-    Both expectations must match the current version. The file keeps its id, owner and retention; earlier versions
-    stay readable by their versionId and their grants.
-    """
     query: schemas.ReplaceQuery = call.query
     request = replaces.ReplaceRequest(
         operation_id=query.operation_id,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from shared.errors import PermissionDenied
+from shared.errors import PermissionDenied, ValidationFailed
 from shared.identity import distribution_routing, distributions
 from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
-from web.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
+from web.administration import JSON_BODY, NO_STORE, ORGANIZATION, AdministrationRoutes, created
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.identity import distribution_schemas as schemas
@@ -20,9 +20,9 @@ routes = AdministrationRoutes("distributions")
     "/organizations/<id:organization_id>/distributions",
     schemas.NewDistribution,
     schemas.CreatedDistribution,
+    summary="Create a distribution with its token and webhook secret, shown only now",
 )
 def create_distribution(call: Call, organization_id: UUID) -> Answer:
-    """Create a distribution with its token and webhook secret, shown only now."""
     by = call.actor
     body: schemas.NewDistribution = call.read_body()
     with call.services.database.transaction() as session:
@@ -43,24 +43,14 @@ def create_distribution(call: Call, organization_id: UUID) -> Answer:
     return created(call, shown, f"/distributions/{made.distribution.id}")
 
 
-@routes.lists("/organizations/<id:organization_id>/distributions", schemas.DistributionPage)
-def list_distributions(call: Call, organization_id: UUID) -> Answer:
-    """List the distributions of an organization."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = distributions.list_distributions(
-            session, by=by, organization_id=organization_id, **call.query.position
-        )
-    return Answer(body=schemas.DistributionPage.of(page))
-
-
-@routes.reads("/distributions/<id:distribution_id>", schemas.DistributionBody)
-def read_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Get a distribution."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = distributions.get_distribution(session, by=by, distribution_id=distribution_id)
-    return Answer(body=schemas.DistributionBody.of(found))
+routes.lists(
+    f"{ORGANIZATION}/distributions",
+    distributions.list_distributions,
+    schemas.DistributionPage,
+    summary="List the distributions of an organization",
+)
+distribution = routes.resource("/distributions/<id:distribution_id>", schemas.DistributionBody)
+distribution.reads("read_distribution", distributions.get_distribution, summary="Get a distribution")
 
 
 @routes.changes(
@@ -68,9 +58,9 @@ def read_distribution(call: Call, distribution_id: UUID) -> Answer:
     "/distributions/<id:distribution_id>",
     schemas.ChangedDistribution,
     schemas.DistributionBody,
+    summary="Update a distribution; media that is stored already keeps its deadline",
 )
 def update_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Update a distribution; media that is stored already keeps its deadline."""
     by = call.actor
     body: schemas.ChangedDistribution = call.read_body()
     with call.services.database.transaction() as session:
@@ -85,31 +75,23 @@ def update_distribution(call: Call, distribution_id: UUID) -> Answer:
     return Answer(body=schemas.DistributionBody.of(changed))
 
 
-@routes.acts("/distributions/<id:distribution_id>/disable", schemas.DistributionBody)
-def disable_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Disable a distribution: its token and attributions are refused until it is enabled."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = distributions.disable_distribution(session, by=by, distribution_id=distribution_id)
-    return Answer(body=schemas.DistributionBody.of(changed))
+distribution.acts(
+    "disable",
+    distributions.disable_distribution,
+    summary="Disable a distribution: its token and attributions are refused until it is enabled",
+)
+distribution.acts("enable", distributions.enable_distribution, summary="Enable a disabled distribution")
 
 
-@routes.acts("/distributions/<id:distribution_id>/enable", schemas.DistributionBody)
-def enable_distribution(call: Call, distribution_id: UUID) -> Answer:
-    """Enable a disabled distribution."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = distributions.enable_distribution(session, by=by, distribution_id=distribution_id)
-    return Answer(body=schemas.DistributionBody.of(changed))
-
-
-@routes.acts(
+@routes.administers(
+    "POST",
     "/distributions/<id:distribution_id>/rotate-token",
-    schemas.RotatedToken,
+    {200: schemas.RotatedToken},
+    ValidationFailed,
+    summary="Rotate a distribution's token; the new one is shown only now, and the old one stays good for the overlap",
     query=schemas.RotationQuery,
 )
 def rotate_distribution_token(call: Call, distribution_id: UUID) -> Answer:
-    """Rotate a distribution's token; the new one is shown only now, and the old one stays good for the overlap."""
     by = call.actor
     with call.services.database.transaction() as session:
         token = distributions.rotate_distribution_token(
@@ -118,13 +100,15 @@ def rotate_distribution_token(call: Call, distribution_id: UUID) -> Answer:
     return Answer(body=schemas.RotatedToken(token=token.value), headers=NO_STORE)
 
 
-@routes.acts(
+@routes.administers(
+    "POST",
     "/distributions/<id:distribution_id>/rotate-webhook-secret",
-    schemas.RotatedWebhookSecret,
+    {200: schemas.RotatedWebhookSecret},
+    ValidationFailed,
+    summary="Rotate a webhook secret; the new one is shown only now, and the old one stays good for the overlap",
     query=schemas.RotationQuery,
 )
 def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
-    """Rotate a webhook secret; the new one is shown only now, and the old one stays good for the overlap."""
     by = call.actor
     with call.services.database.transaction() as session:
         secret = distributions.rotate_webhook_secret(
@@ -140,6 +124,12 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
 @routes.operation(
     "POST",
     "/oauth/attributions",
+    summary="Create an attribution for a request that a distribution routes to its deployment",
+    description=(
+        "The header names the distribution's receiving identity, deployment and organization; the "
+        "request decides only what is reported about the message. It is good for that deployment "
+        "alone."
+    ),
     authentication=Authentication.DISTRIBUTION,
     body=schemas.NewAttribution,
     answers={201: schemas.AttributionBody},
@@ -151,11 +141,6 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
     ),
 )
 def mint_attribution(call: Call) -> Answer:
-    """Create an attribution for a request that a distribution routes to its deployment.
-
-    The header names the distribution's receiving identity, deployment and organization; the request decides only what
-    is reported about the message. It is good for that deployment alone.
-    """
     body: schemas.NewAttribution = call.read_body()
     reported = body.reported_caller
     minted = distribution_routing.mint_attribution(

@@ -9,7 +9,7 @@ from shared.identity import identities, role_bindings
 from shared.identity.authorization import Actor
 from shared.identity.errors import AlreadyExists, GrantExceedsGranter
 from shared.identity.roles import Role, ScopeKind
-from web.administration import AdministrationRoutes, created
+from web.administration import ORGANIZATION, AdministrationRoutes, created
 from web.calls import Answer, Call
 from web.identity import agent_schemas as schemas
 
@@ -21,9 +21,9 @@ routes = AdministrationRoutes("identities")
     schemas.NewPrincipalIdentity,
     schemas.IdentityBody,
     GrantExceedsGranter,
+    summary="Create a Principal Identity, which can receive messages",
 )
 def create_principal_identity(call: Call, organization_id: UUID) -> Answer:
-    """Create a Principal Identity, which can receive messages."""
     by = call.actor
     body: schemas.NewPrincipalIdentity = call.read_body()
     with call.services.database.transaction() as session:
@@ -33,42 +33,20 @@ def create_principal_identity(call: Call, organization_id: UUID) -> Answer:
     return created(call, schemas.IdentityBody.of(made), f"/identities/{made.id}")
 
 
-@routes.lists("/organizations/<id:organization_id>/identities", schemas.IdentityPage)
-def list_identities(call: Call, organization_id: UUID) -> Answer:
-    """List the identities of an organization, of both kinds."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = identities.list_identities(
-            session, by=by, organization_id=organization_id, **call.query.position
-        )
-    return Answer(body=schemas.IdentityPage.of(page))
-
-
-@routes.reads("/identities/<id:identity_id>", schemas.IdentityBody)
-def read_identity(call: Call, identity_id: UUID) -> Answer:
-    """Get an identity."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = identities.get_identity(session, by=by, identity_id=identity_id)
-    return Answer(body=schemas.IdentityBody.of(found))
-
-
-@routes.acts("/identities/<id:identity_id>/disable", schemas.IdentityBody)
-def disable_identity(call: Call, identity_id: UUID) -> Answer:
-    """Disable an identity: nothing is executed as it or received for it."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = identities.disable_identity(session, by=by, identity_id=identity_id)
-    return Answer(body=schemas.IdentityBody.of(changed))
-
-
-@routes.acts("/identities/<id:identity_id>/enable", schemas.IdentityBody)
-def enable_identity(call: Call, identity_id: UUID) -> Answer:
-    """Enable a disabled identity."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = identities.enable_identity(session, by=by, identity_id=identity_id)
-    return Answer(body=schemas.IdentityBody.of(changed))
+routes.lists(
+    f"{ORGANIZATION}/identities",
+    identities.list_identities,
+    schemas.IdentityPage,
+    summary="List the identities of an organization, of both kinds",
+)
+identity = routes.resource("/identities/<id:identity_id>", schemas.IdentityBody)
+identity.reads("read_identity", identities.get_identity, summary="Get an identity")
+identity.acts(
+    "disable",
+    identities.disable_identity,
+    summary="Disable an identity: nothing is executed as it or received for it",
+)
+identity.acts("enable", identities.enable_identity, summary="Enable a disabled identity")
 
 
 @routes.creates(
@@ -77,9 +55,9 @@ def enable_identity(call: Call, identity_id: UUID) -> Answer:
     schemas.RoleBindingBody,
     AlreadyExists,
     GrantExceedsGranter,
+    summary="Create a role binding for an identity, or for a member over one identity; never above one's own role",
 )
 def bind_role(call: Call, organization_id: UUID) -> Answer:
-    """Create a role binding for an identity, or for a member over one identity; never more than one holds oneself."""
     by = call.actor
     body: schemas.NewRoleBinding = call.read_body()
     with call.services.database.transaction() as session:
@@ -87,33 +65,15 @@ def bind_role(call: Call, organization_id: UUID) -> Answer:
     return created(call, schemas.RoleBindingBody.of(made), f"/role-bindings/{made.id}")
 
 
-@routes.lists("/organizations/<id:organization_id>/role-bindings", schemas.RoleBindingPage)
-def list_role_bindings(call: Call, organization_id: UUID) -> Answer:
-    """List the role bindings of an organization."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = role_bindings.list_role_bindings(
-            session, by=by, organization_id=organization_id, **call.query.position
-        )
-    return Answer(body=schemas.RoleBindingPage.of(page))
-
-
-@routes.reads("/role-bindings/<id:binding_id>", schemas.RoleBindingBody)
-def read_role_binding(call: Call, binding_id: UUID) -> Answer:
-    """Get a role binding."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = role_bindings.get_role_binding(session, by=by, binding_id=binding_id)
-    return Answer(body=schemas.RoleBindingBody.of(found))
-
-
-@routes.removes("/role-bindings/<id:binding_id>", GrantExceedsGranter)
-def unbind_role(call: Call, binding_id: UUID) -> Answer:
-    """Delete a role binding."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        role_bindings.unbind_role(session, by=by, binding_id=binding_id)
-    return Answer(status=204)
+routes.lists(
+    f"{ORGANIZATION}/role-bindings",
+    role_bindings.list_role_bindings,
+    schemas.RoleBindingPage,
+    summary="List the role bindings of an organization",
+)
+role_binding = routes.resource("/role-bindings/<id:binding_id>", schemas.RoleBindingBody)
+role_binding.reads("read_role_binding", role_bindings.get_role_binding, summary="Get a role binding")
+role_binding.removes(role_bindings.unbind_role, GrantExceedsGranter, summary="Delete a role binding")
 
 
 def _bind(

@@ -15,7 +15,7 @@ from shared.identity.errors import (
     TooManyLive,
 )
 from shared.identity.roles import Role
-from web.administration import JSON_BODY, NO_STORE, AdministrationRoutes, created
+from web.administration import JSON_BODY, NO_STORE, ORGANIZATION, AdministrationRoutes, created
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
 from web.identity import invitation_schemas as schemas
@@ -36,12 +36,10 @@ _REFUSED: tuple[type[DomainError], ...] = (ResourceNotFound, InvitationEnded, Al
     AlreadyExists,
     GrantExceedsGranter,
     TooManyLive,
+    summary="Create an invitation to an organization, with a role no higher than one's own",
+    description="The answer holds the token, shown only now: hand it to the person. No mail is sent.",
 )
 def create_invitation(call: Call, organization_id: UUID) -> Answer:
-    """Create an invitation to an organization, with a role no higher than one's own.
-
-    The answer holds the token, shown only now: hand it to the person. No mail is sent.
-    """
     by = call.actor
     body: schemas.NewInvitation = call.read_body()
     with call.services.database.transaction() as session:
@@ -58,49 +56,36 @@ def create_invitation(call: Call, organization_id: UUID) -> Answer:
     return created(call, shown, f"/invitations/{issued.invitation.id}")
 
 
-@routes.lists("/organizations/<id:organization_id>/invitations", schemas.InvitationPage)
-def list_invitations(call: Call, organization_id: UUID) -> Answer:
-    """List the invitations of an organization, newest first."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = invitations.list_invitations(
-            session, by=by, organization_id=organization_id, **call.query.position
-        )
-    return Answer(body=schemas.InvitationPage.of(page))
-
-
-@routes.reads("/invitations/<id:invitation_id>", schemas.InvitationBody)
-def read_invitation(call: Call, invitation_id: UUID) -> Answer:
-    """Get an invitation, without its token."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = invitations.get_invitation(session, by=by, invitation_id=invitation_id)
-    return Answer(body=schemas.InvitationBody.of(found))
-
-
-@routes.acts("/invitations/<id:invitation_id>/revoke", schemas.InvitationBody)
-def revoke_invitation(call: Call, invitation_id: UUID) -> Answer:
-    """Revoke an invitation that was not accepted yet."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        revoked = invitations.revoke_invitation(session, by=by, invitation_id=invitation_id)
-    return Answer(body=schemas.InvitationBody.of(revoked))
+routes.lists(
+    f"{ORGANIZATION}/invitations",
+    invitations.list_invitations,
+    schemas.InvitationPage,
+    summary="List the invitations of an organization, newest first",
+)
+invitation = routes.resource("/invitations/<id:invitation_id>", schemas.InvitationBody)
+invitation.reads(
+    "read_invitation", invitations.get_invitation, summary="Get an invitation, without its token"
+)
+invitation.acts(
+    "revoke", invitations.revoke_invitation, summary="Revoke an invitation that was not accepted yet"
+)
 
 
 @routes.operation(
     "POST",
     "/admin/invitations/accept",
+    summary="Accept an invitation as the user whose API key asks",
+    description=(
+        "The key must be bound to no organization, and the invitation must name its user. A first "
+        "organization becomes the active one; further ones are selected with `PUT /admin/me/"
+        "active-organization`."
+    ),
     authentication=Authentication.CALLER,
     body=schemas.AcceptedInvitation,
     answers={200: MemberBody},
     errors=(PermissionDenied, OrganizationSuspended, *_REFUSED, *JSON_BODY),
 )
 def accept_invitation(call: Call) -> Answer:
-    """Accept an invitation as the user whose API key asks.
-
-    The key must be bound to no organization, and the invitation must name its user. A first organization becomes the
-    active one; further ones are selected with `PUT /admin/me/active-organization`.
-    """
     by = call.actor
     body: schemas.AcceptedInvitation = call.read_body()
     with call.services.database.transaction() as session:
@@ -111,16 +96,17 @@ def accept_invitation(call: Call) -> Answer:
 @public_routes.operation(
     "POST",
     "/invitations/register",
+    summary="Create an account by accepting an invitation to an address that has none",
+    description=(
+        "The answer holds the account's first API key, shown only now. Who has an account accepts "
+        "with its key instead."
+    ),
     authentication=Authentication.PUBLIC,
     body=schemas.AcceptedInvitation,
     answers={201: schemas.RegistrationBody},
     errors=(OrganizationSuspended, RateLimited, *_REFUSED, *JSON_BODY),
 )
 def register_invited(call: Call) -> Answer:
-    """Create an account by accepting an invitation to an address that has none.
-
-    The answer holds the account's first API key, shown only now. Who has an account accepts with its key instead.
-    """
     body: schemas.AcceptedInvitation = call.read_body()
     try:
         with call.services.database.transaction() as session:

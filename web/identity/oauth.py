@@ -42,6 +42,8 @@ _TOKEN = {
 @routes.operation(
     "POST",
     "/oauth/token",
+    summary="Exchange a client id and secret for a Version access token",
+    description="There is no refresh token: ask again before `expires_in` seconds have passed.",
     authentication=Authentication.CLIENT,
     body=FormBody(
         fields={
@@ -63,10 +65,6 @@ _TOKEN = {
     ),
 )
 def issue_token(call: Call) -> Answer:
-    """Exchange a client id and secret for a Version access token.
-
-    There is no refresh token: ask again before `expires_in` seconds have passed.
-    """
     services = call.services
     with _client(call) as form:
         if form.require("grant_type") != GRANT_TYPE:
@@ -91,13 +89,13 @@ def issue_token(call: Call) -> Answer:
 @routes.operation(
     "POST",
     "/oauth/revoke",
+    summary="Revoke an access token of this client; any other token is answered alike",
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
     answers={200: None},
     errors=(errors.InvalidRequest, errors.InvalidClient),
 )
 def revoke_token(call: Call) -> Answer:
-    """Revoke an access token of this client; any other token is answered alike."""
     services = call.services
     with _client(call) as form:
         token_exchange.revoke(
@@ -114,13 +112,13 @@ def revoke_token(call: Call) -> Answer:
 @routes.operation(
     "POST",
     "/oauth/introspect",
+    summary="Describe an access token of this client; of any other it says only that it is not active",
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
     answers={200: schemas.IntrospectionBody},
     errors=(errors.InvalidRequest, errors.InvalidClient),
 )
 def introspect_token(call: Call) -> Response:
-    """Describe an access token of this client; of any other it says only that it is not active."""
     services = call.services
     with _client(call) as form:
         described = token_exchange.introspect(
@@ -137,30 +135,33 @@ def introspect_token(call: Call) -> Response:
 @routes.operation(
     "GET",
     "/.well-known/oauth-authorization-server",
+    summary="Get the endpoints for OAuth clients and what they support (RFC 8414)",
     authentication=Authentication.PUBLIC,
     answers={200: schemas.AuthorizationServerBody},
 )
 def describe_authorization_server(call: Call) -> Response:
-    """Get the endpoints for OAuth clients and what they support (RFC 8414)."""
     return _document(authorization_server_metadata(call.services.settings.base_url), _cacheable())
 
 
 @routes.operation(
     "GET",
     "/.well-known/oauth-protected-resource",
+    summary="Get who issues tokens for this service (RFC 9728)",
     authentication=Authentication.PUBLIC,
     answers={200: schemas.ProtectedResourceBody},
 )
 def describe_protected_resource(call: Call) -> Response:
-    """Get who issues tokens for this service (RFC 9728)."""
     return _document(protected_resource_metadata(call.services.settings.base_url), _cacheable())
 
 
 @routes.operation(
-    "GET", "/.well-known/jwks.json", authentication=Authentication.PUBLIC, answers={200: schemas.KeySetBody}
+    "GET",
+    "/.well-known/jwks.json",
+    summary="Get the public keys that access tokens are signed with, the next one included (RFC 7517)",
+    authentication=Authentication.PUBLIC,
+    answers={200: schemas.KeySetBody},
 )
 def read_key_set(call: Call) -> Response:
-    """Get the public keys that access tokens are signed with, the next one included (RFC 7517)."""
     return _document(call.services.signing_keys.jwks(), _cacheable())
 
 

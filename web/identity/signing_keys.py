@@ -11,22 +11,35 @@ from web.identity import agent_schemas as schemas
 routes = AdministrationRoutes("signing keys")
 
 
-@routes.reads("/signing-keys", schemas.SigningKeyList)
+@routes.administers(
+    "GET",
+    "/signing-keys",
+    {200: schemas.SigningKeyList},
+    summary="List the signing keys of both purposes; for operators",
+)
 def list_signing_keys(call: Call) -> Answer:
-    """List the signing keys of both purposes; for operators."""
     return _list(call)
 
 
-@routes.acts("/signing-keys/rotate", schemas.SigningKeyList, KeyNotPublished)
+@routes.administers(
+    "POST",
+    "/signing-keys/rotate",
+    {200: schemas.SigningKeyList},
+    KeyNotPublished,
+    summary="Rotate the signing keys; tokens signed before stay good. For operators",
+)
 def rotate_signing_keys(call: Call) -> Answer:
-    """Rotate the signing keys; tokens signed before stay good. For operators."""
     key_rotation.rotate_keys(call.services.database, call.services.settings, by=call.actor)
     return _list(call)
 
 
-@routes.acts("/signing-keys/<kid>/revoke", schemas.SigningKeyList)
+@routes.administers(
+    "POST",
+    "/signing-keys/<kid>/revoke",
+    {200: schemas.SigningKeyList},
+    summary="Revoke a signing key, with every token it signed; for operators",
+)
 def revoke_signing_key(call: Call, kid: str) -> Answer:
-    """Revoke a signing key, with every token it signed; for operators."""
     key_rotation.revoke_key(call.services.database, call.services.settings, by=call.actor, kid=kid)
     return _list(call)
 

@@ -8,25 +8,31 @@ from shared.errors import PermissionDenied
 from shared.identity import api_keys, users
 from shared.identity.authorization import Actor
 from shared.identity.errors import AlreadyExists, TooManyLive
-from web.administration import AdministrationRoutes, created
+from web.administration import ORGANIZATION, AdministrationRoutes, created
 from web.calls import Answer, Call
 from web.identity import schemas
 
 routes = AdministrationRoutes("users")
 
 
-@routes.reads("/me", schemas.UserBody)
+@routes.administers(
+    "GET", "/me", {200: schemas.UserBody}, summary="Get the caller's own user, with the active organization"
+)
 def read_me(call: Call) -> Answer:
-    """Get the caller's own user, with the active organization."""
     by = call.actor
     with call.services.database.transaction() as session:
         found = users.get_user(session, by=by, user_id=_own_id(by))
     return Answer(body=schemas.UserBody.of(found))
 
 
-@routes.changes("PUT", "/me/active-organization", schemas.ActiveOrganization, schemas.UserBody)
+@routes.changes(
+    "PUT",
+    "/me/active-organization",
+    schemas.ActiveOrganization,
+    schemas.UserBody,
+    summary="Set the active organization, in which the caller's unbound keys act",
+)
 def select_active_organization(call: Call) -> Answer:
-    """Set the active organization, in which the caller's unbound keys act."""
     by = call.actor
     body: schemas.ActiveOrganization = call.read_body()
     with call.services.database.transaction() as session:
@@ -34,9 +40,14 @@ def select_active_organization(call: Call) -> Answer:
     return Answer(body=schemas.UserBody.of(changed))
 
 
-@routes.creates("/users", schemas.NewUser, schemas.UserBody, AlreadyExists)
+@routes.creates(
+    "/users",
+    schemas.NewUser,
+    schemas.UserBody,
+    AlreadyExists,
+    summary="Create a user who belongs to no organization yet; for operators",
+)
 def create_user(call: Call) -> Answer:
-    """Create a user who belongs to no organization yet; for operators."""
     by = call.actor
     body: schemas.NewUser = call.read_body()
     with call.services.database.transaction() as session:
@@ -44,45 +55,23 @@ def create_user(call: Call) -> Answer:
     return created(call, schemas.UserBody.of(made), f"/users/{made.id}")
 
 
-@routes.lists("/users", schemas.UserPage)
-def list_users(call: Call) -> Answer:
-    """List all users; for operators."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = users.list_users(session, by=by, **call.query.position)
-    return Answer(body=schemas.UserPage.of(page))
+routes.lists("/users", users.list_users, schemas.UserPage, summary="List all users; for operators")
+user = routes.resource("/users/<id:user_id>", schemas.UserBody)
+user.reads("read_user", users.get_user, summary="Get a user: oneself, or, for operators, anyone")
+user.acts(
+    "disable", users.disable_user, summary="Disable a user, and with them all their keys; for operators"
+)
+user.acts("enable", users.enable_user, summary="Enable a disabled user; for operators")
 
 
-@routes.reads("/users/<id:user_id>", schemas.UserBody)
-def read_user(call: Call, user_id: UUID) -> Answer:
-    """Get a user: oneself, or, for operators, anyone."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = users.get_user(session, by=by, user_id=user_id)
-    return Answer(body=schemas.UserBody.of(found))
-
-
-@routes.acts("/users/<id:user_id>/disable", schemas.UserBody)
-def disable_user(call: Call, user_id: UUID) -> Answer:
-    """Disable a user, and with them all their keys; for operators."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = users.disable_user(session, by=by, user_id=user_id)
-    return Answer(body=schemas.UserBody.of(changed))
-
-
-@routes.acts("/users/<id:user_id>/enable", schemas.UserBody)
-def enable_user(call: Call, user_id: UUID) -> Answer:
-    """Enable a disabled user; for operators."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        changed = users.enable_user(session, by=by, user_id=user_id)
-    return Answer(body=schemas.UserBody.of(changed))
-
-
-@routes.creates("/api-keys", schemas.NewApiKey, schemas.IssuedApiKey, TooManyLive)
+@routes.creates(
+    "/api-keys",
+    schemas.NewApiKey,
+    schemas.IssuedApiKey,
+    TooManyLive,
+    summary="Create an API key for oneself; operators also for others",
+)
 def issue_api_key(call: Call) -> Answer:
-    """Create an API key for oneself; operators also for others."""
     by = call.actor
     body: schemas.NewApiKey = call.read_body()
     with call.services.database.transaction() as session:
@@ -98,9 +87,13 @@ def issue_api_key(call: Call) -> Answer:
     return created(call, shown, f"/api-keys/{issued.key.id}")
 
 
-@routes.lists("/api-keys", schemas.ApiKeyPage, schemas.ApiKeyQuery)
+@routes.pages(
+    "/api-keys",
+    schemas.ApiKeyPage,
+    schemas.ApiKeyQuery,
+    summary="List the caller's own API keys, or, for operators, any user's",
+)
 def list_api_keys(call: Call) -> Answer:
-    """List the caller's own API keys, or, for operators, any user's."""
     by = call.actor
     query: schemas.ApiKeyQuery = call.query
     with call.services.database.transaction() as session:
@@ -108,33 +101,19 @@ def list_api_keys(call: Call) -> Answer:
     return Answer(body=schemas.ApiKeyPage.of(page))
 
 
-@routes.lists("/organizations/<id:organization_id>/api-keys", schemas.ApiKeyPage)
-def list_organization_api_keys(call: Call, organization_id: UUID) -> Answer:
-    """List the API keys that are bound to an organization."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = api_keys.list_organization_api_keys(
-            session, by=by, organization_id=organization_id, **call.query.position
-        )
-    return Answer(body=schemas.ApiKeyPage.of(page))
-
-
-@routes.reads("/api-keys/<id:key_id>", schemas.ApiKeyBody)
-def read_api_key(call: Call, key_id: UUID) -> Answer:
-    """Get an API key, without its secret."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        found = api_keys.get_api_key(session, by=by, key_id=key_id)
-    return Answer(body=schemas.ApiKeyBody.of(found))
-
-
-@routes.acts("/api-keys/<id:key_id>/revoke", schemas.ApiKeyBody)
-def revoke_api_key(call: Call, key_id: UUID) -> Answer:
-    """Revoke an API key: one's own, or one bound to an organization whose credentials one manages."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        revoked = api_keys.revoke_api_key(session, by=by, key_id=key_id)
-    return Answer(body=schemas.ApiKeyBody.of(revoked))
+routes.lists(
+    f"{ORGANIZATION}/api-keys",
+    api_keys.list_organization_api_keys,
+    schemas.ApiKeyPage,
+    summary="List the API keys that are bound to an organization",
+)
+api_key = routes.resource("/api-keys/<id:key_id>", schemas.ApiKeyBody)
+api_key.reads("read_api_key", api_keys.get_api_key, summary="Get an API key, without its secret")
+api_key.acts(
+    "revoke",
+    api_keys.revoke_api_key,
+    summary="Revoke an API key: one's own, or one bound to an organization whose credentials one manages",
+)
 
 
 def _own_id(by: Actor) -> UUID:

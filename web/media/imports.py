@@ -24,15 +24,13 @@ _REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, Unavailab
 @routes.operation(
     "GET",
     "/distributions/<id:distribution_id>/media/<id:import_id>",
+    summary="Get the state of an import",
+    description="For the distribution's own token, and for users of its organization.",
     authentication=Authentication.DISTRIBUTION,
     answers={200: schemas.ImportBody},
     errors=(*_REFUSED, ImportNotFound),
 )
 def read_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
-    """Get the state of an import.
-
-    For the distribution's own token, and for users of its organization.
-    """
     require_reader(call, distribution_id)
     with call.services.database.autocommit() as session:
         found = imports.get_import(session, distribution_id=distribution_id, import_id=import_id)
@@ -42,16 +40,14 @@ def read_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
 @routes.operation(
     "GET",
     "/distributions/<id:distribution_id>/media",
+    summary="List the imports of a distribution, newest first",
+    description="For the distribution's own token, and for users of its organization.",
     authentication=Authentication.DISTRIBUTION,
     query=schemas.ImportQuery,
     answers={200: schemas.ImportPage},
     errors=(*_REFUSED, ValidationFailed),
 )
 def list_imports(call: Call, distribution_id: UUID) -> Answer:
-    """List the imports of a distribution, newest first.
-
-    For the distribution's own token, and for users of its organization.
-    """
     require_reader(call, distribution_id)
     query: schemas.ImportQuery = call.query
     with call.services.database.autocommit() as session:

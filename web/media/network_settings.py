@@ -15,12 +15,18 @@ PATH = "/distributions/<id:distribution_id>/networks/<network:network>"
 routes = AdministrationRoutes("networks")
 
 
-@routes.changes("PUT", PATH, NewNetworkSettings, NetworkSettingsBody, NetworkNotRouted)
+@routes.changes(
+    "PUT",
+    PATH,
+    NewNetworkSettings,
+    NetworkSettingsBody,
+    NetworkNotRouted,
+    summary="Replace a distribution's settings for a network; a replaced signing secret stays good for the overlap",
+    description=(
+        "What is left out goes back to its default. The network has to be among the distribution's networks."
+    ),
+)
 def put_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
-    """Replace a distribution's settings for a network; a replaced signing secret stays good for the overlap.
-
-    What is left out goes back to its default. The network has to be among the distribution's networks.
-    """
     by = call.actor
     body: NewNetworkSettings = call.read_body()
     with call.services.database.transaction() as session:
@@ -36,9 +42,13 @@ def put_network_settings(call: Call, distribution_id: UUID, network: Network) ->
     return Answer(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
 
 
-@routes.reads(PATH, NetworkSettingsBody)
+@routes.administers(
+    "GET",
+    PATH,
+    {200: NetworkSettingsBody},
+    summary="Get which settings a distribution has for a network, by name and last four characters",
+)
 def read_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
-    """Get which settings a distribution has for a network, by name and last four characters."""
     by = call.actor
     with call.services.database.transaction() as session:
         shown = network_administration.get_network_settings(
@@ -47,12 +57,7 @@ def read_network_settings(call: Call, distribution_id: UUID, network: Network) -
     return Answer(body=NetworkSettingsBody.at(call.services.settings.base_url, shown))
 
 
-@routes.removes(PATH)
-def remove_network_settings(call: Call, distribution_id: UUID, network: Network) -> Answer:
-    """Delete a distribution's settings for a network; its webhooks are refused from now on."""
-    by = call.actor
-    with call.services.database.transaction() as session:
-        network_administration.remove_network_settings(
-            session, by=by, distribution_id=distribution_id, network=network
-        )
-    return Answer(status=204)
+routes.resource(PATH, NetworkSettingsBody).removes(
+    network_administration.remove_network_settings,
+    summary="Delete a distribution's settings for a network; its webhooks are refused from now on",
+)

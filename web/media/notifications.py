@@ -24,13 +24,14 @@ routes = AdministrationRoutes("notifications")
     SchemeRefused,
     UrlRefused,
     AddressRefused,
+    summary="Replace the endpoint of a distribution's notifications, or enable it again",
+    description=(
+        "The endpoint receives Standard Webhooks, signed with the distribution's webhook secret: "
+        "`media.import.stored`, `media.import.failed` and `file.expired`. What still waits goes to "
+        "the new address too."
+    ),
 )
 def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
-    """Replace the endpoint of a distribution's notifications, or enable it again.
-
-    The endpoint receives Standard Webhooks, signed with the distribution's webhook secret: `media.import.stored`,
-    `media.import.failed` and `file.expired`. What still waits goes to the new address too.
-    """
     by = call.actor
     body: schemas.NewNotificationEndpoint = call.read_body()
     with call.services.database.transaction() as session:
@@ -40,9 +41,13 @@ def put_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
     return Answer(body=schemas.NotificationEndpointBody.of(endpoint))
 
 
-@routes.reads(ENDPOINT, schemas.NotificationEndpointBody)
+@routes.administers(
+    "GET",
+    ENDPOINT,
+    {200: schemas.NotificationEndpointBody},
+    summary="Get the endpoint of a distribution's notifications",
+)
 def read_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
-    """Get the endpoint of a distribution's notifications."""
     by = call.actor
     with call.services.database.transaction() as session:
         endpoint = notification_endpoints.get_endpoint(
@@ -51,18 +56,26 @@ def read_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
     return Answer(body=schemas.NotificationEndpointBody.of(endpoint))
 
 
-@routes.removes(ENDPOINT)
+@routes.administers(
+    "DELETE",
+    ENDPOINT,
+    {204: None},
+    summary="Delete the endpoint of notifications; what waits is given up, and can be replayed to the next one",
+)
 def remove_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
-    """Delete the endpoint of notifications; what waits is given up, and can be replayed to the next one."""
     by = call.actor
     with call.services.database.transaction() as session:
         notification_endpoints.remove_endpoint(session, by=by, distribution_id=distribution_id)
     return Answer(status=204)
 
 
-@routes.lists(NOTIFICATIONS, schemas.NotificationPage, schemas.NotificationQuery)
+@routes.pages(
+    NOTIFICATIONS,
+    schemas.NotificationPage,
+    schemas.NotificationQuery,
+    summary="List a distribution's notifications with their states",
+)
 def list_notifications(call: Call, distribution_id: UUID) -> Answer:
-    """List a distribution's notifications with their states."""
     by = call.actor
     with call.services.database.transaction() as session:
         page = notification_endpoints.list_notifications(
@@ -75,14 +88,15 @@ def list_notifications(call: Call, distribution_id: UUID) -> Answer:
     return Answer(body=schemas.NotificationPage.of_deliveries(page))
 
 
-@routes.acts(
+@routes.administers(
+    "POST",
     f"{NOTIFICATIONS}/<id:notification_id>/resend",
-    schemas.NotificationBody,
+    {200: schemas.NotificationBody},
     DeliveryNotFound,
     DeliveryNotDead,
+    summary="Replay a notification that was given up, under the id it had",
 )
 def resend_notification(call: Call, distribution_id: UUID, notification_id: UUID) -> Answer:
-    """Replay a notification that was given up, under the id it had."""
     by = call.actor
     with call.services.database.transaction() as session:
         resent = notification_endpoints.resend_notification(
@@ -91,9 +105,13 @@ def resend_notification(call: Call, distribution_id: UUID, notification_id: UUID
     return Answer(body=schemas.NotificationBody.of_delivery(resent))
 
 
-@routes.acts(f"{NOTIFICATIONS}/resend-dead", schemas.ResentNotifications)
+@routes.administers(
+    "POST",
+    f"{NOTIFICATIONS}/resend-dead",
+    {200: schemas.ResentNotifications},
+    summary="Replay every notification of a distribution that was given up",
+)
 def resend_dead_notifications(call: Call, distribution_id: UUID) -> Answer:
-    """Replay every notification of a distribution that was given up."""
     by = call.actor
     with call.services.database.transaction() as session:
         count = notification_endpoints.resend_dead_notifications(

@@ -99,6 +99,12 @@ _OF_PUSHED = {
 @routes.operation(
     "POST",
     "/distributions/<id:distribution_id>/media",
+    summary="Push an inbound attachment, or several of one message",
+    description=(
+        "With a `url` it is Queued, and fetched soon; with the bytes, as the part `file` of a form, "
+        "it is Stored when this is answered. Pushing the same attachment again gives its first "
+        "import; describing it differently is refused."
+    ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=JsonOrForm(json=(schemas.NewMedia, schemas.NewMediaBatch), fields=schemas.NewMediaFields),
     answers={202: schemas.PushResult},
@@ -106,11 +112,6 @@ _OF_PUSHED = {
     errors=_ERRORS,
 )
 def push_media(call: Call, distribution_id: UUID) -> Answer:
-    """Push an inbound attachment, or several of one message.
-
-    With a `url` it is Queued, and fetched soon; with the bytes, as the part `file` of a form, it is Stored when this is
-    answered. Pushing the same attachment again gives its first import; describing it differently is refused.
-    """
     signed_body = None
     if call.has_credential:
         require_own_token(call, distribution_id)

@@ -59,6 +59,12 @@ class Handshake(Sent):
 @routes.operation(
     "POST",
     "/distributions/<id:distribution_id>/webhooks/<network:network>",
+    summary="Import every attachment that a network's webhook tells of",
+    description=(
+        "The request is signed in the network's own way, with the settings that the distribution "
+        "has for it. What tells of no attachment is acknowledged and forgotten; what was taken in "
+        "before is acknowledged again."
+    ),
     authentication=Authentication.SIGNATURE,
     query=AnyQuery,
     body=BODY,
@@ -77,11 +83,6 @@ class Handshake(Sent):
     ),
 )
 def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Response:
-    """Import every attachment that a network's webhook tells of.
-
-    The request is signed in the network's own way, with the settings that the distribution has for it. What tells of
-    no attachment is acknowledged and forgotten; what was taken in before is acknowledged again.
-    """
     body = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_WEBHOOK_BYTES)
     return _receive(call, distribution_id, network, body)
 
@@ -89,13 +90,13 @@ def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Resp
 @routes.operation(
     "GET",
     "/distributions/<id:distribution_id>/webhooks/<network:network>",
+    summary="Confirm the address of a webhook in a network's handshake",
     authentication=Authentication.SIGNATURE,
     query=Handshake,
     answers={200: "text/plain"},
     errors=(SignatureInvalid, RateLimited),
 )
 def answer_handshake(call: Call, distribution_id: UUID, network: Network) -> Response:
-    """Confirm the address of a webhook in a network's handshake."""
     return _receive(call, distribution_id, network, b"")
 
 

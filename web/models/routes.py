@@ -61,12 +61,12 @@ _CREATION: tuple[type[DomainError], ...] = (
 @routes.operation(
     "GET",
     "/v1/models",
+    summary="List the current catalog of text-producing models",
     authentication=Authentication.CALLER,
     answers={200: ModelList},
     errors=(BillingOrganizationRequired, ModelAuthorizationDenied, Unavailable),
 )
 def list_models(call: Call) -> Answer:
-    """List the current catalog of text-producing models."""
     require_model_access(call.caller)
     models = call.services.models
     usage = models.usage.current()
@@ -77,12 +77,12 @@ def list_models(call: Call) -> Answer:
 @routes.operation(
     "GET",
     "/v1/models/<path:model>",
+    summary="Get one model by its exact id, slashes and all",
     authentication=Authentication.CALLER,
     answers={200: ModelBody},
     errors=_REFUSALS,
 )
 def get_one_model(call: Call, model: str) -> Answer:
-    """Get one model by its exact id, slashes and all."""
     require_model_access(call.caller)
     models = call.services.models
     entry = get_model(models.catalog.current(), model)
@@ -94,13 +94,13 @@ def get_one_model(call: Call, model: str) -> Answer:
 @routes.operation(
     "POST",
     "/v1/chat/completions",
+    summary="Create a chat completion, streamed if `stream` or `Accept: text/event-stream` asks for it",
     authentication=Authentication.CALLER,
     body=ChatCreation,
     answers={200: "application/json"},
     errors=_CREATION,
 )
 def create_chat_completion(call: Call) -> Response:
-    """Create a chat completion, streamed if `stream` or `Accept: text/event-stream` asks for it."""
     body = _read(call)
     return _create(call, parse_chat(body))
 
@@ -108,13 +108,13 @@ def create_chat_completion(call: Call) -> Response:
 @routes.operation(
     "POST",
     "/v1/responses",
+    summary="Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` asks for it",
     authentication=Authentication.CALLER,
     body=ResponsesCreation,
     answers={200: "application/json"},
     errors=(*_CREATION, ResponseStateNotSupported),
 )
 def create_response(call: Call) -> Response:
-    """Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` asks for it."""
     body = _read(call)
     is_lenient = call.services.settings.absent_store_is_false
     return _create(call, parse_responses(body, store_absent_is_false=is_lenient))

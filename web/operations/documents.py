@@ -37,28 +37,36 @@ _START = (
 
 
 @routes.operation(
-    "GET", "/openapi.json", authentication=Authentication.PUBLIC, answers={200: "application/json"}
+    "GET",
+    "/openapi.json",
+    summary="Get the OpenAPI 3.1 document of this service",
+    authentication=Authentication.PUBLIC,
+    answers={200: "application/json"},
 )
 def openapi(_: Call) -> Response:
-    """Get the OpenAPI 3.1 document of this service."""
     return Response(_document(), content_type="application/json")
 
 
-@routes.operation("GET", "/docs", authentication=Authentication.PUBLIC, answers={200: "text/html"})
+@routes.operation(
+    "GET",
+    "/docs",
+    summary="Get a page that shows the OpenAPI document",
+    authentication=Authentication.PUBLIC,
+    answers={200: "text/html"},
+)
 def docs(_: Call) -> Response:
-    """Get a page that shows the OpenAPI document."""
     return _page(_PAGE)
 
 
 @routes.operation(
     "GET",
     "/docs/<asset>",
+    summary="Get a part of the viewer",
     authentication=Authentication.PUBLIC,
     answers={200: "text/javascript"},
     hidden=True,
 )
 def docs_asset(_: Call, asset: str) -> Response:
-    """Get a part of the viewer."""
     if asset == "start.js":
         return Response(_START, content_type="text/javascript; charset=utf-8")
     if asset not in _ASSETS:
@@ -69,9 +77,14 @@ def docs_asset(_: Call, asset: str) -> Response:
     return response
 
 
-@routes.operation("GET", "/problems", authentication=Authentication.PUBLIC, answers={200: "text/html"})
+@routes.operation(
+    "GET",
+    "/problems",
+    summary="List every problem this service answers",
+    authentication=Authentication.PUBLIC,
+    answers={200: "text/html"},
+)
 def list_problems(_: Call) -> Response:
-    """List every problem this service answers."""
     rows = "".join(
         f'<tr><td><a href="/problems/{code}">{code}</a></td><td>{status}</td><td>{html.escape(meaning)}</td></tr>'
         for code, status, meaning in sorted(problems())
@@ -82,11 +95,11 @@ def list_problems(_: Call) -> Response:
 @routes.operation(
     "GET",
     "/problems/<code>",
+    summary="Get the description of one problem",
     authentication=Authentication.PUBLIC,
     answers={200: "text/html"},
 )
 def describe_problem(_: Call, code: str) -> Response:
-    """Get the description of one problem."""
     for known, status, meaning in problems():
         if known == code:
             return _page(_shell(title(code), f"<p>Status {status}.</p><p>{html.escape(meaning)}</p>"))

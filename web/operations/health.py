@@ -28,24 +28,37 @@ class Readiness(Wire):
     checks: dict[str, str]
 
 
-@routes.operation("GET", "/healthz", authentication=Authentication.PUBLIC, answers={200: Health})
+@routes.operation(
+    "GET",
+    "/healthz",
+    summary="Check that this process is alive; asks no other service",
+    authentication=Authentication.PUBLIC,
+    answers={200: Health},
+)
 def healthz(_: Call) -> Answer:
-    """Check that this process is alive; asks no other service."""
     return Answer(body=Health(status="ok"))
 
 
 @routes.operation(
-    "GET", "/readyz", authentication=Authentication.PUBLIC, answers={200: Readiness, 503: Readiness}
+    "GET",
+    "/readyz",
+    summary="Check that database, broker and blob store answer; they are asked at most once a second",
+    authentication=Authentication.PUBLIC,
+    answers={200: Readiness, 503: Readiness},
 )
 def readyz(_: Call) -> Answer:
-    """Check that database, broker and blob store answer; they are asked at most once a second."""
     readiness = read_readiness(_probes())
     return Answer(body=readiness, status=200 if readiness.status == "ok" else 503)
 
 
-@routes.operation("GET", "/metrics", authentication=Authentication.PUBLIC, answers={200: "text/plain"})
+@routes.operation(
+    "GET",
+    "/metrics",
+    summary="Get the metrics of all processes of this host, for Prometheus; switched off by `PUBLIC_METRICS=false`",
+    authentication=Authentication.PUBLIC,
+    answers={200: "text/plain"},
+)
 def metrics(call: Call) -> Response:
-    """Get the metrics of all processes of this host, for Prometheus; switched off by `PUBLIC_METRICS=false`."""
     if not call.services.settings.public_metrics:
         raise NotFound
     return Response(_probes().metrics(), content_type=CONTENT_TYPE_LATEST)

@@ -108,9 +108,9 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
 
 def _operation(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "operationId": operation.handler.__name__,
+        "operationId": operation.name,
         "summary": operation.summary,
-        "description": _description(operation),
+        "description": operation.description,
         "tags": [operation.tag],
         "security": _SECURITY[operation.authentication],
         "parameters": [
@@ -124,12 +124,6 @@ def _operation(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]
     if body is not None:
         described["requestBody"] = body
     return described
-
-
-def _description(operation: Operation) -> str:
-    return "\n".join(
-        line.strip() for line in (operation.handler.__doc__ or "").strip().split("\n")[1:]
-    ).strip()
 
 
 def _path_parameters(operation: Operation) -> Iterable[dict[str, Any]]:

@@ -27,7 +27,7 @@ from tests.support.identity import Person
 from web.app import ROUTES
 
 OPERATIONS = {
-    operation.handler.__name__: operation
+    operation.name: operation
     for routes in ROUTES
     for operation in routes.operations
     if operation.path.startswith("/admin/")
