@@ -85,12 +85,27 @@ _operations = None
 
 
 def on_starting(server):
-    """Listen for operators before any process is forked, so that whichever is alive answers them."""
+    """Look at the blob store, and listen for operators before any process is forked: one that is alive answers them."""
+    if "BLOB_STORE" in os.environ:
+        _refuse_wrong_store()
     global _operations  # noqa: PLW0603 (gunicorn's hooks share nothing else)
     if _operations_bind:
         host, _, port = _operations_bind.rpartition(":")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         _operations = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=64)
+
+
+def _refuse_wrong_store():
+    """Start no front over a store that is not the database's, such as the directory below a mount that is lost."""
+    # Imported here: not every start of gunicorn has a store.
+    from shared.database import Database
+    from shared.files.stores import open_configured_store, refuse_wrong_store
+    from shared.settings import load_settings
+
+    settings = load_settings()
+    database = Database(settings.database_url, pool_size=1)
+    refuse_wrong_store(open_configured_store(settings, database))
+    database.dispose()  # connections are not for the processes that are forked
 
 
 def when_ready(server):

@@ -7,13 +7,14 @@ from typing import Any
 from celery.signals import beat_init, worker_init, worker_ready
 
 from shared import failpoints
+from shared.files.stores import refuse_wrong_store
 from shared.gc_tuning import freeze_loaded_objects
 from shared.jobs import create_celery
 from shared.metrics import HostMetrics
 from shared.settings import load_settings
 from shared.telemetry import configure_logging
 from workers.handling import WorkerContext
-from workers.registry import bind_parts
+from workers.registry import CONTENT_QUEUES, bind_parts
 from workers.schedule import SCHEDULE
 
 settings = load_settings()
@@ -28,7 +29,10 @@ context = WorkerContext(settings)
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
     """Bind handlers once it is known which queues this worker serves, and before it is put together."""
-    bind_parts(app, context, sender.app.amqp.queues.consume_from)
+    queues = sender.app.amqp.queues.consume_from
+    if not CONTENT_QUEUES.isdisjoint(queues):
+        refuse_wrong_store(context.store)
+    bind_parts(app, context, queues)
     HostMetrics(settings.metrics_directory, f"worker-{sender.hostname.partition('@')[0]}").start()
 
 

@@ -24,6 +24,9 @@ PARTS = {
 }
 """The modules of this package, each with a `bind_…` function, and the queues in which their jobs are."""
 
+CONTENT_QUEUES = frozenset({UPLOADS, RETENTION, MEDIA, AGENTS})
+"""The queues whose jobs write, place or remove content."""
+
 
 def bind_parts(app: Celery, context: WorkerContext, queues: Collection[str]) -> None:
     """Bind the handlers of all jobs that come by these queues."""

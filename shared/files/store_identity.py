@@ -137,6 +137,6 @@ def _require_ours(session: Session, marked: Marked) -> None:
         is_ours = marked.is_empty() or any(marked.holds(row.version_id) for row in sample)
     if not is_ours:
         log.warning("blob_store.foreign", address=marked.address)
-        raise BlobStoreUnavailable(
+        raise BlobStoreUnavailable.wrong(
             "The store of file content does not hold what this database knows: is its volume mounted?"
         )

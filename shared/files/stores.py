@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from shared.database import Database
+from shared.errors import DomainError
 from shared.files.blobs import S3Access, open_blob_store, open_marked
-from shared.files.blobs.base import BlobStore
+from shared.files.blobs.base import BlobStore, BlobStoreUnavailable
 from shared.files.blobs.marker import Marked
 from shared.files.store_identity import RecordedIdentity
 from shared.settings import Settings
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
 
 
 def open_configured_store(settings: Settings, database: Database) -> BlobStore:
@@ -21,6 +28,20 @@ def open_configured_store(settings: Settings, database: Database) -> BlobStore:
         identity=RecordedIdentity(database),
         reserve_bytes=settings.blob_store_reserve_bytes,
     )
+
+
+def refuse_wrong_store(store: BlobStore) -> None:
+    """End this process, which is starting, if its store is not the one that the database knows (status 78).
+
+    A database or a store that does not answer says nothing of that: the process starts and is not ready.
+    """
+    try:
+        store.require()
+    except DomainError as error:
+        if isinstance(error, BlobStoreUnavailable) and error.is_wrong:
+            log.warning("process.not_started", reason=error.detail)
+            sys.exit(os.EX_CONFIG)
+        log.warning("blob_store.not_compared", error=error.code)
 
 
 def open_configured_marker(settings: Settings) -> Marked:

@@ -5,6 +5,7 @@ Nothing is restarted: within seconds of its repair everything works again.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -130,26 +131,32 @@ def test_nothing_acknowledged_is_lost_and_writes_work_soon_after_the_repair(
     assert_nothing_left_over(on_disk.stack)
 
 
-def test_processes_that_start_while_the_mount_is_lost_make_nothing_and_work_when_it_is_back(
+def test_no_process_starts_while_the_mount_is_lost_nor_makes_anything_and_all_do_when_it_is_back(
     on_disk: OnDisk,
 ) -> None:
     stored = on_disk.agent.upload(b"stored before", operation=uuid4()).json()
-    on_disk.disk.lose()
     front = on_disk.stack.web(port=free_port())
-    worker, background = on_disk.stack.worker("files"), on_disk.stack.worker("background")
+    workers = [on_disk.stack.worker(name) for name in ("files", "background", "media", "agents")]
+    on_disk.disk.lose()
     try:
-        with on_disk.stack.running(front, worker, background):
-            refused = on_disk.agent.upload(b"x", operation=uuid4(), via=front.url)
-            assert (refused.status_code, code_of(refused)) == (503, "blob_store_unavailable")
-            read = on_disk.agent.download(stored["id"], via=front.url)
-            assert (read.status_code, code_of(read)) == (503, "blob_store_unavailable")
-            assert on_disk.agent.read(stored["id"], via=front.url).status_code == 200
-            assert readiness(front) == 503
-            assert front.has_logged("blob_store.wrong")
-            assert list(Path(on_disk.disk.path).iterdir()) == []
-            on_disk.disk.find()
+        for process in (front, *workers):
+            process.start()
+            assert process.wait_for_end() == os.EX_CONFIG, process.name
+            assert process.has_logged("is its volume mounted?"), process.name
+        assert list(Path(on_disk.disk.path).iterdir()) == []
+        on_disk.disk.find()
+        with on_disk.stack.running(front, *workers):
             assert on_disk.agent.download(stored["id"], via=front.url).content == b"stored before"
             assert on_disk.agent.upload(b"x", operation=uuid4(), via=front.url).status_code == 201
     finally:
         on_disk.disk.repair()
     assert_nothing_left_over(on_disk.stack)
+
+
+def test_a_front_that_cannot_know_its_store_starts_and_is_not_ready(on_disk: OnDisk) -> None:
+    front = on_disk.stack.web(
+        port=free_port(), DATABASE_URL=f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    )
+    with on_disk.stack.running(front):
+        assert front.has_logged("blob_store.not_compared")
+        assert readiness(front) == 503

@@ -39,6 +39,15 @@ class BlobStoreUnavailable(Unavailable):
     """The store of file content does not answer at the moment; try again."""
 
     code = "blob_store_unavailable"
+    is_wrong = False
+    """Whether a store answers that is not the one of this database."""
+
+    @classmethod
+    def wrong(cls, detail: str) -> Self:
+        """Make the error of a store that is not the one of this database."""
+        error = cls(detail)
+        error.is_wrong = True
+        return error
 
 
 class StorageFull(DomainError):

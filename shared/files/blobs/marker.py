@@ -103,6 +103,6 @@ class Guard:
         if self._logged_at is None or now - self._logged_at > REPEATED_LOG_SECONDS:
             self._logged_at = now
             log.warning("blob_store.wrong", address=self._marked.address, expected=expected, found=found)
-        raise BlobStoreUnavailable(
+        raise BlobStoreUnavailable.wrong(
             "The store of file content is not the one of this database: is its volume mounted?"
         )
