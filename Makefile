@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test test-upstreams lint format chaos bench fuzz environment requirements wheel clean
+.PHONY: help up test test-upstreams lint format chaos bench fuzz environment networks requirements wheel clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -51,6 +51,9 @@ bench: $(TEST_READY) ## Measure against the yardsticks (ARGUMENTS=--quick for a 
 
 fuzz: $(TEST_READY) ## Send hostile input to every parser and route (ARGUMENTS=--quick for a short form)
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
+
+networks: $(RUN_READY) ## Write the table of shared/media/networks/README.md from the networks
+	$(BIN)/python -m deploy.network_tables
 
 environment: $(RUN_READY) ## Write deploy/environment.example from shared/settings.py
 	$(BIN)/python -m deploy.environment_example

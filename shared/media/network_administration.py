@@ -86,7 +86,7 @@ def put_network_settings(
     kept = _decrypted(session, encryption, distribution_id, network.name)
     for setting in network.settings:
         if setting.name in checked and kept.get(setting.name) != checked[setting.name]:
-            key = (distribution_id, network.name, setting)
+            key = (distribution_id, network, setting.name)
             _replace(session, encryption, key, checked[setting.name], overlap)
     _remove(session, distribution_id, network.name, _table.name.not_in(checked))
     _record(
@@ -190,11 +190,11 @@ def _decrypted(
 def _replace(
     session: Session,
     encryption: Encryption,
-    key: tuple[UUID, str, NetworkSetting],
+    key: tuple[UUID, Network, str],
     value: str,
     overlap: timedelta,
 ) -> None:
-    distribution_id, network, setting = key
+    distribution_id, network, name = key
     written = {
         "value_encrypted": encryption.encrypt(value),
         "last4": value[-4:],
@@ -206,10 +206,10 @@ def _replace(
     }
     session.execute(
         insert(network_settings)
-        .values(distribution_id=distribution_id, network=network, name=setting.name, **written)
+        .values(distribution_id=distribution_id, network=network.name, name=name, **written)
         .on_conflict_do_update(
             index_elements=[_table.distribution_id, _table.network, _table.name],
-            set_=written | (replaced if setting.signs else {}),
+            set_=written | (replaced if name in network.signature.settings else {}),
         )
     )
 

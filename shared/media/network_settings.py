@@ -18,8 +18,9 @@ from shared.encryption import Encryption
 from shared.identity.tables import distributions
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_tables import network_settings
-from shared.media.networks.base import Credentials, Network, previous
+from shared.media.networks.base import Network
 from shared.media.networks.registry import find_network
+from shared.media.networks.webhooks import Credentials, previous
 
 _table = network_settings.c
 

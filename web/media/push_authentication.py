@@ -12,7 +12,7 @@ from shared.encryption import Encryption
 from shared.errors import PermissionDenied
 from shared.identity.errors import ResourceNotFound
 from shared.identity.webhook_secrets import list_webhook_secrets
-from shared.media.networks.base import SignatureInvalid
+from shared.media.networks.webhooks import SignatureInvalid
 from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
 from web.calls import Call

@@ -25,7 +25,7 @@ from shared.identity.errors import OrganizationSuspended, ResourceNotFound, Targ
 from shared.media import errors
 from shared.media.attachments import Attachment
 from shared.media.imports import STANDARD, Import, queue_imports
-from shared.media.networks.base import SignatureInvalid
+from shared.media.networks.webhooks import SignatureInvalid
 from shared.media.pushing import PushedPart, push_content
 from web.authentication import Authentication
 from web.calls import Answer, Call

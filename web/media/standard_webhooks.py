@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from werkzeug.datastructures import Headers
 
 from shared.identity.webhook_secrets import sign
-from shared.media.networks.base import SignatureInvalid
+from shared.media.networks.webhooks import SignatureInvalid
 
 ID_HEADER = "webhook-id"
 TIMESTAMP_HEADER = "webhook-timestamp"

@@ -24,13 +24,9 @@ from shared.media.attachments import Attachment
 from shared.media.errors import DistributionDisabled, TooManyImports
 from shared.media.imports import queue_imports
 from shared.media.network_settings import find_webhook_credentials
-from shared.media.networks.base import (
-    Credentials,
-    Network,
-    SignatureInvalid,
-    WebhookAnswer,
-    WebhookRequest,
-)
+from shared.media.networks.base import Network
+from shared.media.networks.signatures import verify
+from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
 from shared.telemetry import REFUSED_CREDENTIALS, get_logger
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Call
@@ -152,7 +148,7 @@ def _verify(call: Call, distribution_id: UUID, network: Network, request: Webhoo
     encryption = Encryption(call.services.settings)
     with call.services.database.autocommit() as session:
         credentials, is_expected = find_webhook_credentials(session, encryption, distribution_id, network)
-    network.verify(request, credentials)
+    verify(network.signature, request, credentials)
     if not is_expected:
         raise SignatureInvalid
     return credentials

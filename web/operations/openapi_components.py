@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shared.media.networks.registry import NETWORKS
+
 STATUS_MEANINGS = {
     200: "Done.",
     201: "Made.",
@@ -60,14 +62,13 @@ OAUTH_SCHEMA: dict[str, Any] = {
     "required": ["error"],
 }
 SIGNATURE_SCHEMES: dict[str, Any] = {
-    f"{network}Signature": {"type": "apiKey", "in": "header", "name": header, "description": description}
-    for network, header, description in (
-        ("slack", "X-Slack-Signature", "Slack's signature, with `X-Slack-Request-Timestamp`."),
-        ("twilio", "X-Twilio-Signature", "Twilio's signature over the address and the form."),
-        ("telegram", "X-Telegram-Bot-Api-Secret-Token", "The secret token given to `setWebhook`."),
-        ("whatsapp", "X-Hub-Signature-256", "WhatsApp's signature."),
-        ("discord", "X-Signature-Ed25519", "Discord's signature, with `X-Signature-Timestamp`."),
-    )
+    f"{name}Signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": network.signature.header,
+        "description": f"{network.title}: {network.signature.describe()}.",
+    }
+    for name, network in NETWORKS.items()
 }
 SECURITY_SCHEMES: dict[str, Any] = {
     "bearer": {

@@ -13,22 +13,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import parse_qs, urlsplit
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from shared.egress.errors import SourceAnswered
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceGone
 from shared.media.networks.answers import explain
-from shared.media.networks.base import (
-    Ask,
-    Credentials,
-    NetworkSetting,
-    SettingKind,
-    SignatureInvalid,
-    WebhookAnswer,
-    WebhookRequest,
-)
+from shared.media.networks.base import Ask, NetworkSetting, SettingKind
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -39,7 +28,8 @@ from shared.media.networks.payloads import (
     as_url,
     read_object,
 )
-from shared.media.networks.signatures import accepted, require_recent
+from shared.media.networks.signatures import BODY, Ed25519, Timestamp, WebhookSignature
+from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 PING, COMPONENT, AUTOCOMPLETE = 1, 3, 4
 PONG = {"type": 1}
@@ -49,7 +39,6 @@ UNCHANGED = {"type": 6}
 NO_CHOICES = {"type": 8, "data": {"choices": []}}
 CLOCK_SKEW_SECONDS = 600
 """A link is renewed so long before its end, and believed to have ended so long after it."""
-_SIGNATURE = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
 _EXPIRY = re.compile(r"[0-9a-f]{1,12}", re.ASCII)
 
 
@@ -57,12 +46,19 @@ class Discord:
     """Discord."""
 
     name = "discord"
+    title = "Discord"
+    callback = "General Information → Interactions Endpoint URL, and Webhooks → Endpoint"
+    signature = WebhookSignature(
+        header="X-Signature-Ed25519",
+        setting="publicKey",
+        algorithm=Ed25519(),
+        signed=(Timestamp(header="X-Signature-Timestamp", window_seconds=300), BODY),
+    )
     settings: Sequence[NetworkSetting] = (
         NetworkSetting(
             name="publicKey",
             description="General Information → Public Key.",
             pattern=re.compile(r"[0-9a-fA-F]{64}", re.ASCII),
-            signs=True,
         ),
         NetworkSetting(
             name="botToken",
@@ -76,17 +72,6 @@ class Discord:
             default="https://discord.com/api/v10",
         ),
     )
-
-    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
-        """Check the Ed25519 signature over timestamp and body."""
-        timestamp = request.headers.get("x-signature-timestamp", "")
-        signature = request.headers.get("x-signature-ed25519", "")
-        require_recent(timestamp, request.received_at)
-        if not _SIGNATURE.fullmatch(signature):
-            raise SignatureInvalid
-        signed = timestamp.encode() + request.body
-        if not any(_is_signed(key, signature, signed) for key in accepted(credentials, "publicKey")):
-            raise SignatureInvalid
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
         """Answer a ping and an interaction as they want it, and acknowledge an event without words."""
@@ -114,14 +99,6 @@ class Discord:
         if left_seconds < -CLOCK_SKEW_SECONDS:
             raise SourceGone
         return Source(url=url)
-
-
-def _is_signed(public_key: str, signature: str, signed: bytes) -> bool:
-    try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), signed)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 def _interaction_files(interaction: Payload) -> Iterator[Attachment]:

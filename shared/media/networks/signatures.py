@@ -1,18 +1,182 @@
-"""What the networks' signature checks share: secrets that are accepted, constant-time comparison, the replay window.
+"""How a network proves that it sent a webhook: each network declares it once, and `verify` holds requests to it.
 
-Whatever a stranger sends in a header is text that may hold anything; nothing here raises but SignatureInvalid.
+The check itself, the OpenAPI document, the README's table and the tests derive from the declaration. A time that is
+signed has a window, so no network can sign one that nobody looks at. Whatever a stranger sends in a header is text that
+may hold anything; nothing here raises but SignatureInvalid.
 """
 
 from __future__ import annotations
 
+import base64
 import hmac
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from typing import Protocol
 
-from shared.media.networks.base import Credentials, SignatureInvalid, previous
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-REPLAY_WINDOW_SECONDS = 300
-_TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
+from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookRequest, previous
+
+_SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
+_ED25519 = re.compile(r"[0-9a-fA-F]{128}", re.ASCII)
+
+
+class Subject(StrEnum):
+    """What of a request a signed part vouches for."""
+
+    BODY = "body"
+    ADDRESS = "address"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the text that is signed."""
+
+    name: str
+    """What documents call it."""
+    subject: Subject
+    forms: Callable[[WebhookRequest], Sequence[bytes]]
+    """Read the part, in each form where the network signs now one, now another. May raise SignatureInvalid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timestamp:
+    """The time of sending in seconds since the epoch, signed as its header has it; good within the window."""
+
+    header: str
+    window_seconds: int
+
+    def forms(self, request: WebhookRequest) -> Sequence[bytes]:
+        """Read the time. Raises SignatureInvalid unless it is within the window, before or after."""
+        sent = request.headers.get(self.header.lower(), "")
+        if not _SECONDS.fullmatch(sent) or abs(request.received_at - int(sent)) > self.window_seconds:
+            raise SignatureInvalid
+        return [sent.encode()]
+
+
+BODY = Part(name="the body", subject=Subject.BODY, forms=lambda request: [request.body])
+
+
+class Algorithm(Protocol):
+    """How a text is signed with a secret."""
+
+    @property
+    def name(self) -> str:
+        """What documents call it."""
+
+    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+        """Tell, in constant time, whether a header's value is the signature of a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hmac:
+    """An HMAC, in hexadecimal or base64, after a prefix."""
+
+    digest: str
+    in_base64: bool = False
+    prefix: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name digest, encoding and prefix."""
+        encoding = "base64" if self.in_base64 else "hexadecimal"
+        return f"HMAC-{self.digest.upper()} in {encoding}" + (
+            f" after `{self.prefix}`" if self.prefix else ""
+        )
+
+    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+        """Compare with the HMAC of the text."""
+        made = hmac.digest(secret.encode(), text, self.digest)
+        return _is_equal(
+            sent, self.prefix + (base64.b64encode(made).decode() if self.in_base64 else made.hex())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ed25519:
+    """An Ed25519 signature in hexadecimal; the secret is the public key."""
+
+    name: str = "Ed25519 in hexadecimal"
+
+    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+        """Verify with the public key."""
+        if not _ED25519.fullmatch(sent):
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(secret)).verify(bytes.fromhex(sent), text)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSecret:
+    """No signature: the secret itself comes along."""
+
+    name: str = "the secret itself"
+
+    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:  # noqa: ARG002 (nothing is signed)
+        """Compare with the secret."""
+        return _is_equal(sent, secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handshake:
+    """A GET by which a network asks whether the address is ours: a secret in a query parameter."""
+
+    parameter: str
+    setting: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSignature:
+    """What proves that a network sent a webhook."""
+
+    header: str
+    setting: str
+    """The setting that it is made with; the value that this one replaced stays good for a while."""
+    algorithm: Algorithm
+    signed: Sequence[bytes | Part | Timestamp]
+    """What is signed, one after the other; bytes as they stand."""
+    handshake: Handshake | None = None
+
+    @property
+    def timestamp(self) -> Timestamp | None:
+        """The time that is signed; None where a replay is harmless only because a message is imported once."""
+        return next((part for part in self.signed if isinstance(part, Timestamp)), None)
+
+    @property
+    def settings(self) -> frozenset[str]:
+        """The settings that requests are verified with."""
+        return frozenset({self.setting} | ({self.handshake.setting} if self.handshake else set()))
+
+    def describe(self) -> str:
+        """Say how a request is signed, over what, and for how long it is good; in Markdown."""
+        parts = " + ".join(_name(part) for part in self.signed)
+        over = f", over {parts}" if parts else ""
+        good = f"refused after {self.timestamp.window_seconds} seconds" if self.timestamp else "no time"
+        return f"{self.algorithm.name}{over}; {good}"
+
+    def vouches_for(self, subject: Subject) -> bool:
+        """Tell whether a request that is changed in this is refused."""
+        return any(isinstance(part, Part) and part.subject is subject for part in self.signed)
+
+
+def verify(signature: WebhookSignature, request: WebhookRequest, credentials: Credentials) -> None:
+    """Raise SignatureInvalid unless the network signed this request, and lately; and nothing else ever."""
+    if request.method == "GET" and signature.handshake is not None:
+        token = request.query.get(signature.handshake.parameter, "")
+        require_match(token, accepted(credentials, signature.handshake.setting))
+        return
+    texts = [b"".join(forms) for forms in product(*(_forms(part, request) for part in signature.signed))]
+    sent = request.headers.get(signature.header.lower(), "")
+    secrets = accepted(credentials, signature.setting)
+    if not any(signature.algorithm.is_signed(sent, secret, text) for secret in secrets for text in texts):
+        raise SignatureInvalid
 
 
 def accepted(credentials: Credentials, name: str) -> Sequence[str]:
@@ -21,19 +185,21 @@ def accepted(credentials: Credentials, name: str) -> Sequence[str]:
     return [value for value in values if value]
 
 
-def require_match(sent: str, expected: Iterable[str]) -> None:
+def require_match(sent: str, expected: Sequence[str]) -> None:
     """Raise SignatureInvalid unless what was sent is one of the expected texts, compared in constant time."""
-    given = sent.encode("utf-8", "surrogatepass")
-    if not any(hmac.compare_digest(given, one.encode()) for one in expected):
+    if not any(_is_equal(sent, one) for one in expected):
         raise SignatureInvalid
 
 
-def require_recent(timestamp: str, received_at: float) -> None:
-    """Raise SignatureInvalid unless a timestamp, in seconds since the epoch, is of these minutes."""
-    if not _TIMESTAMP.fullmatch(timestamp) or abs(received_at - int(timestamp)) > REPLAY_WINDOW_SECONDS:
-        raise SignatureInvalid
+def _name(part: bytes | Part | Timestamp) -> str:
+    if isinstance(part, bytes):
+        return f"`{part.decode()}`"
+    return f"`{part.header}`" if isinstance(part, Timestamp) else part.name
 
 
-def hmac_sha256(secret: str, signed: bytes) -> str:
-    """Give the HMAC-SHA256 of what is signed, in hexadecimal."""
-    return hmac.digest(secret.encode(), signed, "sha256").hex()
+def _forms(part: bytes | Part | Timestamp, request: WebhookRequest) -> Sequence[bytes]:
+    return [part] if isinstance(part, bytes) else part.forms(request)
+
+
+def _is_equal(sent: str, expected: str) -> bool:
+    return hmac.compare_digest(sent.encode("utf-8", "surrogatepass"), expected.encode())

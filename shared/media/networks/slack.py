@@ -15,14 +15,7 @@ from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
 from shared.media.networks.answers import ask_api, require_hosted, require_url, trust
-from shared.media.networks.base import (
-    Ask,
-    Credentials,
-    NetworkSetting,
-    SettingKind,
-    WebhookAnswer,
-    WebhookRequest,
-)
+from shared.media.networks.base import Ask, NetworkSetting, SettingKind
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -34,7 +27,8 @@ from shared.media.networks.payloads import (
     is_among,
     read_object,
 )
-from shared.media.networks.signatures import accepted, hmac_sha256, require_match, require_recent
+from shared.media.networks.signatures import BODY, Hmac, Timestamp, WebhookSignature
+from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".slack.com", ".slack-edge.com"})
 PAGE = "text/html"
@@ -65,15 +59,24 @@ class Slack:
     """Slack."""
 
     name = "slack"
+    title = "Slack"
+    callback = (
+        "Event Subscriptions → Request URL; subscribe to `message.channels`, `message.groups`, `message.im`…"
+    )
+    signature = WebhookSignature(
+        header="X-Slack-Signature",
+        setting="signingSecret",
+        algorithm=Hmac(digest="sha256", prefix="v0="),
+        signed=(b"v0:", Timestamp(header="X-Slack-Request-Timestamp", window_seconds=300), b":", BODY),
+    )
     settings: Sequence[NetworkSetting] = (
         NetworkSetting(
             name="signingSecret",
             description="Basic Information → App Credentials → Signing Secret.",
-            signs=True,
         ),
         NetworkSetting(
             name="botToken",
-            description="OAuth & Permissions → Bot User OAuth Token, with the scope files:read.",
+            description="OAuth & Permissions → Bot User OAuth Token, with files:read, and a …:history for each kind.",
         ),
         NetworkSetting(
             name="apiBaseUrl",
@@ -82,17 +85,6 @@ class Slack:
             default="https://slack.com/api",
         ),
     )
-
-    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
-        """Check `X-Slack-Signature` over version, timestamp and body."""
-        timestamp = request.headers.get("x-slack-request-timestamp", "")
-        require_recent(timestamp, request.received_at)
-        signed = b"v0:" + timestamp.encode() + b":" + request.body
-        secrets = accepted(credentials, "signingSecret")
-        require_match(
-            request.headers.get("x-slack-signature", ""),
-            [f"v0={hmac_sha256(secret, signed)}" for secret in secrets],
-        )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
         """Repeat the challenge of `url_verification`."""

@@ -14,14 +14,7 @@ from shared.egress.errors import MediaTooLarge, SourceAnswered
 from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused, SourceUnreadable
-from shared.media.networks.base import (
-    Ask,
-    Credentials,
-    NetworkSetting,
-    SettingKind,
-    WebhookAnswer,
-    WebhookRequest,
-)
+from shared.media.networks.base import Ask, NetworkSetting, SettingKind
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -31,7 +24,8 @@ from shared.media.networks.payloads import (
     as_text,
     read_object,
 )
-from shared.media.networks.signatures import accepted, require_match
+from shared.media.networks.signatures import SharedSecret, WebhookSignature
+from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 MESSAGES = (
     "message",
@@ -56,12 +50,16 @@ class Telegram:
     """Telegram."""
 
     name = "telegram"
+    title = "Telegram"
+    callback = "`setWebhook` with `url` and `secret_token`"
+    signature = WebhookSignature(
+        header="X-Telegram-Bot-Api-Secret-Token", setting="secretToken", algorithm=SharedSecret(), signed=()
+    )
     settings: Sequence[NetworkSetting] = (
         NetworkSetting(
             name="secretToken",
-            description="The secret_token given to setWebhook; 16 characters at least.",
+            description="The secret_token given to setWebhook; make up 16 to 256 of A-Za-z0-9_-.",
             pattern=re.compile(r"[A-Za-z0-9_-]{16,256}", re.ASCII),
-            signs=True,
         ),
         NetworkSetting(
             name="botToken",
@@ -75,11 +73,6 @@ class Telegram:
             default="https://api.telegram.org",
         ),
     )
-
-    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
-        """Check the secret in `X-Telegram-Bot-Api-Secret-Token`."""
-        sent = request.headers.get("x-telegram-bot-api-secret-token", "")
-        require_match(sent, accepted(credentials, "secretToken"))
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
         """Say nothing: an answer would be taken for a call of the API."""

@@ -9,24 +9,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit
 
 from shared.media.attachments import Attachment, Source
 from shared.media.networks.answers import require_hosted, trust
-from shared.media.networks.base import (
-    Ask,
-    Credentials,
-    NetworkSetting,
-    SettingKind,
-    SignatureInvalid,
-    WebhookAnswer,
-    WebhookRequest,
-)
+from shared.media.networks.base import Ask, NetworkSetting, SettingKind
 from shared.media.networks.payloads import as_count, as_id, as_text, as_url, read_object
-from shared.media.networks.signatures import accepted, require_match
+from shared.media.networks.signatures import Hmac, Part, Subject, WebhookSignature, require_match
+from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".twilio.com"})
 MAX_PARAMETERS = 1000
@@ -41,10 +33,54 @@ _SID = re.compile(r"[A-Za-z]{2}[0-9a-fA-F]{32}", re.ASCII)
 Parameters = Sequence[tuple[str, str]]
 
 
+def _addresses(request: WebhookRequest) -> Sequence[bytes]:
+    """Give the address as it is, without its port and with it: Twilio signs now one, now another."""
+    match = _ADDRESS.fullmatch(request.public_url)
+    if match is None:
+        return [request.public_url.encode("utf-8", "surrogatepass")]
+    scheme, host, port, rest = match.groups()
+    forms = (f"{scheme}://{host}{rest}", f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}{rest}")
+    return [form.encode("utf-8", "surrogatepass") for form in forms]
+
+
+def _parameters(request: WebhookRequest) -> Sequence[bytes]:
+    """Give a form's parameters, each once; of another body the digest is in the address."""
+    if _is_form(request):
+        pairs = sorted(set(_form(request.body)))
+        return ["".join(name + value for name, value in pairs).encode("utf-8", "surrogatepass")]
+    digest = hashlib.sha256(request.body).hexdigest()
+    require_match(request.query.get("bodySHA256", "").lower(), [digest])
+    return [b""]
+
+
+def _is_form(request: WebhookRequest) -> bool:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
+
+
+def _form(body: bytes) -> Parameters:
+    try:
+        return parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise SignatureInvalid from None
+
+
 class Twilio:
     """Twilio."""
 
     name = "twilio"
+    title = "Twilio"
+    callback = (
+        "the number, messaging service or WhatsApp sender → “A message comes in”: Webhook, HTTP **POST**"
+    )
+    signature = WebhookSignature(
+        header="X-Twilio-Signature",
+        setting="authToken",
+        algorithm=Hmac(digest="sha1", in_base64=True),
+        signed=(
+            Part(name="the address", subject=Subject.ADDRESS, forms=_addresses),
+            Part(name="the form's parameters, sorted", subject=Subject.BODY, forms=_parameters),
+        ),
+    )
     settings: Sequence[NetworkSetting] = (
         NetworkSetting(
             name="accountSid",
@@ -55,7 +91,6 @@ class Twilio:
         NetworkSetting(
             name="authToken",
             description="Account Info → Auth Token; signs webhooks and opens the media.",
-            signs=True,
         ),
         NetworkSetting(
             name="apiBaseUrl",
@@ -64,18 +99,6 @@ class Twilio:
             default="https://api.twilio.com",
         ),
     )
-
-    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
-        """Check `X-Twilio-Signature` over the address with and without its port, and the form or the body's digest."""
-        signed = "".join(name + value for name, value in _signed_parameters(request))
-        require_match(
-            request.headers.get("x-twilio-signature", ""),
-            [
-                _hmac_sha1(token, address + signed)
-                for token in accepted(credentials, "authToken")
-                for address in _addresses(request.public_url)
-            ],
-        )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
         """Say in TwiML that there is nothing to do."""
@@ -92,42 +115,6 @@ class Twilio:
         require_hosted(url, trust(HOSTS, credentials["apiBaseUrl"]))
         account = f"{credentials['accountSid']}:{credentials['authToken']}".encode()
         return Source(url=url, headers={"Authorization": f"Basic {base64.b64encode(account).decode()}"})
-
-
-def _signed_parameters(request: WebhookRequest) -> Iterator[tuple[str, str]]:
-    """Give what is signed besides the address: a form's parameters, each once; of another body the digest is there."""
-    if _is_form(request):
-        yield from sorted(set(_form(request.body)))
-        return
-    digest = hashlib.sha256(request.body).hexdigest()
-    require_match(request.query.get("bodySHA256", "").lower(), [digest])
-
-
-def _is_form(request: WebhookRequest) -> bool:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
-
-
-def _form(body: bytes) -> Parameters:
-    try:
-        return parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
-    except ValueError:
-        raise SignatureInvalid from None
-
-
-def _addresses(public_url: str) -> Sequence[str]:
-    """Give an address as it is, without its port and with it: Twilio signs now one, now another."""
-    match = _ADDRESS.fullmatch(public_url)
-    if match is None:
-        return [public_url]
-    scheme, host, port, rest = match.groups()
-    with_port = f"{scheme}://{host}:{port or _DEFAULT_PORTS[scheme]}{rest}"
-    return [f"{scheme}://{host}{rest}", with_port]
-
-
-def _hmac_sha1(token: str, signed: str) -> str:
-    return base64.b64encode(
-        hmac.digest(token.encode(), signed.encode("utf-8", "surrogatepass"), "sha1")
-    ).decode()
 
 
 def _media(values: Mapping[str, object]) -> Iterator[Attachment]:

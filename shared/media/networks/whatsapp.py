@@ -15,14 +15,7 @@ from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused
 from shared.media.networks.answers import explain, require_hosted, require_url, trust
-from shared.media.networks.base import (
-    Ask,
-    Credentials,
-    NetworkSetting,
-    SettingKind,
-    WebhookAnswer,
-    WebhookRequest,
-)
+from shared.media.networks.base import Ask, NetworkSetting, SettingKind
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -35,7 +28,8 @@ from shared.media.networks.payloads import (
     is_among,
     read_object,
 )
-from shared.media.networks.signatures import accepted, hmac_sha256, require_match
+from shared.media.networks.signatures import BODY, Handshake, Hmac, WebhookSignature
+from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
 MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
@@ -50,12 +44,20 @@ class WhatsApp:
     """WhatsApp."""
 
     name = "whatsapp"
+    title = "WhatsApp"
+    callback = "WhatsApp → Configuration → Callback URL and Verify token; subscribe to `messages`"
+    signature = WebhookSignature(
+        header="X-Hub-Signature-256",
+        setting="appSecret",
+        algorithm=Hmac(digest="sha256", prefix="sha256="),
+        signed=(BODY,),
+        handshake=Handshake(parameter="hub.verify_token", setting="verifyToken"),
+    )
     settings: Sequence[NetworkSetting] = (
-        NetworkSetting(name="appSecret", description="App settings → Basic → App secret.", signs=True),
+        NetworkSetting(name="appSecret", description="App settings → Basic → App secret."),
         NetworkSetting(
             name="verifyToken",
-            description="The verify token given with the callback URL; 16 characters at least.",
-            signs=True,
+            description="The verify token given with the callback URL; make up 16 characters or more.",
         ),
         NetworkSetting(
             name="accessToken",
@@ -69,17 +71,6 @@ class WhatsApp:
             default="https://graph.facebook.com/v24.0",
         ),
     )
-
-    def verify(self, request: WebhookRequest, credentials: Credentials) -> None:
-        """Check `X-Hub-Signature-256` over the body, or the token of the handshake."""
-        if request.method == "GET":
-            tokens = accepted(credentials, "verifyToken")
-            require_match(request.query.get("hub.verify_token", ""), tokens)
-            return
-        require_match(
-            request.headers.get("x-hub-signature-256", ""),
-            [f"sha256={hmac_sha256(secret, request.body)}" for secret in accepted(credentials, "appSecret")],
-        )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
         """Repeat the challenge of the handshake."""

@@ -66,6 +66,8 @@ class StandIn(ABC):
 
     name: ClassVar[str]
     content_type: ClassVar[str] = JSON
+    sends_files_singly: ClassVar[bool] = False
+    """Whether a message of the network has one file at the most."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Sample] = {}

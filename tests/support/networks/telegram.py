@@ -17,6 +17,7 @@ class TelegramStandIn(StandIn):
     """Telegram."""
 
     name = "telegram"
+    sends_files_singly = True
 
     @property
     def settings(self) -> Mapping[str, str]:

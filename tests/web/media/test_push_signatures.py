@@ -11,7 +11,7 @@ from werkzeug.datastructures import Headers
 
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import disable_distribution, enable_distribution, rotate_webhook_secret
-from shared.media.networks.base import SignatureInvalid
+from shared.media.networks.webhooks import SignatureInvalid
 from tests.support.front import Front
 from tests.support.media_samples import PNG
 from tests.web.media.conftest import Connector, encode, make_connector, media, sign, sql

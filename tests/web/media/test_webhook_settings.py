@@ -14,7 +14,7 @@ from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import update_distribution
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_settings import get_credentials
-from shared.media.networks.base import previous
+from shared.media.networks.webhooks import previous
 from tests.support.front import Front
 from tests.support.media_samples import PNG
 from tests.support.networks import STAND_INS, DiscordStandIn, SlackStandIn, StandIn, TelegramStandIn

@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit
 
-from shared.media.networks.base import Network, WebhookRequest
+from shared.media.networks.base import Network
 from shared.media.networks.registry import NETWORKS
+from shared.media.networks.webhooks import WebhookRequest
 from tests.support.networks import STAND_INS, StandIn
 
 URL = "https://qm.example/distributions/01890000-0000-7000-8000-000000000000/webhooks/x"

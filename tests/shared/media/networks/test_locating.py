@@ -15,8 +15,8 @@ from shared.egress.fetching import FetchLimits, ask, fetch
 from shared.egress.policy import EgressPolicy
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
-from shared.media.networks.base import Credentials
 from shared.media.networks.registry import NETWORKS
+from shared.media.networks.webhooks import Credentials
 from tests.shared.media.networks.requests import network_of, signed
 from tests.support.media_samples import PNG
 from tests.support.networks import (
