@@ -1,7 +1,8 @@
-"""Bring a database to the newest schema, or back by one step.
+"""Bring a database to the newest schema, and load its functions.
 
-Migrations are numbered; each runs in its own transaction with short lock waits, and suits the code of the release
-before it, so that a deployment may migrate first and replace its processes afterwards.
+Migrations are numbered, and all that are missing run in one transaction with short lock waits. Each suits the code of
+the release before it, so that a deployment migrates first and replaces its processes afterwards, and goes back by
+starting the release before. So nothing takes a migration back (docs/decisions.md#migrations-go-forward).
 """
 
 from __future__ import annotations
@@ -13,23 +14,20 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, text
 
 from shared.advisory_locks import AdvisoryLock, take
+from shared.migrations.functions import load_functions
 
+NEWEST = "head"
 LOCK_TIMEOUT = "5s"
 STATEMENT_TIMEOUT = "15min"
 
 
-def migrate(engine: Engine, revision: str = "head") -> None:
-    """Upgrade to a revision; two runs at once wait for each other."""
+def migrate(engine: Engine, revision: str = NEWEST) -> None:
+    """Upgrade to a revision; two runs at once wait for each other. Functions are those of the newest."""
     with engine.begin() as connection:
         _prepare(connection)
         command.upgrade(_config(connection), revision)
-
-
-def downgrade(engine: Engine, revision: str = "-1") -> None:
-    """Go back to a revision, by default one step."""
-    with engine.begin() as connection:
-        _prepare(connection)
-        command.downgrade(_config(connection), revision)
+        if revision == NEWEST:
+            load_functions(connection)
 
 
 def _prepare(connection: Connection) -> None:

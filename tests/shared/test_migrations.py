@@ -1,4 +1,4 @@
-"""The migrations make exactly the tables that the code declares, and each can be taken back."""
+"""The migrations make exactly the tables that the code declares, and the functions that stand in files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sqlalchemy import Engine, create_engine, event, text
 
 import shared
 from deploy.embedded.postgres import EmbeddedPostgres
-from shared.migrations.runner import downgrade, migrate
+from shared.migrations.functions import function_files
+from shared.migrations.runner import migrate
 from shared.schema import metadata
 
 for _module in walk_packages(shared.__path__, "shared."):
@@ -34,6 +35,9 @@ _SHAPES = {
     """,
     "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
 }
+_DEFINITIONS = """
+SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname
+"""
 
 
 @pytest.fixture
@@ -77,23 +81,45 @@ def test_no_migration_is_missing(empty: Engine) -> None:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_every_migration_can_be_taken_back_and_made_again(empty: Engine) -> None:
-    seen = []
-    for revision in revisions():
-        migrate(empty, revision)
-        seen.append({what: shape(empty, what) for what in _SHAPES})
-    for before in [*reversed(seen[:-1]), {what: set() for what in _SHAPES}]:
-        downgrade(empty)
-        assert {what: shape(empty, what) for what in _SHAPES} == before
+def definitions(engine: Engine) -> list[tuple[str, str]]:
+    """The functions of a database by name; twice the same name is two functions."""
+    with engine.connect() as connection:
+        return [(name, definition) for name, definition in connection.execute(text(_DEFINITIONS))]
+
+
+def test_every_function_stands_in_a_file_of_its_name(empty: Engine) -> None:
     migrate(empty)
-    assert {what: shape(empty, what) for what in _SHAPES} == seen[-1]
+    assert [name for name, _ in definitions(empty)] == sorted(function_files())
+
+
+def test_a_function_is_what_its_file_says(empty: Engine) -> None:
+    migrate(empty)
+    made = dict(definitions(empty))
+    for name, path in function_files().items():
+        with empty.begin() as connection:
+            connection.connection.cursor().execute(path.read_text())
+        assert dict(definitions(empty)) == made, name
+
+
+def test_a_function_that_differs_is_put_right_by_migrating(empty: Engine) -> None:
+    migrate(empty)
+    made = definitions(empty)
+    with empty.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE OR REPLACE FUNCTION credits_month() RETURNS date LANGUAGE sql AS 'SELECT NULL::date'"
+            )
+        )
+    assert definitions(empty) != made
+    migrate(empty)
+    assert definitions(empty) == made
 
 
 def test_migrating_twice_changes_nothing(empty: Engine) -> None:
     migrate(empty)
-    before = {what: shape(empty, what) for what in _SHAPES}
+    before = {what: shape(empty, what) for what in _SHAPES}, definitions(empty)
     migrate(empty)
-    assert {what: shape(empty, what) for what in _SHAPES} == before
+    assert ({what: shape(empty, what) for what in _SHAPES}, definitions(empty)) == before
 
 
 def test_migrations_are_one_line_of_numbers() -> None:

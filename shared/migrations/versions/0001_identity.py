@@ -6,6 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
+from shared.migrations.functions import load_function
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -23,24 +25,6 @@ def upgrade() -> None:
     _create_distributions()
     _create_signing()
     _create_audit()
-
-
-def downgrade() -> None:
-    """Drop everything, dependants first."""
-    op.drop_table("audit_events")
-    op.execute("DROP FUNCTION refuse_audit_change()")
-    for table in (
-        "revoked_tokens",
-        "signing_keys",
-        "distributions",
-        "api_keys",
-        "client_credentials",
-        "role_bindings",
-    ):
-        op.drop_table(table)
-    op.drop_constraint("fk_deployments_active_version_id", "deployments", type_="foreignkey")
-    for table in ("versions", "deployments", "identities", "memberships", "users", "organizations"):
-        op.drop_table(table)
 
 
 def _create_people() -> None:
@@ -282,10 +266,7 @@ def _create_audit() -> None:
         _references("audit_events", "organization_id", "organizations"),
     )
     op.create_index("ix_audit_events_organization_id_id", "audit_events", ["organization_id", "id"])
-    op.execute(
-        "CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'audit_events is append-only'; END $$"
-    )
+    load_function(op.get_bind(), "refuse_audit_change")
     op.execute(
         "CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON audit_events "
         "FOR EACH ROW EXECUTE FUNCTION refuse_audit_change()"

@@ -108,9 +108,3 @@ def upgrade() -> None:
     op.create_index("ix_read_grants_access_expires_at", "read_grants", ["access_expires_at"])
     for table in ("files", "blobs", "file_operations", "read_grants"):
         op.execute(f"ALTER TABLE {table} SET ({_EAGER_VACUUM})")
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for table in ("read_grants", "file_references", "file_operations", "blobs", "file_versions", "files"):
-        op.drop_table(table)

@@ -1,65 +1,37 @@
-"""Balances, invocations, usage, the ledger, and the functions that move money between them.
-
-The functions are in `0003_credits.sql` beside this file.
-"""
+"""Balances, invocations, usage and the ledger, which is append-only."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import sqlalchemy as sa
 from alembic import op
+
+from shared.migrations.functions import load_function
 
 revision = "0003"
 down_revision = "0002"
 
 INSTANT = sa.DateTime(timezone=True)
 _ZERO = sa.text("0")
-_TABLES = ("credit_balances", "ledger_entries", "invocations", "usage_records", "usage_hours", "usage_rollup")
-_FUNCTIONS = (
-    "credits_available",
-    "credits_month",
-    "credits_price",
-    "credits_be_durable",
-    "credits_post",
-    "credits_hold",
-    "credits_note_streamed",
-    "credits_void",
-    "credits_charge",
-    "credits_roll_up",
-    "credits_correct",
-    "credits_settle",
-    "credits_release_overdue",
-    "credits_mark_unresolved",
-    "credits_settle_unresolved",
-    "credits_enter",
-    "credits_dispatch",
-    "refuse_ledger_change",
-)
 # A hot balance is updated several hundred times a second: room on its page for the new versions, and early vacuum.
 _HOT = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000"
 # Every call leaves two dead rows here.
 _EAGER_VACUUM = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_insert_scale_factor = 0.05"
+_TRIGGERS = (("append_only", "UPDATE OR DELETE", "ROW"), ("never_emptied", "TRUNCATE", "STATEMENT"))
 
 
 def upgrade() -> None:
-    """Create the tables, then the functions, which name their types."""
+    """Create the tables and the triggers of the ledger."""
     _create_balances()
     _create_invocations()
     _create_usage()
     op.execute(f"ALTER TABLE credit_balances SET ({_HOT})")
     op.execute(f"ALTER TABLE invocations SET ({_EAGER_VACUUM})")
-    op.execute(Path(__file__).with_suffix(".sql").read_text())
-
-
-def downgrade() -> None:
-    """Drop the functions, then the tables."""
-    op.execute("DROP TRIGGER append_only ON ledger_entries")
-    op.execute("DROP TRIGGER never_emptied ON ledger_entries")
-    for function in _FUNCTIONS:
-        op.execute(f"DROP FUNCTION {function}")
-    for table in _TABLES:
-        op.drop_table(table)
+    load_function(op.get_bind(), "refuse_ledger_change")
+    for trigger, changes, each in _TRIGGERS:
+        op.execute(
+            f"CREATE TRIGGER {trigger} BEFORE {changes} ON ledger_entries"
+            f" FOR EACH {each} EXECUTE FUNCTION refuse_ledger_change()"
+        )
 
 
 def _create_balances() -> None:

@@ -83,8 +83,3 @@ def upgrade() -> None:
         postgresql_where=sa.text("forget_at IS NOT NULL"),
     )
     op.execute(f"ALTER TABLE media_imports SET ({_EAGER_VACUUM})")
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    op.drop_table("media_imports")

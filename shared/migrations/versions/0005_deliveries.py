@@ -22,13 +22,6 @@ def upgrade() -> None:
     _create_notifications()
 
 
-def downgrade() -> None:
-    """Drop the tables."""
-    op.drop_table("expiring_media")
-    op.drop_table("notification_endpoints")
-    op.drop_table("deliveries")
-
-
 def _create_deliveries() -> None:
     op.create_table(
         "deliveries",

@@ -1,12 +1,6 @@
-"""What stored bytes cost over time: measured days, their charges, and since when an organization owes for them.
-
-The functions are in `0006_storage.sql` beside this file.
-"""
+"""What stored bytes cost over time: measured days, their charges, and since when an organization owes for them."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,18 +9,18 @@ revision = "0006"
 down_revision = "0005"
 
 _INSTANT = sa.DateTime(timezone=True)
-_KINDS = "kind IN ('top_up', 'charge', 'correction', 'adjustment'{})"
-_HERE = Path(__file__)
+_KINDS = "kind IN ('top_up', 'charge', 'correction', 'adjustment', 'storage')"
 
 
 def upgrade() -> None:
-    """Create the tables and indexes, then the functions."""
+    """Create the tables and indexes."""
     for name in ("storage_overdue_since", "storage_refused_from"):
         op.add_column("credit_balances", sa.Column(name, _INSTANT))
     op.create_check_constraint(
         "overdue", "credit_balances", "(storage_overdue_since IS NULL) = (storage_refused_from IS NULL)"
     )
-    _set_kinds(", 'storage'")
+    op.drop_constraint("ck_ledger_entries_kind", "ledger_entries")
+    op.create_check_constraint("kind", "ledger_entries", _KINDS)
     _create_days()
     op.create_index(
         "ix_files_ended_at", "files", ["ended_at"], postgresql_where=sa.text("ended_at IS NOT NULL")
@@ -38,23 +32,6 @@ def upgrade() -> None:
         postgresql_using="brin",
         postgresql_with={"autosummarize": "on"},
     )
-    op.execute(_HERE.with_suffix(".sql").read_text())
-
-
-def downgrade() -> None:
-    """Drop them, and put the one changed function back; refused where storage has been charged."""
-    op.execute("DROP FUNCTION credits_charge_storage")
-    op.execute("DROP FUNCTION credits_storage_is_refused")
-    op.execute("DROP FUNCTION credits_storage_unit")
-    op.execute(_earlier_function("credits_post"))
-    op.drop_index("ix_file_versions_created_at", "file_versions")
-    op.drop_index("ix_files_ended_at", "files")
-    op.drop_table("storage_mark")
-    op.drop_table("storage_days")
-    _set_kinds("")
-    op.drop_constraint("ck_credit_balances_overdue", "credit_balances")
-    for name in ("storage_refused_from", "storage_overdue_since"):
-        op.drop_column("credit_balances", name)
 
 
 def _create_days() -> None:
@@ -90,18 +67,3 @@ def _create_days() -> None:
         sa.Column("measured_to", _INSTANT, nullable=False),
         sa.CheckConstraint("id = 1", name="one_row"),
     )
-
-
-def _set_kinds(more: str) -> None:
-    op.drop_constraint("ck_ledger_entries_kind", "ledger_entries")
-    op.create_check_constraint("kind", "ledger_entries", _KINDS.format(more))
-
-
-def _earlier_function(name: str) -> str:
-    """Give a function's definition as migration 0003 made it."""
-    found = re.search(
-        rf"CREATE (FUNCTION {name}\(.*?END \$\$;)", _HERE.with_name("0003_credits.sql").read_text(), re.DOTALL
-    )
-    if found is None:
-        raise LookupError(name)
-    return f"CREATE OR REPLACE {found[1]}"

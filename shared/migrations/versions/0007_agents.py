@@ -32,20 +32,6 @@ def upgrade() -> None:
         op.execute(f"ALTER TABLE {table} SET ({_EAGER_VACUUM})")
 
 
-def downgrade() -> None:
-    """Drop the tables, dependants first."""
-    for table in (
-        "send_operations",
-        "task_push_configurations",
-        "task_events",
-        "task_turns",
-        "task_messages",
-        "tasks",
-        "behaviors",
-    ):
-        op.drop_table(table)
-
-
 def _create_behaviors() -> None:
     op.create_table(
         "behaviors",

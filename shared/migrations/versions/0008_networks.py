@@ -25,8 +25,3 @@ def upgrade() -> None:
         sa.Column("changed_at", _INSTANT, nullable=False, server_default=sa.text("now()")),
         sa.CheckConstraint("(previous_encrypted IS NULL) = (previous_expires_at IS NULL)", name="previous"),
     )
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("network_settings")

@@ -55,9 +55,3 @@ def upgrade() -> None:
         sa.UniqueConstraint("schedule_id", "tick_at"),
     )
     op.create_index("ix_schedule_runs_schedule_id_id", "schedule_runs", ["schedule_id", "id"])
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    op.drop_table("schedule_runs")
-    op.drop_table("schedules")

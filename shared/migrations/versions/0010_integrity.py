@@ -20,9 +20,3 @@ def upgrade() -> None:
     op.create_index(
         "ix_blobs_damaged", "blobs", ["damaged_at"], postgresql_where=sa.text("damaged_at IS NOT NULL")
     )
-
-
-def downgrade() -> None:
-    """Forget both."""
-    for column in ("damaged_at", "verified_at"):
-        op.drop_column("blobs", column)

@@ -11,8 +11,3 @@ down_revision = "0010"
 def upgrade() -> None:
     """Add the index."""
     op.create_index("ix_read_grants_file_id_id", "read_grants", ["file_id", "id"])
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_index("ix_read_grants_file_id_id", "read_grants")

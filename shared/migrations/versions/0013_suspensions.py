@@ -14,9 +14,3 @@ def upgrade() -> None:
     for column in ("suspended_by_owner_at", "suspended_by_operator_at"):
         op.add_column("credit_balances", sa.Column(column, sa.DateTime(timezone=True)))
     op.execute("UPDATE credit_balances SET suspended_by_operator_at = now() WHERE policy = 'suspended'")
-
-
-def downgrade() -> None:
-    """Forget who it was; what is suspended stays so."""
-    for column in ("suspended_by_operator_at", "suspended_by_owner_at"):
-        op.drop_column("credit_balances", column)

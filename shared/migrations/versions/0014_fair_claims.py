@@ -36,9 +36,3 @@ def upgrade() -> None:
             ["due_at"],
             postgresql_where=sa.text(f"state = '{leased}' OR (state = '{waiting}' AND NOT is_ready)"),
         )
-
-
-def downgrade() -> None:
-    """Claim by the time alone again."""
-    for table in _QUEUES:
-        op.drop_column(table, "is_ready")

@@ -34,14 +34,3 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'queued' AND NOT is_next"),
     )
     op.drop_index("ix_task_turns_queued", "task_turns")
-
-
-def downgrade() -> None:
-    """Take turns in the order of their messages again."""
-    op.create_index(
-        "ix_task_turns_queued", "task_turns", ["created_at"], postgresql_where=sa.text("state = 'queued'")
-    )
-    for index in ("ix_task_turns_behind", "ix_task_turns_ready"):
-        op.drop_index(index, "task_turns")
-    for column in ("is_next", "deployment_id"):
-        op.drop_column("task_turns", column)

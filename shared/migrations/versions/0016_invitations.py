@@ -40,8 +40,3 @@ def upgrade() -> None:
         sa.UniqueConstraint("token_hash", name="uq_invitations_token_hash"),
     )
     op.create_index("ix_invitations_organization_id_id", "invitations", ["organization_id", "id"])
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_table("invitations")

@@ -19,8 +19,3 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.CheckConstraint("number = 1", name="one_row"),
     )
-
-
-def downgrade() -> None:
-    """Drop it; markers stay where they are and are taken up again."""
-    op.drop_table("blob_stores")

@@ -16,7 +16,3 @@ SET url = regexp_replace(url, '^([A-Za-z]+://)([^/?#]*@)?([^/?#]*).*$', '\1\3')
 def upgrade() -> None:
     """Cut the addresses; the release before posts to the sealed one as well."""
     op.execute(CUT)
-
-
-def downgrade() -> None:
-    """Nothing: what was cut is in the sealed address alone."""

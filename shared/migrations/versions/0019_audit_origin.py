@@ -13,9 +13,3 @@ def upgrade() -> None:
     """Add both; of older acts neither is known."""
     op.add_column("audit_events", sa.Column("credential_id", sa.Uuid))
     op.add_column("audit_events", sa.Column("client_address", sa.Text))
-
-
-def downgrade() -> None:
-    """Forget both."""
-    op.drop_column("audit_events", "client_address")
-    op.drop_column("audit_events", "credential_id")

@@ -26,10 +26,3 @@ def upgrade() -> None:
         ["deployment_id", "next_at"],
         postgresql_where=sa.text("next_at IS NOT NULL"),
     )
-
-
-def downgrade() -> None:
-    """Take the oldest first, whoever they belong to."""
-    op.drop_index("ix_schedules_due_by_deployment", "schedules")
-    op.drop_index("ix_expiring_media_distribution_id_expires_at", "expiring_media")
-    op.drop_index("ix_files_due_by_organization", "files")

@@ -12,8 +12,3 @@ down_revision = "0020"
 def upgrade() -> None:
     """Add the column, empty."""
     op.add_column("blobs", sa.Column("chunk_checksums", sa.LargeBinary))
-
-
-def downgrade() -> None:
-    """Forget them."""
-    op.drop_column("blobs", "chunk_checksums")

@@ -1,0 +1,12 @@
+-- Take the one right to call the provider: the row, or nothing when someone else has it or the invocation has ended.
+-- The same token again is the same execution asking again, because it did not hear the answer.
+CREATE OR REPLACE FUNCTION credits_dispatch(p_id uuid, p_token uuid, p_lease interval) RETURNS SETOF invocations
+LANGUAGE plpgsql ROWS 1 AS $$
+BEGIN
+    PERFORM credits_be_durable();
+    RETURN QUERY UPDATE invocations i
+    SET state = 'dispatched', dispatch_token = p_token, lease_until = now() + p_lease
+    WHERE i.id = p_id AND (
+        (i.state = 'held' AND i.lease_until > now()) OR (i.state = 'dispatched' AND i.dispatch_token = p_token)
+    ) RETURNING i.*;
+END $$;

@@ -1,0 +1,43 @@
+"""Where which form of SQL may stand (docs/style.md#sql), and that migrations only go forward."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = sorted(
+    path for part in ("web", "workers", "shared", "deploy") for path in (ROOT / part).rglob("*.py")
+)
+VERSIONS = sorted((ROOT / "shared/migrations/versions").glob("0*.py"))
+DRIVERS_OWN = {
+    "shared/a2a/turns/leases.py",
+    "shared/credits/calls.py",
+    "shared/credits/functions.py",
+    "shared/credits/holds.py",
+    "shared/database.py",
+    "shared/statements.py",
+}
+"""Statements that every model call, or every turn, takes."""
+
+
+def using(pattern: str) -> set[str]:
+    found = re.compile(pattern)
+    return {str(path.relative_to(ROOT)) for path in PRODUCT if found.search(path.read_text())}
+
+
+def test_the_drivers_own_form_is_for_statements_of_every_call() -> None:
+    assert using(r"\bfetch_one\(") == DRIVERS_OWN
+
+
+def test_a_server_side_function_stands_in_a_file_of_its_domain() -> None:
+    assert using(r"(?i)create\s+(or\s+replace\s+)?(function|procedure)\b") == set()
+
+
+def test_a_file_makes_the_one_function_that_it_is_named_for() -> None:
+    for path in (ROOT / "shared").glob("*/sql/*.sql"):
+        assert re.findall(r"^CREATE .*?(\w+)\(", path.read_text(), re.MULTILINE) == [path.stem]
+
+
+def test_no_migration_goes_back() -> None:
+    assert [path.name for path in VERSIONS if "def downgrade" in path.read_text()] == []
