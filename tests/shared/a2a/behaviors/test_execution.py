@@ -111,6 +111,7 @@ def test_a_lease_is_kept_while_the_turn_runs(agents: Agents) -> None:
         wait_until(lambda: agents.turn(sent.turn_id)["lease_until"] is not None, "the lease")
         first = agents.turn(sent.turn_id)["lease_until"]
         wait_until(lambda: agents.turn(sent.turn_id)["lease_until"] > first, "a renewal")
+        wait_until(lambda: states(agents, agents.task(sent.task_id)) == ["WORKING"], "the first update")
         agents.cancel(sent.task_id)
 
 
