@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
@@ -26,6 +27,7 @@ from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from shared.settings import Settings, load_settings
 
 Act = Callable[..., Any]
+Listing = TypeVar("Listing", bound=Callable[..., Any])
 INSTANT = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"])
 
 
@@ -76,18 +78,56 @@ def document(resource: Any) -> dict[str, Any]:
     return _document_of({name: getattr(resource, name) for name in names})
 
 
-def acts_on(group: click.Group, resource: str, acts: dict[str, Act]) -> None:
-    """Add commands that take the id of a resource, do one thing to it, and print what became of it."""
-    for name, act in acts.items():
-        group.add_command(_command_on(resource, name, act))
+def acts_on(
+    group: click.Group, resource: str, *, printed: Callable[[Any], None] = show, **acts: tuple[Act, str]
+) -> None:
+    """Add commands that take the id of a resource, do one thing to it, and print what became of it.
+
+    Each is named with what does it, a function of the domain, and with its help.
+    """
+    for name, (act, summary) in acts.items():
+        argument = click.Argument(["resource_id"], type=click.UUID, metavar="ID")
+        run = partial(_act, act, resource, printed)
+        command = click.Command(name.replace("_", "-"), callback=run, params=[argument], help=summary)
+        group.add_command(command)
 
 
-def paged(command: Callable[..., None]) -> Callable[..., None]:
+def lists(
+    group: click.Group,
+    act: Act,
+    summary: str,
+    *,
+    of: str | None = None,
+    name: str = "list",
+    shown: str | None = None,
+) -> None:
+    """Add a command that prints a page of resources, of one other resource or of all there are."""
+    shown = shown or to_camel(str(group.name).replace("-", "_"))
+
+    def run(**given: Any) -> None:
+        with administration() as session:
+            page = act(session, by=OPERATOR, **given)
+        show_page(shown, page)
+
+    of_one: list[click.Parameter] = (
+        [click.Option([f"--{of}", f"{of}_id"], type=click.UUID, required=True)] if of else []
+    )
+    group.add_command(paged(click.Command(name, callback=run, params=of_one, help=summary)))
+
+
+def paged(command: Listing) -> Listing:
     """Give a listing its `--cursor` and `--limit`."""
     limit = click.option(
         "--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, show_default=True
     )
     return click.option("--cursor", help="The nextCursor of the page before.")(limit(command))
+
+
+def _act(act: Act, resource: str, printed: Callable[[Any], None], resource_id: UUID) -> None:
+    with administration() as session:
+        changed = act(session, by=OPERATOR, **{f"{resource}_id": resource_id})
+    if changed is not None:
+        printed(changed)
 
 
 def choice(values: Iterable[StrEnum]) -> click.Choice[str]:
@@ -98,18 +138,6 @@ def choice(values: Iterable[StrEnum]) -> click.Choice[str]:
 def in_utc(moment: datetime | None) -> datetime | None:
     """Read what was given with `Z` as what it says."""
     return moment.replace(tzinfo=UTC) if moment else None
-
-
-def _command_on(resource: str, name: str, act: Act) -> click.Command:
-    def run(resource_id: UUID) -> None:
-        with administration() as session:
-            changed = act(session, by=OPERATOR, **{f"{resource}_id": resource_id})
-        if changed is not None:
-            show(changed)
-
-    summary = (act.__doc__ or "").split("\n")[0]
-    argument = click.Argument(["resource_id"], type=click.UUID, metavar="ID")
-    return click.Command(name, callback=run, params=[argument], help=summary)
 
 
 def _document_of(members: dict[str, Any]) -> dict[str, Any]:

@@ -65,28 +65,24 @@ def main() -> None:
     read_secret_files(os.environ)
 
 
-@main.command()
+@main.command(help="Run the HTTP front.")
 def web() -> None:
-    """Run the HTTP front."""
     process_types.become(process_types.web_command())
 
 
-@main.command()
+@main.command(help="Run the worker of this name.")
 @click.argument("name", type=click.Choice(sorted(process_types.WORKERS)))
 def worker(name: str) -> None:
-    """Run the worker of this name."""
     process_types.become(process_types.worker_command(name))
 
 
-@main.command()
+@main.command(help="Run the process that sends out sweeps on schedule.")
 def beat() -> None:
-    """Run the process that sends out sweeps on schedule."""
     process_types.become(process_types.beat_command())
 
 
-@main.command()
+@main.command(help="Migrate the database to the newest schema, and grant the processes' role what it needs.")
 def migrate() -> None:
-    """Migrate the database to the newest schema, and grant the processes' role what it needs."""
     from deploy.administration import installation
     from shared.database import Database
     from shared.migrations.grants import current_role, grant_access
@@ -101,12 +97,13 @@ def migrate() -> None:
             owner.dispose()
 
 
-@main.command()
+@main.command(
+    help="Create the first owner, organization, deployment and distribution of an empty installation."
+)
 @click.option(
     "--credentials", type=click.Path(path_type=Path), required=True, help="File to write, on the first run."
 )
 def bootstrap(credentials: Path) -> None:
-    """Create the first owner, organization, deployment and distribution of an empty installation."""
     from deploy.administration import installation
     from deploy.first_run import first_run
 

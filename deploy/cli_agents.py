@@ -14,7 +14,7 @@ from deploy.administration import (
     choice,
     in_utc,
     installation,
-    paged,
+    lists,
     show,
     show_page,
 )
@@ -29,18 +29,18 @@ _organization = click.option("--organization", "organization_id", type=click.UUI
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
 
 
-@click.group()
-def deployments() -> None:
-    """Manage deployments."""
+deployments = click.Group("deployments", help="Manage deployments.")
 
 
-@deployments.command("create")
+@deployments.command(
+    "create",
+    help="Create a deployment with its daemon, first version and client secret, which is shown only now.",
+)
 @_organization
 @click.option("--name", required=True)
 @click.option("--kind", type=choice(domain.DeploymentKind), default="Remote", show_default=True)
 @click.option("--label", help="A name for its first version.")
 def create_deployment(organization_id: UUID, name: str, kind: str, label: str | None) -> None:
-    """Create a deployment with its daemon, first version and client secret, which is shown only now."""
     with administration() as session:
         made = domain.create_deployment(
             session,
@@ -54,77 +54,50 @@ def create_deployment(organization_id: UUID, name: str, kind: str, label: str | 
     show(made.deployment, client_credential_id=issued.credential.id, client_secret=issued.secret.value)
 
 
-@deployments.command("list")
-@_organization
-@paged
-def list_deployments(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the deployments of an organization."""
-    with administration() as session:
-        page = domain.list_deployments(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("deployments", page)
-
-
+lists(deployments, domain.list_deployments, "List the deployments of an organization.", of="organization")
 acts_on(
     deployments,
     "deployment",
-    {
-        "show": domain.get_deployment,
-        "disable": domain.disable_deployment,
-        "enable": domain.enable_deployment,
-    },
+    show=(domain.get_deployment, "Get a deployment."),
+    disable=(
+        domain.disable_deployment,
+        "Disable a deployment: its tokens and secrets are refused until it is enabled.",
+    ),
+    enable=(domain.enable_deployment, "Enable a disabled deployment."),
 )
 
 
-@click.group()
-def versions() -> None:
-    """Manage the versions of a deployment."""
+versions = click.Group("versions", help="Manage the versions of a deployment.")
 
 
-@versions.command("deploy")
+@versions.command("deploy", help="Create a version and make it the active one.")
 @_deployment
 @click.option("--label", help="A name for it, such as a commit.")
 def deploy_version(deployment_id: UUID, label: str | None) -> None:
-    """Create a version and make it the active one."""
     with administration() as session:
         made = deployed.deploy_version(session, by=OPERATOR, deployment_id=deployment_id, label=label)
     show(made)
 
 
-@versions.command("list")
-@_deployment
-@paged
-def list_versions(deployment_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the versions of a deployment."""
-    with administration() as session:
-        page = deployed.list_versions(
-            session, by=OPERATOR, deployment_id=deployment_id, cursor=cursor, limit=limit
-        )
-    show_page("versions", page)
-
-
+lists(versions, deployed.list_versions, "List the versions of a deployment.", of="deployment")
 acts_on(
     versions,
     "version",
-    {
-        "show": deployed.get_version,
-        "activate": deployed.activate_version,
-        "revoke": deployed.revoke_version,
-    },
+    show=(deployed.get_version, "Get a version."),
+    activate=(deployed.activate_version, "Activate an earlier version, unless it was revoked."),
+    revoke=(deployed.revoke_version, "Revoke a version, and every token of it."),
 )
 
 
-@click.group("client-credentials")
-def client_credentials() -> None:
-    """Manage the client secrets of a deployment."""
+client_credentials = click.Group("client-credentials", help="Manage the client secrets of a deployment.")
 
 
-@client_credentials.command("issue")
+@client_credentials.command(
+    "issue", help="Create another client secret, shown only now; two may live at once."
+)
 @_deployment
 @click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z.")
 def issue_client_credential(deployment_id: UUID, expires_at: datetime | None) -> None:
-    """Create another client secret, shown only now; two may live at once."""
     with administration() as session:
         issued = credentials.issue_client_credential(
             session, by=OPERATOR, deployment_id=deployment_id, expires_at=in_utc(expires_at)
@@ -132,49 +105,46 @@ def issue_client_credential(deployment_id: UUID, expires_at: datetime | None) ->
     show(issued.credential, client_secret=issued.secret.value)
 
 
-@client_credentials.command("list")
-@_deployment
-@paged
-def list_client_credentials(deployment_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the client secrets of a deployment, without the secrets."""
-    with administration() as session:
-        page = credentials.list_client_credentials(
-            session, by=OPERATOR, deployment_id=deployment_id, cursor=cursor, limit=limit
-        )
-    show_page("clientCredentials", page)
-
-
+lists(
+    client_credentials,
+    credentials.list_client_credentials,
+    "List the client secrets of a deployment, without the secrets.",
+    of="deployment",
+)
 acts_on(
     client_credentials,
     "credential",
-    {"show": credentials.get_client_credential, "revoke": credentials.revoke_client_credential},
+    show=(credentials.get_client_credential, "Get a client secret, without the secret itself."),
+    revoke=(
+        credentials.revoke_client_credential,
+        "Revoke a client secret, and every token exchanged for it.",
+    ),
 )
 
 
-@click.group("signing-keys")
-def signing_keys() -> None:
-    """Manage the keys that sign tokens."""
+signing_keys = click.Group("signing-keys", help="Manage the keys that sign tokens.")
 
 
-@signing_keys.command("list")
+@signing_keys.command("list", help="List the signing keys.")
 def list_signing_keys() -> None:
-    """List the signing keys."""
     with administration() as session:
         keys = key_rotation.list_signing_keys(session, by=OPERATOR)
     show_page("signingKeys", Page(items=keys, next_cursor=None))
 
 
 # An id may begin with a hyphen, and is no option for that.
-@signing_keys.command("revoke", context_settings={"ignore_unknown_options": True})
+@signing_keys.command(
+    "revoke",
+    context_settings={"ignore_unknown_options": True},
+    help="Revoke a key that leaked, with every token it signed.",
+)
 @click.argument("kid")
 def revoke_signing_key(kid: str) -> None:
-    """Revoke a key that leaked, with every token it signed."""
     with installation() as (database, settings):
         key_rotation.revoke_key(database, settings, by=OPERATOR, kid=kid)
 
 
-@click.command("rotate-keys")
+@click.command("rotate-keys", help="Rotate the signing keys; tokens signed before stay good.")
 def rotate_keys() -> None:
-    """Rotate the signing keys; tokens signed before stay good."""
     with installation() as (database, settings):
         key_rotation.rotate_keys(database, settings, by=OPERATOR)

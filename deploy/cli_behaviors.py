@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import acts_on, administration, choice, paged, show, show_page
+from deploy.administration import acts_on, administration, choice, lists, show
 from shared.a2a.behaviors import administration as domain
 from shared.a2a.turns.updates import BehaviorKind
 from shared.identity.authorization import OPERATOR
@@ -15,12 +15,10 @@ from shared.identity.authorization import OPERATOR
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
 
 
-@click.group()
-def behaviors() -> None:
-    """Manage the behaviors of agents."""
+behaviors = click.Group("behaviors", help="Manage the behaviors of agents.")
 
 
-@behaviors.command("create")
+@behaviors.command("create", help="Create a behavior of a deployment's agent.")
 @_deployment
 @click.option("--name", required=True)
 @click.option("--kind", type=choice(BehaviorKind), default="model", show_default=True)
@@ -33,7 +31,6 @@ def behaviors() -> None:
 def create_behavior(
     deployment_id: UUID, kind: str, script: Path | None, *, is_default: bool, **said: str
 ) -> None:
-    """Create a behavior of a deployment's agent."""
     text = script.read_text(encoding="utf-8") if script is not None else None
     draft = domain.BehaviorDraft(kind=BehaviorKind(kind), script=text, **said)  # type: ignore[arg-type]
     with administration() as session:
@@ -43,24 +40,14 @@ def create_behavior(
     show(made)
 
 
-@behaviors.command("list")
-@_deployment
-@paged
-def list_behaviors(deployment_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the behaviors of a deployment's agent."""
-    with administration() as session:
-        page = domain.list_behaviors(
-            session, by=OPERATOR, deployment_id=deployment_id, cursor=cursor, limit=limit
-        )
-    show_page("behaviors", page)
-
-
+lists(behaviors, domain.list_behaviors, "List the behaviors of a deployment's agent.", of="deployment")
 acts_on(
     behaviors,
     "behavior",
-    {
-        "show": domain.get_behavior,
-        "make-default": domain.make_default_behavior,
-        "remove": domain.remove_behavior,
-    },
+    show=(domain.get_behavior, "Get a behavior."),
+    make_default=(
+        domain.make_default_behavior,
+        "Set the default behavior, which answers messages that ask for no other.",
+    ),
+    remove=(domain.remove_behavior, "Delete a behavior; the default one last."),
 )

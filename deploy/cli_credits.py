@@ -46,26 +46,22 @@ class Credits(click.ParamType[int, str]):
             self.fail(str(error), param, ctx)
 
 
-@click.group()
-def credits() -> None:  # noqa: A001 (the command's name)
-    """Manage organizations' credits."""
+credits = click.Group("credits", help="Manage organizations' credits.")  # noqa: A001 (the command's name)
 
 
-@credits.command("show")
+@credits.command("show", help="Get an organization's credits and policy.")
 @_organization
 def show_credits(organization_id: UUID) -> None:
-    """Get an organization's credits and policy."""
     with administration() as session:
         found = balances.read_balance(session, by=OPERATOR, organization_id=organization_id)
     _show(found)
 
 
-@credits.command("top-up")
+@credits.command("top-up", help="Add credits, once for each reference.")
 @_organization
 @click.option("--amount", type=Credits(), required=True)
 @_reference
 def top_up(organization_id: UUID, amount: int, reference: str) -> None:
-    """Add credits, once for each reference."""
     with administration() as session:
         entered = ledger.top_up(
             session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR
@@ -73,12 +69,11 @@ def top_up(organization_id: UUID, amount: int, reference: str) -> None:
     _show(entered.entry, replayed=entered.is_replayed)
 
 
-@credits.command("adjust")
+@credits.command("adjust", help="Add an entry of either sign that corrects a mistake.")
 @_organization
 @click.option("--amount", type=Credits(), required=True, help="May be negative.")
 @_reference
 def adjust(organization_id: UUID, amount: int, reference: str) -> None:
-    """Add an entry of either sign that corrects a mistake."""
     with administration() as session:
         entered = ledger.adjust(
             session, organization_id=organization_id, amount=amount, reference=reference, by=OPERATOR
@@ -86,7 +81,7 @@ def adjust(organization_id: UUID, amount: int, reference: str) -> None:
     _show(entered.entry, replayed=entered.is_replayed)
 
 
-@credits.command("set-policy")
+@credits.command("set-policy", help="Replace an organization's credit policy.")
 @_organization
 @click.option("--policy", type=click.Choice([policy.value for policy in balances.Policy]), required=True)
 @click.option("--overdraft", type=Credits(), help="Stays as it is when it is left out.")
@@ -94,7 +89,6 @@ def adjust(organization_id: UUID, amount: int, reference: str) -> None:
     "--spending-limit", type=Credits(), help="With policy `limit`: the most that is spent in a month."
 )
 def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spending_limit: int | None) -> None:
-    """Replace an organization's credit policy."""
     with administration() as session:
         balance = policies.set_policy(
             session,
@@ -107,29 +101,26 @@ def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spendi
     _show(balance)
 
 
-@credits.command("suspend")
+@credits.command("suspend", help="Suspend an organization's spending; its owner cannot lift it.")
 @_organization
 def suspend_spending(organization_id: UUID) -> None:
-    """Suspend an organization's spending; its owner cannot lift it."""
     with administration() as session:
         balance = policies.suspend_spending(session, by=OPERATOR, organization_id=organization_id)
     _show(balance)
 
 
-@credits.command("resume")
+@credits.command("resume", help="Resume an organization's spending; a suspension by its owner stays.")
 @_organization
 def resume_spending(organization_id: UUID) -> None:
-    """Resume an organization's spending; a suspension by its owner stays."""
     with administration() as session:
         balance = policies.resume_spending(session, by=OPERATOR, organization_id=organization_id)
     _show(balance)
 
 
-@credits.command("list-entries")
+@credits.command("list-entries", help="List the entries of an organization's ledger, newest first.")
 @_organization
 @paged
 def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the entries of an organization's ledger, newest first."""
     before = int(cursor) if cursor and cursor.isdecimal() else None
     with administration() as session:
         page = ledger.list_entries(
@@ -138,11 +129,10 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
     print_json({"entries": [_document(entry) for entry in page.items], "nextCursor": page.next_cursor})
 
 
-@credits.command("list-storage")
+@credits.command("list-storage", help="List what an organization stored day by day, and what that cost.")
 @_organization
 @click.option("--window", type=choice(Window), default=Window.MONTH.value, show_default=True)
 def list_storage(organization_id: UUID, window: str) -> None:
-    """List what an organization stored day by day, and what that cost."""
     with administration() as session:
         report = storage_reports.read_storage_usage(
             session, by=OPERATOR, organization_id=organization_id, window=Window(window)
@@ -151,17 +141,21 @@ def list_storage(organization_id: UUID, window: str) -> None:
     print_json(_document(report) | {"byteDays": report.byte_days, "days": days})
 
 
-@credits.command("recount-storage")
+@credits.command(
+    "recount-storage",
+    help="Update the present day's storage from what is stored, after `prove` found that it was measured wrongly.",
+)
 def recount_storage() -> None:
-    """Update the present day's storage from what is stored, after `prove` found that it was measured wrongly."""
     with installation() as (database, _), database.transaction() as session:
         counted = storage_proof.count_stored(session)
     print_json({"organizations": counted})
 
 
-@credits.command("prove")
+@credits.command(
+    "prove",
+    help="Check that entries, balances, usage, rollups and storage agree; print what does not, and fail if anything.",
+)
 def prove() -> None:
-    """Check that entries, balances, usage, rollups and storage agree; print what does not, and fail if anything."""
     with installation() as (database, _):
         with database.transaction() as session:
             found = reconciliation.reconcile(session)

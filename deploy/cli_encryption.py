@@ -16,9 +16,10 @@ from shared.schema import metadata
 SHOWN = 100
 
 
-@click.command()
+@click.command(
+    help="Encrypt every kept secret with the first of ENCRYPTION_KEYS; fails if one cannot be read with any of them."
+)
 def reencrypt() -> None:
-    """Encrypt every kept secret with the first of ENCRYPTION_KEYS; fails if one cannot be read with any of them."""
     with installation() as (database, settings):
         done = reencryption.reencrypt(database, settings, all_tables())
     print_json({"renewed": done.renewed, "unreadable": list(done.unreadable[:SHOWN])})

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, installation, paged, print_json, show, show_page
+from deploy.administration import administration, installation, lists, print_json, show
 from shared.files import grant_revocation as domain
 from shared.files.store_identity import adopt_store, find_store
 from shared.files.stores import open_configured_marker
@@ -15,39 +15,32 @@ from shared.identity.authorization import OPERATOR
 _file = click.option("--file", "file_id", type=click.UUID, required=True)
 
 
-@click.group("read-grants")
-def read_grants() -> None:
-    """Manage the read grants of a file."""
+read_grants = click.Group("read-grants", help="Manage the read grants of a file.")
+lists(
+    read_grants,
+    domain.list_grants,
+    "List the read grants of a file, newest first, without their urls.",
+    of="file",
+    shown="grants",
+)
 
 
-@read_grants.command("list")
-@_file
-@paged
-def list_read_grants(file_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the read grants of a file, newest first, without their urls."""
-    with administration() as session:
-        page = domain.list_grants(session, by=OPERATOR, file_id=file_id, cursor=cursor, limit=limit)
-    show_page("grants", page)
-
-
-@read_grants.command("revoke")
+@read_grants.command("revoke", help="Revoke a read grant: from now on its link answers 410.")
 @click.argument("grant_id", type=click.UUID, metavar="ID")
 @_file
 def revoke_read_grant(grant_id: UUID, file_id: UUID) -> None:
-    """Revoke a read grant: from now on its link answers 410."""
     with administration() as session:
         revoked = domain.revoke_grant(session, by=OPERATOR, file_id=file_id, grant_id=grant_id)
     show(revoked)
 
 
-@click.group("blob-store")
-def blob_store() -> None:
-    """Manage the store of file content."""
+blob_store = click.Group("blob-store", help="Manage the store of file content.")
 
 
-@blob_store.command("show")
+@blob_store.command(
+    "show", help="Get the id of the store that the database knows; none before its first use."
+)
 def show_blob_store() -> None:
-    """Get the id of the store that the database knows; none before its first use."""
     with administration() as session:
         found = find_store(session)
     if found is None:
@@ -56,10 +49,12 @@ def show_blob_store() -> None:
         show(found)
 
 
-@blob_store.command("adopt")
+@blob_store.command(
+    "adopt",
+    help="Set the store at BLOB_STORE as the database's own, after content was moved or restored without its marker.",
+)
 @click.confirmation_option(prompt="Is BLOB_STORE mounted here, and does it hold this database's content?")
 def adopt_blob_store() -> None:
-    """Set the store at BLOB_STORE as the database's own, after content was moved or restored without its marker."""
     with installation() as (database, settings):
         marked = open_configured_marker(settings)
         with database.transaction() as session:

@@ -14,16 +14,12 @@ from shared.models.catalog import Catalog
 from shared.models.catalog_format import CatalogInvalid, read_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
 
-
-@click.group()
-def models() -> None:
-    """Manage the catalog of models."""
+models = click.Group("models", help="Manage the catalog of models.")
 
 
-@models.command("check")
+@models.command("check", help="Check a catalog file; MODELS_CONFIG's if none is named.")
 @click.argument("path", type=click.Path(path_type=Path), envvar="MODELS_CONFIG", metavar="[FILE]")
 def check_models(path: Path) -> None:
-    """Check a catalog file; MODELS_CONFIG's if none is named."""
     try:
         catalog = read_catalog(path)
     except CatalogInvalid as error:
@@ -33,13 +29,15 @@ def check_models(path: Path) -> None:
     click.echo(f"{path}: {len(catalog)} models of {len(catalog.providers)} providers")
 
 
-@models.command("import-openrouter")
+@models.command(
+    "import-openrouter",
+    help="Import OpenRouter's public list of models, JSON in FILE or - for standard input, and print a catalog.",
+)
 @click.argument("listing", type=click.File("rb"), metavar="FILE")
 @click.option(
     "--credits-per-dollar", default="1", show_default=True, help="What a dollar of the list is in credits."
 )
 def import_openrouter_models(listing: IO[bytes], credits_per_dollar: str) -> None:
-    """Import OpenRouter's public list of models, JSON in FILE or - for standard input, and print a catalog."""
     try:
         imported = import_openrouter(listing.read(), credits_per_dollar=_factor(credits_per_dollar))
     except NotAModelList as error:

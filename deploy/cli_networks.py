@@ -18,12 +18,10 @@ _distribution = click.argument("distribution_id", type=click.UUID, metavar="DIST
 _network = click.argument("network", type=click.Choice(list(NETWORKS)))
 
 
-@click.group()
-def networks() -> None:
-    """Manage distributions' settings for messaging networks."""
+networks = click.Group("networks", help="Manage distributions' settings for messaging networks.")
 
 
-@networks.command("set")
+@networks.command("set", help="Replace a distribution's settings for a network.")
 @_distribution
 @_network
 @click.option(
@@ -41,7 +39,6 @@ def networks() -> None:
     help="How long a signing secret that is replaced stays good.",
 )
 def put_network_settings(distribution_id: UUID, network: str, source: TextIO, overlap_seconds: int) -> None:
-    """Replace a distribution's settings for a network."""
     values = _read(source)
     with installation() as (database, settings), database.transaction() as session:
         shown = domain.put_network_settings(
@@ -56,11 +53,10 @@ def put_network_settings(distribution_id: UUID, network: str, source: TextIO, ov
     _show(shown)
 
 
-@networks.command("show")
+@networks.command("show", help="Get which settings a distribution has for a network.")
 @_distribution
 @_network
 def read_network_settings(distribution_id: UUID, network: str) -> None:
-    """Get which settings a distribution has for a network."""
     with administration() as session:
         shown = domain.get_network_settings(
             session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
@@ -68,11 +64,10 @@ def read_network_settings(distribution_id: UUID, network: str) -> None:
     _show(shown)
 
 
-@networks.command("remove")
+@networks.command("remove", help="Delete a distribution's settings for a network.")
 @_distribution
 @_network
 def remove_network_settings(distribution_id: UUID, network: str) -> None:
-    """Delete a distribution's settings for a network."""
     with administration() as session:
         domain.remove_network_settings(
             session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]

@@ -23,12 +23,12 @@ from shared.media import notification_endpoints as domain
 _distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
 
 
-@click.group()
-def notifications() -> None:
-    """Manage the notifications of distributions."""
+notifications = click.Group("notifications", help="Manage the notifications of distributions.")
 
 
-@notifications.command("set-endpoint")
+@notifications.command(
+    "set-endpoint", help="Replace the endpoint of a distribution's notifications, or enable it again."
+)
 @_distribution
 @click.option(
     "--url-file",
@@ -38,7 +38,6 @@ def notifications() -> None:
     help="A file with the address, which may be secret; standard input by default.",
 )
 def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
-    """Replace the endpoint of a distribution's notifications, or enable it again."""
     url = source.read().strip()
     with installation() as (database, settings), database.transaction() as session:
         endpoint = domain.set_endpoint(
@@ -47,29 +46,28 @@ def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
     show(endpoint)
 
 
-@notifications.command("show-endpoint")
+@notifications.command("show-endpoint", help="Get the endpoint of a distribution's notifications.")
 @_distribution
 def show_endpoint(distribution_id: UUID) -> None:
-    """Get the endpoint of a distribution's notifications."""
     with installation() as (database, settings), database.transaction() as session:
         endpoint = domain.get_endpoint(session, settings, by=OPERATOR, distribution_id=distribution_id)
     show(endpoint)
 
 
-@notifications.command("remove-endpoint")
+@notifications.command(
+    "remove-endpoint", help="Delete the endpoint of a distribution's notifications; what waits is given up."
+)
 @_distribution
 def remove_endpoint(distribution_id: UUID) -> None:
-    """Delete the endpoint of a distribution's notifications; what waits is given up."""
     with administration() as session:
         domain.remove_endpoint(session, by=OPERATOR, distribution_id=distribution_id)
 
 
-@notifications.command("list")
+@notifications.command("list", help="List a distribution's notifications, newest first.")
 @_distribution
 @click.option("--state", type=choice(DeliveryState))
 @paged
 def list_notifications(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
-    """List a distribution's notifications, newest first."""
     with administration() as session:
         page = domain.list_notifications(
             session,
@@ -82,11 +80,10 @@ def list_notifications(distribution_id: UUID, state: str | None, cursor: str | N
     show_page("notifications", page)
 
 
-@notifications.command("resend")
+@notifications.command("resend", help="Replay a notification that was given up, under the id it had.")
 @_distribution
 @click.option("--notification", "notification_id", type=click.UUID, required=True)
 def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
-    """Replay a notification that was given up, under the id it had."""
     with administration() as session:
         resent = domain.resend_notification(
             session, by=OPERATOR, distribution_id=distribution_id, notification_id=notification_id
@@ -94,10 +91,9 @@ def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
     show(resent)
 
 
-@notifications.command("resend-dead")
+@notifications.command("resend-dead", help="Replay every notification of a distribution that was given up.")
 @_distribution
 def resend_dead_notifications(distribution_id: UUID) -> None:
-    """Replay every notification of a distribution that was given up."""
     with administration() as session:
         count = domain.resend_dead_notifications(session, by=OPERATOR, distribution_id=distribution_id)
     print_json({"count": count})

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import INSTANT, acts_on, administration, choice, in_utc, paged, show, show_page
+from deploy.administration import INSTANT, acts_on, administration, choice, in_utc, lists, show
 from shared.identity import api_keys as keys
 from shared.identity import audit, memberships
 from shared.identity import invitations as asked
@@ -21,35 +21,25 @@ _user = click.option("--user", "user_id", type=click.UUID, required=True)
 _role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True)
 
 
-@click.group()
-def organizations() -> None:
-    """Manage organizations."""
+organizations = click.Group("organizations", help="Manage organizations.")
 
 
-@organizations.command("create")
+@organizations.command("create", help="Create an organization with its first owner.")
 @click.option("--name", required=True)
 @click.option("--owner", "owner_id", type=click.UUID, required=True, help="The user who owns it.")
 def create_organization(name: str, owner_id: UUID) -> None:
-    """Create an organization with its first owner."""
     with administration() as session:
         made = domain.create_organization(session, by=OPERATOR, name=name, owner_id=owner_id)
     show(made)
 
 
-@organizations.command("list")
-@paged
-def list_organizations(cursor: str | None, limit: int) -> None:
-    """List all organizations."""
-    with administration() as session:
-        page = domain.list_organizations(session, by=OPERATOR, cursor=cursor, limit=limit)
-    show_page("organizations", page)
+lists(organizations, domain.list_organizations, "List all organizations.")
 
 
-@organizations.command("rename")
+@organizations.command("rename", help="Update an organization's name.")
 @click.argument("organization_id", type=click.UUID, metavar="ID")
 @click.option("--name", required=True)
 def rename_organization(organization_id: UUID, name: str) -> None:
-    """Update an organization's name."""
     with administration() as session:
         changed = domain.rename_organization(session, by=OPERATOR, organization_id=organization_id, name=name)
     show(changed)
@@ -58,25 +48,23 @@ def rename_organization(organization_id: UUID, name: str) -> None:
 acts_on(
     organizations,
     "organization",
-    {
-        "show": domain.get_organization,
-        "suspend": domain.suspend_organization,
-        "resume": domain.resume_organization,
-    },
+    show=(domain.get_organization, "Get an organization."),
+    suspend=(
+        domain.suspend_organization,
+        "Suspend an organization: nothing is done in its name or at its cost.",
+    ),
+    resume=(domain.resume_organization, "Resume a suspended organization."),
 )
 
 
-@click.group()
-def members() -> None:
-    """Manage the members of an organization."""
+members = click.Group("members", help="Manage the members of an organization.")
 
 
-@members.command("add")
+@members.command("add", help="Add a member by their address, without an invitation.")
 @_organization
 @click.option("--email", required=True)
 @_role
 def add_member(organization_id: UUID, email: str, role: str) -> None:
-    """Add a member by their address, without an invitation."""
     with administration() as session:
         made = memberships.add_member(
             session, by=OPERATOR, organization_id=organization_id, email=email, role=Role(role)
@@ -84,24 +72,14 @@ def add_member(organization_id: UUID, email: str, role: str) -> None:
     show(made)
 
 
-@members.command("list")
-@_organization
-@paged
-def list_members(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the members of an organization."""
-    with administration() as session:
-        page = memberships.list_members(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("members", page)
+lists(members, memberships.list_members, "List the members of an organization.", of="organization")
 
 
-@members.command("change-role")
+@members.command("change-role", help="Update a member's role.")
 @_organization
 @_user
 @_role
 def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
-    """Update a member's role."""
     with administration() as session:
         changed = memberships.change_member_role(
             session, by=OPERATOR, organization_id=organization_id, user_id=user_id, role=Role(role)
@@ -109,21 +87,18 @@ def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
     show(changed)
 
 
-@members.command("remove")
+@members.command("remove", help="Remove a member.")
 @_organization
 @_user
 def remove_member(organization_id: UUID, user_id: UUID) -> None:
-    """Remove a member."""
     with administration() as session:
         memberships.remove_member(session, by=OPERATOR, organization_id=organization_id, user_id=user_id)
 
 
-@click.group()
-def invitations() -> None:
-    """Manage the invitations to an organization."""
+invitations = click.Group("invitations", help="Manage the invitations to an organization.")
 
 
-@invitations.command("create")
+@invitations.command("create", help="Create an invitation; the token is shown only now.")
 @_organization
 @click.option("--email", help="The address to invite, or give --user.")
 @click.option("--user", "user_id", type=click.UUID, help="The user to invite, or give --email.")
@@ -132,7 +107,6 @@ def invitations() -> None:
 def create_invitation(
     organization_id: UUID, email: str | None, user_id: UUID | None, role: str, expires_at: datetime | None
 ) -> None:
-    """Create an invitation; the token is shown only now."""
     with administration() as session:
         issued = asked.invite_member(
             session,
@@ -146,59 +120,47 @@ def create_invitation(
     show(issued.invitation, token=issued.token.value)
 
 
-@invitations.command("list")
-@_organization
-@paged
-def list_invitations(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List an organization's invitations, newest first."""
-    with administration() as session:
-        page = asked.list_invitations(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("invitations", page)
+lists(
+    invitations,
+    asked.list_invitations,
+    "List an organization's invitations, newest first.",
+    of="organization",
+)
+acts_on(
+    invitations,
+    "invitation",
+    show=(asked.get_invitation, "Get an invitation, without its token."),
+    revoke=(asked.revoke_invitation, "Revoke an invitation that was not accepted yet."),
+)
 
 
-acts_on(invitations, "invitation", {"show": asked.get_invitation, "revoke": asked.revoke_invitation})
+users = click.Group("users", help="Manage users.")
 
 
-@click.group()
-def users() -> None:
-    """Manage users."""
-
-
-@users.command("create")
+@users.command("create", help="Create a user who belongs to no organization yet.")
 @click.option("--email", required=True)
 @click.option("--operator", "is_operator", is_flag=True, help="Let them operate the installation.")
 def create_user(email: str, *, is_operator: bool) -> None:
-    """Create a user who belongs to no organization yet."""
     create = people.create_operator if is_operator else people.create_user
     with administration() as session:
         made = create(session, by=OPERATOR, email=email)
     show(made)
 
 
-@users.command("list")
-@paged
-def list_users(cursor: str | None, limit: int) -> None:
-    """List all users."""
-    with administration() as session:
-        page = people.list_users(session, by=OPERATOR, cursor=cursor, limit=limit)
-    show_page("users", page)
-
-
+lists(users, people.list_users, "List all users.")
 acts_on(
     users,
     "user",
-    {"show": people.get_user, "disable": people.disable_user, "enable": people.enable_user},
+    show=(people.get_user, "Get a user: oneself, or, for an operator, anyone."),
+    disable=(people.disable_user, "Disable a user, and with them all their keys."),
+    enable=(people.enable_user, "Enable a disabled user, with the keys that are left."),
 )
 
 
-@click.group("api-keys")
-def api_keys() -> None:
-    """Manage users' API keys."""
+api_keys = click.Group("api-keys", help="Manage users' API keys.")
 
 
-@api_keys.command("issue")
+@api_keys.command("issue", help="Create an API key; the secret is shown only now.")
 @_user
 @click.option("--name", required=True)
 @click.option("--organization", "organization_id", type=click.UUID, help="Bind the key to it.")
@@ -206,7 +168,6 @@ def api_keys() -> None:
 def issue_api_key(
     user_id: UUID, name: str, organization_id: UUID | None, expires_at: datetime | None
 ) -> None:
-    """Create an API key; the secret is shown only now."""
     with administration() as session:
         issued = keys.issue_api_key(
             session,
@@ -219,43 +180,26 @@ def issue_api_key(
     show(issued.key, api_key=issued.secret.value)
 
 
-@api_keys.command("list")
-@_user
-@paged
-def list_api_keys(user_id: UUID, cursor: str | None, limit: int) -> None:
-    """List a user's keys."""
-    with administration() as session:
-        page = keys.list_api_keys(session, by=OPERATOR, user_id=user_id, cursor=cursor, limit=limit)
-    show_page("apiKeys", page)
+lists(api_keys, keys.list_api_keys, "List a user's keys.", of="user")
+lists(
+    api_keys,
+    keys.list_organization_api_keys,
+    "List the keys that are bound to an organization.",
+    of="organization",
+    name="list-bound",
+)
+acts_on(
+    api_keys,
+    "key",
+    show=(keys.get_api_key, "Get an API key, without its secret."),
+    revoke=(keys.revoke_api_key, "Revoke an API key."),
+)
 
 
-@api_keys.command("list-bound")
-@_organization
-@paged
-def list_organization_api_keys(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the keys that are bound to an organization."""
-    with administration() as session:
-        page = keys.list_organization_api_keys(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("apiKeys", page)
-
-
-acts_on(api_keys, "key", {"show": keys.get_api_key, "revoke": keys.revoke_api_key})
-
-
-@click.group("audit-events")
-def audit_events() -> None:
-    """List audit events."""
-
-
-@audit_events.command("list")
-@_organization
-@paged
-def list_audit_events(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List an organization's audit events, newest first."""
-    with administration() as session:
-        page = audit.list_audit_events(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("auditEvents", page)
+audit_events = click.Group("audit-events", help="List audit events.")
+lists(
+    audit_events,
+    audit.list_audit_events,
+    "List an organization's audit events, newest first.",
+    of="organization",
+)

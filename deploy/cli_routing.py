@@ -11,9 +11,8 @@ from deploy.administration import (
     administration,
     choice,
     installation,
-    paged,
+    lists,
     show,
-    show_page,
 )
 from shared.identity import distributions as domain
 from shared.identity import identities as principals
@@ -32,16 +31,15 @@ _overlap = click.option(
 _days = click.IntRange(1, domain.MAX_MEDIA_RETENTION_DAYS)
 
 
-@click.group()
-def identities() -> None:
-    """Manage identities."""
+identities = click.Group("identities", help="Manage identities.")
 
 
-@identities.command("create")
+@identities.command(
+    "create", help="Create a Principal Identity; Daemon Identities come with their deployments."
+)
 @_organization
 @click.option("--name", required=True)
 def create_principal_identity(organization_id: UUID, name: str) -> None:
-    """Create a Principal Identity; Daemon Identities come with their deployments."""
     with administration() as session:
         made = principals.create_principal_identity(
             session, by=OPERATOR, organization_id=organization_id, name=name
@@ -49,41 +47,37 @@ def create_principal_identity(organization_id: UUID, name: str) -> None:
     show(made)
 
 
-@identities.command("list")
-@_organization
-@paged
-def list_identities(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the identities of an organization, of both kinds."""
-    with administration() as session:
-        page = principals.list_identities(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("identities", page)
-
-
+lists(
+    identities,
+    principals.list_identities,
+    "List the identities of an organization, of both kinds.",
+    of="organization",
+)
 acts_on(
     identities,
     "identity",
-    {
-        "show": principals.get_identity,
-        "disable": principals.disable_identity,
-        "enable": principals.enable_identity,
-    },
+    show=(principals.get_identity, "Get an identity."),
+    disable=(
+        principals.disable_identity,
+        "Disable an identity: nothing is executed as it or received for it.",
+    ),
+    enable=(principals.enable_identity, "Enable a disabled identity."),
 )
 
 
-@click.group("role-bindings")
-def role_bindings() -> None:
-    """Manage the roles of identities, and of users over single identities."""
+role_bindings = click.Group(
+    "role-bindings", help="Manage the roles of identities, and of users over single identities."
+)
 
 
-@role_bindings.command("bind-identity")
+@role_bindings.command(
+    "bind-identity", help="Create a role binding of an identity, over its organization or over one identity."
+)
 @_organization
 @click.option("--identity", "identity_id", type=click.UUID, required=True, help="Who gets the role.")
 @click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, help="One identity; the whole organization without it.")
 def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owner_id: UUID | None) -> None:
-    """Create a role binding of an identity, over its organization or over one identity."""
     with administration() as session:
         made = bindings.bind_identity_role(
             session,
@@ -97,13 +91,12 @@ def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owne
     show(made)
 
 
-@role_bindings.command("bind-user")
+@role_bindings.command("bind-user", help="Create a role binding of a member over one identity.")
 @_organization
 @click.option("--user", "user_id", type=click.UUID, required=True, help="Who gets the role.")
 @click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, required=True, help="The identity.")
 def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UUID) -> None:
-    """Create a role binding of a member over one identity."""
     with administration() as session:
         made = bindings.bind_user_role(
             session,
@@ -116,27 +109,26 @@ def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UU
     show(made)
 
 
-@role_bindings.command("list")
-@_organization
-@paged
-def list_role_bindings(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the role bindings of an organization."""
-    with administration() as session:
-        page = bindings.list_role_bindings(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("roleBindings", page)
+lists(
+    role_bindings,
+    bindings.list_role_bindings,
+    "List the role bindings of an organization.",
+    of="organization",
+)
+acts_on(
+    role_bindings,
+    "binding",
+    show=(bindings.get_role_binding, "Get a role binding."),
+    unbind=(bindings.unbind_role, "Delete a role binding."),
+)
 
 
-acts_on(role_bindings, "binding", {"show": bindings.get_role_binding, "unbind": bindings.unbind_role})
+distributions = click.Group("distributions", help="Manage distributions.")
 
 
-@click.group()
-def distributions() -> None:
-    """Manage distributions."""
-
-
-@distributions.command("create")
+@distributions.command(
+    "create", help="Create a distribution; its token and webhook secret are shown only now."
+)
 @_organization
 @click.option("--name", required=True)
 @click.option("--network", "networks", multiple=True, required=True, help="May be given several times.")
@@ -152,7 +144,6 @@ def create_distribution(
     deployment_id: UUID,
     days: int,
 ) -> None:
-    """Create a distribution; its token and webhook secret are shown only now."""
     with installation() as (database, settings), database.transaction() as session:
         made = domain.create_distribution(
             session,
@@ -168,19 +159,12 @@ def create_distribution(
     show(made.distribution, token=made.token.value, webhook_secret=made.webhook_secret.value)
 
 
-@distributions.command("list")
-@_organization
-@paged
-def list_distributions(organization_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the distributions of an organization."""
-    with administration() as session:
-        page = domain.list_distributions(
-            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
-        )
-    show_page("distributions", page)
+lists(
+    distributions, domain.list_distributions, "List the distributions of an organization.", of="organization"
+)
 
 
-@distributions.command("update")
+@distributions.command("update", help="Update a distribution; what is not given stays.")
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @click.option("--name")
 @click.option("--network", "networks", multiple=True, help="May be given several times.")
@@ -188,7 +172,6 @@ def list_distributions(organization_id: UUID, cursor: str | None, limit: int) ->
 def update_distribution(
     distribution_id: UUID, name: str | None, networks: tuple[str, ...], days: int | None
 ) -> None:
-    """Update a distribution; what is not given stays."""
     with administration() as session:
         changed = domain.update_distribution(
             session,
@@ -201,11 +184,10 @@ def update_distribution(
     show(changed)
 
 
-@distributions.command("rotate-token")
+@distributions.command("rotate-token", help="Rotate a distribution's token; the new one is shown only now.")
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @_overlap
 def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> None:
-    """Rotate a distribution's token; the new one is shown only now."""
     with administration() as session:
         token = domain.rotate_distribution_token(
             session, by=OPERATOR, distribution_id=distribution_id, overlap_seconds=overlap_seconds
@@ -214,11 +196,12 @@ def rotate_distribution_token(distribution_id: UUID, overlap_seconds: int) -> No
     show(distribution, token=token.value)
 
 
-@distributions.command("rotate-webhook-secret")
+@distributions.command(
+    "rotate-webhook-secret", help="Rotate a distribution's webhook secret; the new one is shown only now."
+)
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @_overlap
 def rotate_webhook_secret(distribution_id: UUID, overlap_seconds: int) -> None:
-    """Rotate a distribution's webhook secret; the new one is shown only now."""
     with installation() as (database, settings), database.transaction() as session:
         secret = domain.rotate_webhook_secret(
             session,
@@ -234,9 +217,10 @@ def rotate_webhook_secret(distribution_id: UUID, overlap_seconds: int) -> None:
 acts_on(
     distributions,
     "distribution",
-    {
-        "show": domain.get_distribution,
-        "disable": domain.disable_distribution,
-        "enable": domain.enable_distribution,
-    },
+    show=(domain.get_distribution, "Get a distribution."),
+    disable=(
+        domain.disable_distribution,
+        "Disable a distribution: its token and attributions are refused until it is enabled.",
+    ),
+    enable=(domain.enable_distribution, "Enable a disabled distribution."),
 )

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, choice, document, paged, print_json, show_page
+from deploy.administration import acts_on, administration, choice, document, paged, print_json, show_page
 from shared.a2a import exact_json
 from shared.a2a.schedules import administration as domain
 from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Schedule, ScheduleDraft
@@ -16,12 +16,10 @@ from shared.identity.authorization import OPERATOR
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
 
 
-@click.group()
-def schedules() -> None:
-    """Manage the schedules of agents."""
+schedules = click.Group("schedules", help="Manage the schedules of agents.")
 
 
-@schedules.command("create")
+@schedules.command("create", help="Create a schedule that sends an agent a message.")
 @_deployment
 @click.option("--name", required=True)
 @click.option("--cron", required=True, help='Five fields, as "0 9 * * MON-FRI".')
@@ -37,18 +35,16 @@ def schedules() -> None:
 def create_schedule(
     deployment_id: UUID, text: str | None, message: str | None, missed: str, **said: Any
 ) -> None:
-    """Create a schedule that sends an agent a message."""
     draft = ScheduleDraft(message=_message(text, message), missed=Missed(missed), **said)
     with administration() as session:
         made = domain.create_schedule(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
     _show(made)
 
 
-@schedules.command("list")
+@schedules.command("list", help="List the schedules of a deployment's agent.")
 @_deployment
 @paged
 def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the schedules of a deployment's agent."""
     with administration() as session:
         page = domain.list_schedules(
             session, by=OPERATOR, deployment_id=deployment_id, cursor=cursor, limit=limit
@@ -56,49 +52,13 @@ def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
     print_json({"schedules": [_document(item) for item in page.items], "nextCursor": page.next_cursor})
 
 
-@schedules.command("runs")
+@schedules.command("runs", help="List the runs of a schedule, newest first.")
 @click.argument("schedule_id", type=click.UUID, metavar="ID")
 @paged
 def list_runs(schedule_id: UUID, cursor: str | None, limit: int) -> None:
-    """List the runs of a schedule, newest first."""
     with administration() as session:
         page = domain.list_runs(session, by=OPERATOR, schedule_id=schedule_id, cursor=cursor, limit=limit)
     show_page("runs", page)
-
-
-@schedules.command("show")
-@click.argument("schedule_id", type=click.UUID, metavar="ID")
-def show_schedule(schedule_id: UUID) -> None:
-    """Get a schedule."""
-    with administration() as session:
-        found = domain.get_schedule(session, by=OPERATOR, schedule_id=schedule_id)
-    _show(found)
-
-
-@schedules.command("disable")
-@click.argument("schedule_id", type=click.UUID, metavar="ID")
-def disable_schedule(schedule_id: UUID) -> None:
-    """Disable a schedule."""
-    with administration() as session:
-        changed = domain.disable_schedule(session, by=OPERATOR, schedule_id=schedule_id)
-    _show(changed)
-
-
-@schedules.command("enable")
-@click.argument("schedule_id", type=click.UUID, metavar="ID")
-def enable_schedule(schedule_id: UUID) -> None:
-    """Enable a schedule from the next tick on."""
-    with administration() as session:
-        changed = domain.enable_schedule(session, by=OPERATOR, schedule_id=schedule_id)
-    _show(changed)
-
-
-@schedules.command("delete")
-@click.argument("schedule_id", type=click.UUID, metavar="ID")
-def delete_schedule(schedule_id: UUID) -> None:
-    """Delete a schedule and the record of its runs."""
-    with administration() as session:
-        domain.delete_schedule(session, by=OPERATOR, schedule_id=schedule_id)
 
 
 def _message(text: str | None, message: str | None) -> dict[str, Any]:
@@ -122,3 +82,14 @@ def _show(schedule: Schedule) -> None:
 def _document(schedule: Schedule) -> dict[str, Any]:
     """Give a schedule's fields; its message's names are not ours to spell."""
     return document(schedule) | {"message": schedule.message}
+
+
+acts_on(
+    schedules,
+    "schedule",
+    printed=_show,
+    show=(domain.get_schedule, "Get a schedule."),
+    disable=(domain.disable_schedule, "Disable a schedule."),
+    enable=(domain.enable_schedule, "Enable a schedule from the next tick on."),
+    delete=(domain.delete_schedule, "Delete a schedule and the record of its runs."),
+)
