@@ -2,7 +2,7 @@
 
 A component of the price is one field of `Prices`. The value travels whole: from the catalog's file to the entry, the
 hold, the dispatch and what the catalog shows. A new component besides is a term of `Prices.price`, the same term of
-`credits_price` in SQL, an argument of `credits_hold` and a column of `invocations`; a test asks each component whether
+`credits_cost` in SQL, an argument of `credits_hold` and a column of `invocations`; a test asks each component whether
 it is held, charged, recorded and shown. None has a default: what is free says so.
 """
 

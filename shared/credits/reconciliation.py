@@ -159,10 +159,10 @@ UNION ALL
 FROM used FULL JOIN charged ON charged.reference = used.invocation_id::text
 WHERE coalesce(used.cost, 0) <> coalesce(charged.cost, 0) OR used.invocation_id IS NULL LIMIT :most)
 UNION ALL
-(SELECT 'price', invocation_id::text,
-    credits_price(prompt_tokens, completion_tokens, prompt_price, completion_price), cost
-FROM used JOIN called ON called.id = invocation_id
-WHERE cost <> credits_price(prompt_tokens, completion_tokens, prompt_price, completion_price) LIMIT :most)
+(SELECT 'price', invocation_id::text, owed, cost
+FROM used JOIN called ON called.id = invocation_id,
+    credits_cost(called::invocations, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens) AS owed
+WHERE cost <> owed LIMIT :most)
 UNION ALL
 (SELECT 'state', called.id::text, (state = 'settled')::integer, (invocation_id IS NOT NULL)::integer
 FROM called LEFT JOIN used ON invocation_id = called.id

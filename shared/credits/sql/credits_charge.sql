@@ -8,7 +8,7 @@ DECLARE
     prompt bigint := coalesce(p_prompt_tokens, i.estimated_prompt_tokens);
     completion bigint := coalesce(p_completion_tokens, i.streamed_tokens);
 BEGIN
-    charged := credits_price(prompt, completion, i.prompt_price, i.completion_price);
+    charged := credits_cost(i, prompt, completion, p_cached_tokens, p_reasoning_tokens);
     INSERT INTO usage_records (
         invocation_id, organization_id, model, provider, prompt_tokens, completion_tokens, cached_tokens,
         reasoning_tokens, cost, status, is_estimated, user_id, identity_id, principal_id, deployment_id, occurred_at

@@ -4,7 +4,9 @@ CREATE OR REPLACE FUNCTION credits_correct(
     p_completion_tokens bigint, p_cached_tokens bigint, p_reasoning_tokens bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    exact bigint := credits_price(p_prompt_tokens, p_completion_tokens, i.prompt_price, i.completion_price);
+    exact bigint := credits_cost(
+        i, p_prompt_tokens, p_completion_tokens, p_cached_tokens, p_reasoning_tokens
+    );
     mark timestamptz;
     posted bigint;
 BEGIN

@@ -1,5 +1,4 @@
--- What a call costs: the exact sum for two kinds of tokens, rounded up once, as `Prices.price` in shared/credits/prices.py.
--- `div` and not `/`, whose numeric quotient keeps about sixteen digits.
+-- For the proof of the release before alone: `credits_cost` took its place. The next release drops it.
 CREATE OR REPLACE FUNCTION credits_price(
     prompt_tokens bigint, completion_tokens bigint, prompt_price bigint, completion_price bigint
 ) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$

@@ -1,3 +1,4 @@
+import json
 from decimal import ROUND_CEILING, Decimal
 
 import pytest
@@ -48,7 +49,11 @@ def test_the_database_prices_alike(
 ) -> None:
     prices = prices_of(prompt=prompt_price, completion=completion_price)
     here = prices.price(TokenCounts(prompt_tokens=prompt, completion_tokens=completion))
-    values = {"p": prompt, "c": completion, "pp": prompt_price, "cp": completion_price}
     with database.autocommit() as session:
-        there = session.execute(text("SELECT credits_price(:p, :c, :pp, :cp)"), values).scalar()
+        there = session.execute(
+            text(
+                "SELECT credits_cost(i, :p, :c, 0, 0) FROM jsonb_populate_record(NULL::invocations, :prices) AS i"
+            ),
+            {"p": prompt, "c": completion, "prices": json.dumps(prices.columns())},
+        ).scalar()
     assert there == here
