@@ -24,6 +24,14 @@ def main() -> int:
     """Read the arguments, run, report."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="how long to kill")
+    parser.add_argument(
+        "--until",
+        type=_counted,
+        nargs="+",
+        default=(),
+        metavar="KIND=COUNT",
+        help="end sooner, once so much is done",
+    )
     parser.add_argument("--seed", type=int, default=None, help="choose the same actions again")
     parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="some kinds of work, instead of all")
     parser.add_argument("--calm", action="store_true", help="kill nothing, to see what a sabotage alone does")
@@ -43,10 +51,15 @@ def main() -> int:
             with Run(
                 stack, servers, workloads, seed=seed, sabotage=options.sabotage, is_calm=options.calm
             ) as run:
-                run.play(options.seconds)
+                run.play(options.seconds, dict(options.until))
                 return run.report()
         finally:
             servers.stop()
+
+
+def _counted(text: str) -> tuple[str, int]:
+    kind, _, count = text.partition("=")
+    return kind, int(count)
 
 
 if __name__ == "__main__":

@@ -117,8 +117,8 @@ class Monkey:
         kept.service.start()
         self.kept.append(kept)
 
-    def play(self, seconds: float) -> None:
-        """Kill and keep for so long."""
+    def play(self, seconds: float, has_seen_enough: Callable[[], bool] = lambda: False) -> None:
+        """Kill and keep for so long, or until enough has happened."""
         over = time.monotonic() + seconds
         clocks = [Clock(self._request_sweeps, SWEEPS_PAUSE_SECONDS, self._random)]
         if not self._is_calm:
@@ -126,7 +126,7 @@ class Monkey:
             clocks.append(Clock(self._strike_servers, SERVERS_PAUSE_SECONDS, self._random))
             if self._disk is not None:
                 clocks.append(Clock(partial(self._strike_disk, self._disk), DISK_PAUSE_SECONDS, self._random))
-        while time.monotonic() < over:
+        while time.monotonic() < over and not has_seen_enough():
             self.tend()
             for clock in clocks:
                 clock.tick()

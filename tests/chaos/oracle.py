@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 
 VIOLATIONS_SHOWN = 5
 """Of a kind."""
@@ -39,6 +40,14 @@ class Oracle:
         """Count an answer that said nothing definite."""
         with self._lock:
             self.retries[reason] += 1
+
+    def has_counted(self, wanted: Mapping[str, int]) -> bool:
+        """Tell whether so many operations, or calls that ended so, have been counted of each kind."""
+        with self._lock:
+            counted = self.acknowledged.copy()
+            for outcome, count in self.calls.items():
+                counted[outcome.rpartition(": ")[2]] += count
+        return all(counted[kind] >= count for kind, count in wanted.items())
 
     def violate(self, what: str) -> None:
         """Note that the service broke a promise."""

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -91,8 +91,8 @@ class Run:
         self._installation.database.dispose()
         self._closing.close()
 
-    def play(self, seconds: float) -> None:
-        """Let everything loose, then finish, settle and compare."""
+    def play(self, seconds: float, until: Mapping[str, int]) -> None:
+        """Let everything loose for so long, or until so much of each kind is done; finish, settle and compare."""
         self._start()
         self._note("started")
         people = [person for work in self._workloads for person in work.begin()]
@@ -100,7 +100,7 @@ class Run:
         threads = [threading.Thread(target=at.run_until, args=(over,), daemon=True) for at in people]
         for thread in threads:
             thread.start()
-        self._monkey.play(seconds)
+        self._monkey.play(seconds, lambda: bool(until) and self._oracle.has_counted(until))
         over.set()
         self._monkey.rest()
         self._note("all alive again")

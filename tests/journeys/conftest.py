@@ -40,7 +40,8 @@ class Installation:
 @pytest.fixture(scope="session")
 def installation(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Set up an installation and run one front."""
-    stack = Stack(tmp_path_factory.mktemp("journeys"), servers)
+    # The agent's one token outlives a run on a busy machine.
+    stack = Stack(tmp_path_factory.mktemp("journeys"), servers, settings={"ACCESS_TOKEN_SECONDS": "86400"})
     credentials = stack.set_up()
     front = stack.web()
     with stack.running(front):

@@ -20,7 +20,9 @@ def test_two_workers_and_two_beats_do_everything_once(stack: Stack, agent: Clien
     beats = [stack.beat(QM_HOME=str(stack.directory / name)) for name in ("first", "second")]
     for name in ("first", "second"):
         (stack.directory / name).mkdir()
-    files = [agent.upload(CONTENT, operation=uuid4()).json() for _ in range(20)]
+    answers = [agent.upload(CONTENT, operation=uuid4()) for _ in range(20)]
+    assert {answer.status_code for answer in answers} <= {201, 202}, [answer.text for answer in answers]
+    files = [answer.json() for answer in answers]
     with redis.Redis.from_url(stack.redis_url) as broker, stack.running(*beats):
         queue = f"quartermaster:{PlaceStaged.queue}"
         broker.delete(queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import tracemalloc
 from typing import Any
 from uuid import uuid4
@@ -10,6 +11,7 @@ from uuid import uuid4
 import pytest
 from flask import abort
 from pydantic import BaseModel, ConfigDict
+from sqlalchemy import event
 from werkzeug.exceptions import InternalServerError
 
 from shared.a2a.behaviors.script_format import parse_script
@@ -157,11 +159,24 @@ def test_a_script_that_takes_long_to_read_is_read_outside_of_any_transaction(
     owner = front.identity.person(organization.id, Role.WORKSPACE_OWNER)
     deployment = front.identity.deployment(organization.id).deployment
     open_transactions: list[int] = []
+    here = threading.get_ident()
+    taken: set[int] = (
+        set()
+    )  # by the thread that answers; others of the front may take connections at any time
 
     def counting(text: str) -> Any:
-        open_transactions.append(front.services.database.engine.pool.checkedout())  # type: ignore[attr-defined]
+        open_transactions.append(len(taken))
         return parse_script(text)
 
+    def take(connection: object, *_: object) -> None:
+        if threading.get_ident() == here:
+            taken.add(id(connection))
+
+    def give_back(connection: object, *_: object) -> None:
+        taken.discard(id(connection))
+
+    event.listen(front.services.database.engine, "checkout", take)
+    event.listen(front.services.database.engine, "checkin", give_back)
     monkeypatch.setattr("shared.a2a.behaviors.script_file.parse_script", counting)
     script = "rules:\n  - steps:\n      - complete: done\n"
     answer = front.post(

@@ -13,7 +13,7 @@ from shared.media import claims, storing
 from shared.media.imports import Import, ImportState
 from shared.media.notification_channel import DistributionChannel
 
-OFTEN = 0.6
+OFTEN = 0.9
 
 
 def store_again() -> None:

@@ -13,7 +13,7 @@ from shared.database import Database
 from shared.models import settling
 from shared.models.providers import routing
 
-OFTEN = 0.6
+OFTEN = 0.9
 _CHARGE_AGAIN = text("SELECT credits_post(:organization, 'charge', :reference, -7, 0)")
 
 

@@ -19,6 +19,8 @@ from tests.support.model_service import ModelService
 from tests.support.stack import Servers, free_port, wait_until
 
 KEPT_SECONDS = 300
+GONE = -2
+"""What Valkey tells of the lifetime of a key that it does not have."""
 ANSWERED = 'quartermaster_provider_requests_total{outcome="answered"'
 
 
@@ -56,10 +58,12 @@ def test_a_prompt_that_waits_for_a_worker_has_not_long_to_live(
     service: ModelService, valkey: redis.Redis, canary: str
 ) -> None:
     with waiting(service, canary, stream=False):
-        wait_until(lambda: list(keys_holding(valkey, canary)), "the prompt waits")
-        keys = list(keys_holding(valkey, canary))
-        assert [key.startswith(b"quartermaster:request:") for key in keys] == [True]
-        assert 0 < int(str(valkey.ttl(keys[0]))) <= KEPT_SECONDS
+        found: dict[bytes, int] = {}
+        # In one look: on a busy machine the call may be given back before a second one.
+        wait_until(lambda: found or found.update(lifetimes(valkey, canary)), "the prompt waits")
+        ((key, left_seconds),) = found.items()
+        assert key.startswith(b"quartermaster:request:")
+        assert 0 < left_seconds <= KEPT_SECONDS
         service.wait_until_settled()
     assert not list(keys_holding(valkey, canary))
 
@@ -99,6 +103,12 @@ def keys_holding(valkey: redis.Redis, canary: str) -> Iterator[bytes]:
         with contextlib.suppress(redis.ResponseError):
             if canary.encode() in repr(value_of(valkey, key)).encode():
                 yield key
+
+
+def lifetimes(valkey: redis.Redis, canary: str) -> dict[bytes, int]:
+    """How many seconds are left to each key that holds the canary; those that are gone meanwhile are left out."""
+    left = {key: int(str(valkey.ttl(key))) for key in keys_holding(valkey, canary)}
+    return {key: seconds for key, seconds in left.items() if seconds != GONE}
 
 
 def value_of(valkey: redis.Redis, key: bytes) -> object:
