@@ -18,6 +18,7 @@ from shared.identity.credential_lookup import (
     find_live_attribution,
     find_live_distribution,
     find_live_runtime,
+    is_expired_api_key,
 )
 from shared.identity.credentials import (
     Credential,
@@ -116,8 +117,9 @@ class Authenticator:
     def _read_api_key(self, digest: bytes) -> Credential:
         with self._database.transaction() as session:
             key = find_live_api_key(session, digest)
+            has_expired = key is None and is_expired_api_key(session, digest)
         if key is None:
-            raise InvalidToken
+            raise ExpiredToken if has_expired else InvalidToken
         if not key.used_recently:
             self._last_use.note(api_keys, key.id)
         return user_credential(Proof(digest=digest), key)

@@ -129,6 +129,11 @@ def find_live_api_key(
     )
 
 
+def is_expired_api_key(session: Session, key_hash: bytes) -> bool:
+    """Tell whether a key is worthless for no other reason than that its time is over."""
+    return bool(session.execute(_EXPIRED_API_KEY, {"hash": key_hash}).scalar_one())
+
+
 def find_live_distribution(session: Session, token_hash: bytes) -> LiveDistribution | None:
     """Read the distribution of a token, or of the one it replaced a while ago; None when unknown or disabled."""
     row = session.execute(_DISTRIBUTION, {"hash": token_hash}).one_or_none()
@@ -228,6 +233,14 @@ _API_KEY = (
         is_live(api_keys.c),
         users.c.disabled_at.is_(None),
         or_(api_keys.c.organization_id.is_(None), memberships.c.organization_id.is_not(None)),
+    )
+)
+
+_EXPIRED_API_KEY = select(
+    exists().where(
+        api_keys.c.hash == bindparam("hash"),
+        api_keys.c.revoked_at.is_(None),
+        api_keys.c.expires_at <= func.now(),
     )
 )
 

@@ -31,7 +31,7 @@ class InvalidToken(DomainError):
 
 
 class ExpiredToken(InvalidToken):
-    """The access token was good and has expired; get another one."""
+    """The credential was good and has expired; get another one."""
 
 
 class AttributionInvalid(DomainError):

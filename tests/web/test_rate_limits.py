@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from tests.support.front import Front, open_front
@@ -110,3 +111,14 @@ def test_without_valkey_requests_pass_unlimited(
         answers = [front.get("/files", authorization) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200] * 3
         assert "RateLimit" not in answers[0].headers
+
+
+def test_a_key_that_has_expired_is_no_guess_and_always_hears_so(limited: Front) -> None:
+    identity = limited.identity
+    person = identity.person(identity.organization().id)
+    with limited.services.database.autocommit() as session:
+        statement = "UPDATE api_keys SET created_at = now() - interval '2 days', expires_at = now() - interval '1 day'"
+        session.execute(text(f"{statement} WHERE user_id = :id"), {"id": person.user_id})
+    answers = [limited.get("/files", person.authorization) for _ in range(GUESSES + 2)]
+    assert {answer.status_code for answer in answers} == {401}
+    assert limited.get("/files", "Bearer wrong").status_code == 401
