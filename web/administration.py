@@ -81,10 +81,10 @@ class AdministrationRoutes(Routes):
         sent: type[BaseModel],
         shown: type[BaseModel],
         *errors: type[DomainError],
-        **texts: str,
+        **options: Any,
     ) -> Declaration:
         """Declare the decorated function as a PUT or PATCH."""
-        return self.administers(method, path, {200: shown}, *JSON_BODY, *errors, body=sent, **texts)
+        return self.administers(method, path, {200: shown}, *JSON_BODY, *errors, body=sent, **options)
 
     def administers(
         self,

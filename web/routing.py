@@ -16,7 +16,7 @@ from flask import Flask, Response, current_app, request
 from pydantic import BaseModel
 
 from shared.errors import DomainError
-from shared.identity.credentials import Credential
+from shared.identity.credentials import Credential, caller_outside
 from web.admission import admit, admit_always, caller_key, give_slots_back
 from web.authentication import Authentication, authenticate, check_header_rules, limit_rate, name_in_log
 from web.calls import Answer, Call
@@ -83,6 +83,8 @@ class Operation:
     errors: Sequence[type[DomainError]] = ()
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: bool = False
+    serves_suspended: bool = False
+    """Whether a user is served whose organization is suspended, if their key is not bound to it."""
 
 
 class Routes:
@@ -150,7 +152,10 @@ def _view(operation: Operation) -> Callable[..., Response]:
         query = _query(operation)
         caller = None
         if credential is not None and operation.authentication.has_caller:
-            caller = services.authenticator.resolve(credential, attribution)
+            if operation.serves_suspended and attribution is None:
+                caller = caller_outside(credential)
+            else:
+                caller = services.authenticator.resolve(credential, attribution)
             admission.move(caller_key(caller))
         call = Call(
             http=request,

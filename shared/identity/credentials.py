@@ -46,6 +46,19 @@ def direct_caller(credential: Credential) -> Caller:
     return credential.caller
 
 
+def caller_outside(credential: Credential) -> Caller:
+    """Give who calls, outside of the organization if that is suspended: a user whose key acts where they choose.
+
+    Raises OrganizationSuspended, PermissionDenied.
+    """
+    caller = credential.caller
+    if not credential.is_suspended or caller is None or credential.kind is not CredentialKind.API_KEY:
+        return direct_caller(credential)
+    if caller.bound_organization_id is not None:
+        raise OrganizationSuspended
+    return replace(caller, organization_id=None, payer_id=None, is_suspended=True, permissions_by_scope={})
+
+
 def runtime_credential(proof: Proof, claims: AccessClaims, runtime: LiveRuntime) -> Credential:
     """Make the credential of a deployment."""
     daemon_id, organization_id = runtime.daemon_id, runtime.organization_id

@@ -16,7 +16,11 @@ routes = AdministrationRoutes("users")
 
 
 @routes.administers(
-    "GET", "/me", {200: schemas.UserBody}, summary="Get the caller's own user, with the active organization"
+    "GET",
+    "/me",
+    {200: schemas.UserBody},
+    summary="Get the caller's own user, with the active organization",
+    serves_suspended=True,
 )
 def read_me(call: Call) -> Answer:
     by = call.actor
@@ -31,6 +35,7 @@ def read_me(call: Call) -> Answer:
     schemas.ActiveOrganization,
     schemas.UserBody,
     summary="Set the active organization, in which the caller's unbound keys act",
+    serves_suspended=True,
 )
 def select_active_organization(call: Call) -> Answer:
     by = call.actor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -369,6 +370,28 @@ def test_a_suspended_organization_stands_still_until_it_is_resumed(
     assert refusal(front.get(path, owner.authorization)) == (403, "organization_suspended")
     assert front.post(f"{path}/resume", operator.authorization).get_json()["suspendedAt"] is None
     assert front.get(path, owner.authorization).status_code == 200
+
+
+def test_a_user_turns_from_a_suspended_organization_to_another_with_the_same_key(
+    front: Front, organization_id: UUID
+) -> None:
+    person = front.identity.person(organization_id, Role.WORKSPACE_OWNER)
+    bound = front.identity.person(organization_id, bound=True)
+    operator = front.identity.operator()
+    second = make(front, operator, "/organizations", name="Second", ownerId=str(person.user_id))
+    assert (
+        front.post(f"/admin/organizations/{organization_id}/suspend", operator.authorization).status_code
+        == 200
+    )
+    assert front.get("/v1/credits", person.authorization).status_code == 403
+    assert front.get("/admin/me", person.authorization).get_json()["activeOrganizationId"] == str(
+        organization_id
+    )
+    choice = {"organizationId": second["id"]}
+    change = partial(front.put, "/admin/me/active-organization", json=choice)
+    assert refusal(change(bound.authorization)) == (403, "organization_suspended")
+    assert change(person.authorization).status_code == 200
+    assert front.get("/v1/credits", person.authorization).status_code == 200
 
 
 def test_what_was_done_is_recorded_with_its_doer_and_request(
