@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -66,10 +66,9 @@ class Call:
         """Who administers; raises PermissionDenied for a deployment."""
         return administrator(self._known_caller, request_id(), client_address(self.http.environ))
 
-    @property
-    def watch(self) -> Watch:
-        """What watches the caller while the request is being answered."""
-        return partial(self.services.running.watch, self.caller)
+    def watch(self, authorize: Callable[[Caller], object]) -> Watch:
+        """Give what watches, while a request is answered, whether its caller may still do what was authorized."""
+        return partial(self.services.running.watch, self.caller, authorize)
 
     @property
     def _known_caller(self) -> Caller:

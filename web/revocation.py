@@ -15,8 +15,7 @@ from typing import TypeVar
 
 from flask import Response
 
-from shared.identity.callers import Caller
-from shared.identity.running_work import RunningCall, RunningWork
+from shared.identity.running_work import RunningCall
 from web.admission import call_when_sent
 
 TAKEN_AT_ONCE_BYTES = 128 << 10
@@ -38,12 +37,10 @@ def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]
             yield step
 
 
-def break_off_when_revoked(
-    response: Response, running: RunningWork, caller: Caller, connection: socket.socket | None
-) -> Response:
+def break_off_when_revoked(response: Response, watch: Watch, connection: socket.socket | None) -> Response:
     """Close the connection of a download whose caller is revoked before it has been sent."""
     if connection is not None and (response.content_length or 0) > TAKEN_AT_ONCE_BYTES:
-        call = running.watch(caller, partial(_break_off, connection))
+        call = watch(partial(_break_off, connection))
         call_when_sent(response, call.close)
     return response
 

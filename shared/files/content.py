@@ -7,9 +7,9 @@ from uuid import UUID
 from sqlalchemy import bindparam, select
 
 from shared.database import Session
-from shared.files.access import get_file, get_version, refuse_ended
+from shared.files.access import authorize, get_file, get_version, refuse_ended
 from shared.files.blobs.base import BlobDamaged, BlobStore
-from shared.files.errors import FilePending
+from shared.files.errors import FileNotFound, FilePending
 from shared.files.resources import Availability, Content
 from shared.files.tables import blobs
 from shared.identity.callers import Caller
@@ -38,6 +38,7 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
         is_placed = file.availability is Availability.AVAILABLE
         return Content(
             organization_id=file.organization_id,
+            owner_id=file.owner_id,
             version=file.version,
             is_placed=is_placed,
             is_damaged=file.is_damaged,
@@ -46,9 +47,19 @@ def get_content(session: Session, caller: Caller, file_id: UUID, version_id: UUI
     blob = session.execute(_BLOB, {"version_id": version_id}).one_or_none()
     return Content(
         organization_id=file.organization_id,
+        owner_id=file.owner_id,
         version=version,
         is_placed=blob is not None and blob.state == "live",
         is_damaged=blob is not None and blob.damaged_at is not None,
+    )
+
+
+def authorize_reading(content: Content, caller: Caller) -> None:
+    """Raise FileNotFound or PermissionDenied unless the caller may read this content, as when it was got."""
+    if content.owner_id is None:
+        raise FileNotFound  # it was got by a grant
+    authorize(
+        caller, Permission.FILE_READ, owner_id=content.owner_id, organization_id=content.organization_id
     )
 
 

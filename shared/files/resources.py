@@ -113,9 +113,13 @@ class ReadGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A version whose bytes may be read now; `is_placed` says under which key to look first."""
+    """A version whose bytes may be read now; `is_placed` says under which key to look first.
+
+    `owner_id` is there for who reads with a permission.
+    """
 
     organization_id: UUID
+    owner_id: UUID | None = None
     version: Version
     is_placed: bool
     is_damaged: bool

@@ -25,9 +25,16 @@ CHECK_SECONDS = 2.0
 class RunningCall:
     """One call under way; a context manager for as long as it is."""
 
-    def __init__(self, owner: RunningWork, caller: Caller, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        owner: RunningWork,
+        caller: Caller,
+        authorize: Callable[[Caller], object],
+        wake: Callable[[], None],
+    ) -> None:
         """Made by `RunningWork.watch`."""
         self.caller = caller
+        self.authorize = authorize
         self.revocation: DomainError | None = None
         self._owner = owner
         self._wake = wake
@@ -62,9 +69,14 @@ class RunningWork:
             self._check_all, name="running-work", pause_seconds=CHECK_SECONDS, starts_with_pause=True
         )
 
-    def watch(self, caller: Caller, wake: Callable[[], None]) -> RunningCall:
-        """Watch a call; `wake` is called from another thread, at once and once, when it is to end."""
-        call = RunningCall(self, caller, wake)
+    def watch(
+        self, caller: Caller, authorize: Callable[[Caller], object], wake: Callable[[], None]
+    ) -> RunningCall:
+        """Watch a call; `wake` is called from another thread, at once and once, when it is to end.
+
+        `authorize` is given the caller as the rows have it, and raises the refusal of one who may do this no longer.
+        """
+        call = RunningCall(self, caller, authorize, wake)
         with self._lock:
             self._calls.add(call)
         self._thread.start()
@@ -102,10 +114,22 @@ class RunningWork:
 
     def _check(self, calls: list[RunningCall]) -> None:
         try:
-            self._rechecks.current(calls[0].caller)
+            current = self._rechecks.current(calls[0].caller)
         except Unavailable as error:
             log.warning("calls.not_checked", error=error.code)
         except DomainError as revocation:
             log.info("calls.revoked", code=revocation.code, count=len(calls))
             for call in calls:
                 call.end(revocation)
+        else:
+            for call in calls:
+                _authorize_again(call, current)
+
+
+def _authorize_again(call: RunningCall, current: Caller) -> None:
+    """End a call whose caller has lost the permission to it, as with a role that was taken away."""
+    try:
+        call.authorize(current)
+    except DomainError as refusal:
+        log.info("calls.revoked", code=refusal.code, count=1)
+        call.end(refusal)

@@ -18,6 +18,7 @@ from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
 from shared.identity.organizations import suspend_organization
+from shared.identity.role_bindings import unbind_role
 from shared.identity.running_work import CHECK_SECONDS
 from tests.clients.conftest import connect
 from tests.support.inventory import query
@@ -59,6 +60,14 @@ class Revocable:
         with self.service.database.transaction() as session:
             disable_deployment(session, by=OPERATOR, deployment_id=self.deployment.deployment.id)
 
+    def take_role(self) -> None:
+        daemon_id = self.deployment.deployment.daemon_identity_id
+        statement = "SELECT id::text FROM role_bindings WHERE subject_identity_id = %s"
+        found = query(self.service.stack, statement, (daemon_id,))
+        with self.service.database.transaction() as session:
+            for (binding_id,) in found:
+                unbind_role(session, by=OPERATOR, binding_id=UUID(binding_id))
+
 
 @pytest.fixture
 def revocable(service: ModelService) -> Iterator[Revocable]:
@@ -84,16 +93,20 @@ def test_a_chat_stream_ends_with_an_error(revocable: Revocable, end: str, code: 
     assert raised.value.code == code
 
 
-def test_a_stream_of_responses_ends_with_an_error(revocable: Revocable) -> None:
+@pytest.mark.parametrize(
+    ("end", "code"), [("deployment", "invalid_api_key"), ("role", "model_authorization_denied")]
+)
+def test_a_stream_of_responses_ends_with_an_error(revocable: Revocable, end: str, code: str) -> None:
     token = revocable.service.identity.access_token(revocable.deployment)
     with connect(revocable.service, token) as client:
         stream = client.responses.create(model="scripted/echo", input=ENDLESS, store=False, stream=True)
         next(stream)
-        revocable.disable()
+        act = revocable.disable if end == "deployment" else revocable.take_role
+        act()
         with pytest.raises(openai.APIError) as raised:
             for _ in stream:
                 pass
-    assert raised.value.code == "invalid_api_key"
+    assert raised.value.code == code
 
 
 def test_a_plain_call_is_refused_and_its_upstream_cancelled(revocable: Revocable) -> None:
@@ -111,7 +124,8 @@ def test_a_plain_call_is_refused_and_its_upstream_cancelled(revocable: Revocable
             answer.result(60)
 
 
-def test_a_download_is_broken_off(revocable: Revocable) -> None:
+@pytest.mark.parametrize("end", ["deployment", "role"])
+def test_a_download_is_broken_off(revocable: Revocable, end: str) -> None:
     authorization = {"Authorization": revocable.service.identity.authorization(revocable.deployment)}
     url, content = revocable.service.front.url, bytes(LARGE_BYTES)
     uploaded = requests.post(
@@ -124,7 +138,8 @@ def test_a_download_is_broken_off(revocable: Revocable) -> None:
     path = f"{url}/files/{uploaded.json()['id']}/content"
     with requests.get(path, headers=authorization, stream=True, timeout=60) as answer:
         received = len(answer.raw.read(1 << 20))
-        revocable.disable()
+        act = revocable.disable if end == "deployment" else revocable.take_role
+        act()
         time.sleep(2 * CHECK_SECONDS)
         with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
             while piece := answer.raw.read(1 << 20):

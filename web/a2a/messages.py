@@ -70,7 +70,7 @@ def send_message(call: AgentCall) -> Response:
         deadline=time.monotonic() + call.call.services.settings.a2a_wait_seconds,
     )
     steps = _answering(call, partial(_send, call, request), history_length, waiting)
-    return answer_whole(until_revoked(steps, call.call.watch, waiting.bell.ring), waiting)
+    return answer_whole(until_revoked(steps, call.watch, waiting.bell.ring), waiting)
 
 
 @routes.agent_operation(

@@ -31,6 +31,7 @@ from web.authentication import Authentication
 from web.calls import Call
 from web.http.requests import MalformedRequest, findings, parse_json
 from web.http.small_bodies import read_small_body
+from web.revocation import Watch
 from web.routing import AnyQuery, Routes
 
 A2A_JSON = "application/a2a+json"
@@ -62,6 +63,11 @@ class AgentCall:
     def http(self) -> Request:
         """The request."""
         return self.call.http
+
+    @property
+    def watch(self) -> Watch:
+        """What watches, while the request is being answered, whether its caller may still talk to the agent."""
+        return self.call.watch(lambda caller: authorize(caller, self.agent))
 
     @property
     def services(self) -> AgentServices:

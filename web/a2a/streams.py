@@ -128,7 +128,7 @@ def _wait(call: AgentCall) -> Waiting:
 def _response(call: AgentCall, frames: Frames, waiting: Waiting) -> Response:
     """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.call.services.settings.base_url).hostname or ""
-    frames = until_revoked(frames, call.call.watch, waiting.bell.ring)
+    frames = until_revoked(frames, call.watch, waiting.bell.ring)
     return answer_stream(_steps(frames, request=request_id(), host=host), waiting)
 
 

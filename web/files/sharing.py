@@ -18,7 +18,7 @@ from shared.files import (
 )
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
-from shared.files.content import find_chunk_checksums, get_content, refuse_unreadable
+from shared.files.content import authorize_reading, find_chunk_checksums, get_content, refuse_unreadable
 from shared.files.resources import Content
 from shared.files.scrubbing import report_damage
 from shared.identity.authorization import Actor
@@ -195,7 +195,7 @@ def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Resp
     if not call.has_credential:
         return response
     connection = call.http.environ.get("gunicorn.socket")
-    return break_off_when_revoked(response, services.running, call.caller, connection)
+    return break_off_when_revoked(response, call.watch(partial(authorize_reading, content)), connection)
 
 
 def _find_checksums(call: Call, content: Content) -> bytes | None:

@@ -138,6 +138,7 @@ def _create(call: Call, request: ParsedRequest) -> Response:
     models = call.services.models
     call.admission.hold(call.services.pools.model_calls)
     inbox = invoke(models.invoker, models.catalog.current(), call.caller, request)
+    watch = call.watch(require_model_access)
     if request.is_stream:
-        return streamed_answer(models.invoker, inbox, Dialect(request.dialect), call.watch, call.http.environ)
-    return whole_answer(models.invoker, inbox, call.watch, call.http.environ)
+        return streamed_answer(models.invoker, inbox, Dialect(request.dialect), watch, call.http.environ)
+    return whole_answer(models.invoker, inbox, watch, call.http.environ)

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from shared.database import Database
-from shared.errors import Unavailable
+from shared.errors import PermissionDenied, Unavailable
 from shared.identity import running_work
 from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.identity.errors import InvalidToken, OrganizationSuspended
+from shared.identity.memberships import change_member_role
 from shared.identity.organizations import suspend_organization
+from shared.identity.permissions import Permission
 from shared.identity.rechecking import Rechecks
+from shared.identity.roles import Role
 from shared.identity.running_work import RunningWork
 from shared.settings import Settings
 from tests.support.identity import IdentityFactory
@@ -53,6 +56,10 @@ def work(rechecks: CountingRechecks, monkeypatch: pytest.MonkeyPatch) -> Iterato
     work.close()
 
 
+def anyone(_: Caller) -> None:
+    """Let everybody go on."""
+
+
 def caller_in(factory: IdentityFactory) -> Caller:
     return factory.actor(factory.person(factory.organization().id, bound=True)).caller
 
@@ -63,7 +70,8 @@ def test_all_calls_of_a_revoked_key_end_and_those_of_others_go_on(
     revoked, other = caller_in(factory), caller_in(factory)
     woken = [threading.Event() for _ in range(3)]
     calls = [
-        work.watch(caller, event.set) for caller, event in zip((revoked, revoked, other), woken, strict=True)
+        work.watch(caller, anyone, event.set)
+        for caller, event in zip((revoked, revoked, other), woken, strict=True)
     ]
     with database.transaction() as session:
         revoke_api_key(session, by=OPERATOR, key_id=revoked.credential_id)
@@ -77,7 +85,7 @@ def test_calls_end_with_their_organization(
     work: RunningWork, database: Database, factory: IdentityFactory
 ) -> None:
     caller, woken = caller_in(factory), threading.Event()
-    call = work.watch(caller, woken.set)
+    call = work.watch(caller, anyone, woken.set)
     assert caller.organization_id is not None
     with database.transaction() as session:
         suspend_organization(session, by=OPERATOR, organization_id=caller.organization_id)
@@ -85,12 +93,40 @@ def test_calls_end_with_their_organization(
     assert isinstance(call.revocation, OrganizationSuspended)
 
 
+def test_calls_end_with_the_permission_to_them_and_others_of_the_credential_go_on(
+    work: RunningWork, database: Database, factory: IdentityFactory
+) -> None:
+    organization_id = factory.organization().id
+    caller, woken = (
+        factory.actor(factory.person(organization_id, Role.WORKSPACE_ADMIN)).caller,
+        threading.Event(),
+    )
+
+    def may_delete(at: Caller) -> None:
+        if Permission.FILE_DELETE not in at.permissions_on(organization_id=organization_id):
+            raise PermissionDenied
+
+    deleting = work.watch(caller, may_delete, woken.set)
+    reading = work.watch(caller, anyone, woken.set)
+    with database.transaction() as session:
+        change_member_role(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            user_id=caller.executor.id,
+            role=Role.MEMBER,
+        )
+    assert woken.wait(PATIENCE_SECONDS)
+    assert isinstance(deleting.revocation, PermissionDenied)
+    assert reading.revocation is None
+
+
 def test_a_credential_is_asked_for_once_however_many_calls_it_has(
     work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
 ) -> None:
     caller = caller_in(factory)
     for _ in range(50):
-        work.watch(caller, lambda: None)
+        work.watch(caller, anyone, lambda: None)
     before = rechecks.count
     for _ in range(4):
         assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
@@ -101,13 +137,13 @@ def test_calls_go_on_while_the_database_is_away(
     work: RunningWork, rechecks: CountingRechecks, factory: IdentityFactory
 ) -> None:
     rechecks.is_away = True
-    call = work.watch(caller_in(factory), lambda: None)
+    call = work.watch(caller_in(factory), anyone, lambda: None)
     for _ in range(3):
         assert rechecks.asked.acquire(timeout=PATIENCE_SECONDS)
     assert call.revocation is None
 
 
 def test_calls_that_have_ended_are_watched_no_longer(work: RunningWork, factory: IdentityFactory) -> None:
-    with work.watch(caller_in(factory), lambda: None):
+    with work.watch(caller_in(factory), anyone, lambda: None):
         assert work.watched == 1
     assert work.watched == 0
