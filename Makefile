@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test test-upstreams lint format chaos bench fuzz environment networks requirements wheel clean
+.PHONY: help up test test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -57,6 +57,9 @@ networks: $(RUN_READY) ## Write the table of shared/media/networks/README.md fro
 
 environment: $(RUN_READY) ## Write deploy/environment.example from shared/settings.py
 	$(BIN)/python -m deploy.environment_example
+
+released-schema: $(TEST_READY) ## Write down the schema that a release relies on, in the commit that releases it
+	$(BIN)/python -m tests.support.schema_contract
 
 wheel: $(TEST_READY) ## Build the distribution into dist/
 	@rm -rf build
