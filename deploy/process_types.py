@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from shared.queues import WORKER_QUEUES
+
 GUNICORN_SETTINGS = Path(__file__).with_name("gunicorn.conf.py")
 
 # Large buffers freed at the top of the heap make glibc give pages back and fault them in again for every chunk of an
@@ -29,22 +31,20 @@ ROOT_WARNING = "You're running the worker with superuser privileges"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A kind of worker process: the queues it serves, and with how many threads unless the environment says."""
+    """A kind of worker process: with how many threads it serves its queues unless the environment says."""
 
-    queues: tuple[str, ...]
     threads: int
     threads_variable: str
 
 
 WORKERS = {
-    "files": Worker(queues=("uploads",), threads=8, threads_variable="FILES_THREADS"),
+    "files": Worker(threads=8, threads_variable="FILES_THREADS"),
     # A thread is made when a call needs it. One organization alone may have seven sixteenths of them at once: 224.
-    "models": Worker(queues=("models",), threads=512, threads_variable="MODELS_THREADS"),
-    "media": Worker(queues=("media", "notifications"), threads=32, threads_variable="MEDIA_THREADS"),
-    "agents": Worker(queues=("agents",), threads=64, threads_variable="AGENTS_THREADS"),
-    "background": Worker(queues=("retention",), threads=4, threads_variable="BACKGROUND_THREADS"),
-    # Threads of their own: holds of dead workers are not to wait for whatever has expired.
-    "ledger": Worker(queues=("ledger",), threads=4, threads_variable="LEDGER_THREADS"),
+    "models": Worker(threads=512, threads_variable="MODELS_THREADS"),
+    "media": Worker(threads=32, threads_variable="MEDIA_THREADS"),
+    "agents": Worker(threads=64, threads_variable="AGENTS_THREADS"),
+    "background": Worker(threads=4, threads_variable="BACKGROUND_THREADS"),
+    "ledger": Worker(threads=4, threads_variable="LEDGER_THREADS"),
 }
 
 
@@ -58,8 +58,8 @@ def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> li
     worker = WORKERS[name]
     threads = environment.get(worker.threads_variable) or str(worker.threads)
     return [
-        *_celery("worker", environment),
-        *("--queues", ",".join(worker.queues), "--hostname", f"{name}@%h"),
+        *_celery("workers.app:app", "worker", environment),
+        *("--queues", ",".join(WORKER_QUEUES[name]), "--hostname", f"{name}@%h"),
         *("--pool", "threads", "--concurrency", threads),
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
     ]
@@ -69,7 +69,13 @@ def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
     """Give the command of the process that sends out sweeps on schedule; two at once do no harm."""
     # No pid file: a killed beat would leave it behind and keep the next from starting. Nor a file of last runs: every
     # sweep may run again, and beat must not depend on a disk that the sweeps are there to empty.
-    return [*_celery("beat", environment), "--scheduler", "celery.beat:Scheduler", "--pidfile", ""]
+    return [
+        *_celery("workers.beat:app", "beat", environment),
+        "--scheduler",
+        "celery.beat:Scheduler",
+        "--pidfile",
+        "",
+    ]
 
 
 def become(command: list[str]) -> NoReturn:
@@ -78,7 +84,7 @@ def become(command: list[str]) -> NoReturn:
     os.execve(command[0], command, ALLOCATOR | dict(os.environ))  # noqa: S606
 
 
-def _celery(verb: str, environment: Mapping[str, str]) -> list[str]:
+def _celery(app: str, verb: str, environment: Mapping[str, str]) -> list[str]:
     level = environment.get("LOG_LEVEL") or "INFO"
     python = [sys.executable, "-W", f"ignore:{ROOT_WARNING}"]
-    return [*python, "-m", "celery", "--quiet", "--app", "workers.app:app", verb, "--loglevel", level]
+    return [*python, "-m", "celery", "--quiet", "--app", app, verb, "--loglevel", level]

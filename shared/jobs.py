@@ -1,165 +1,118 @@
-"""Background work: what a job is, the queues, and how its message reaches a worker.
+"""Background work: what a job is, which queue its message travels by, and the function that does it.
 
-The row in Postgres is the truth and the message only a hint that there is work: a job carries ids at most, its
-handler looks for work under a lock or lease and does nothing when there is none, and a sweep on the schedule
-looks without any message. So a message may be lost, late or doubled, and publishing never fails a request.
+The row in Postgres is the truth and the message only a hint that there is work: a handler looks for work under a lock
+or lease and does nothing when there is none, and a sweep on the schedule looks without any message. So a message may
+be lost, late or doubled.
+
+A job is declared where it is implemented, by a decorator that gives its kind, its queue, and how often beat sends it:
+
+    @sweep("files.expire_due", queue=RETENTION, every_seconds=5)
+    def _expire_due(context: StoreContext) -> int:
+        return expire_due(context.database, context.store)
+
+`workers/registry.py` lists the modules in which a queue's handlers stand; bindings and schedule follow from that.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-import redis
-from celery import Celery
-from kombu import Queue
+from shared.database import Database
+from shared.settings import Settings
+from shared.sweeping import BUDGET_SECONDS
 
-from shared.broker import register_transport
-from shared.periodic_thread import PeriodicThread
-from shared.telemetry import PUBLISH_FAILURES, get_logger
-from shared.valkey import connect_valkey
-
-log = get_logger(__name__)
-
-UPLOADS = "uploads"
-RETENTION = "retention"
-LEDGER = "ledger"
-MODELS = "models"
-MEDIA = "media"
-NOTIFICATIONS = "notifications"
-AGENTS = "agents"
-QUEUES = (UPLOADS, RETENTION, LEDGER, MODELS, MEDIA, NOTIFICATIONS, AGENTS)
-KEY_PREFIX = "quartermaster:"
-
-COALESCING_SECONDS = 0.03
-PENDING_LIMIT = 10_000
-HINTS_LIMIT = 1_000
-"""Hints that wait in a queue at the most: while no worker takes them, more would only fill the broker's memory."""
-
-VISIBILITY_TIMEOUT_SECONDS = 3600
+Part = TypeVar("Part")
+Run = TypeVar("Run", bound=Callable[[Any], int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A piece of background work; its fields are ids and plain values, never bytes."""
+    """A piece of background work as it is sent; its fields are ids and plain values, never bytes."""
 
     kind: ClassVar[str]
     queue: ClassVar[str]
 
 
-def create_celery(redis_url: str) -> Celery:
-    """Configure Celery for messages that are hints: late acknowledgement, no results, no events, bounded waits."""
-    register_transport()
-    app = Celery("quartermaster", set_as_current=False)
-    app.conf.update(
-        broker_url=redis_url,
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_pool_limit=32,
-        broker_transport_options={
-            "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
-            "unacked_restore_interval": 5,
-            "unacked_restore_throttle": 1,
-            # Without these a broker that accepts and does not answer would block a publisher for ever.
-            "socket_timeout": 5,
-            "socket_connect_timeout": 1,
-            "socket_keepalive": True,
-            "health_check_interval": 10,
-            "priority_steps": [0],
-            "global_keyprefix": KEY_PREFIX,
-        },
-        result_backend=None,
-        task_ignore_result=True,
-        task_serializer="json",
-        accept_content=["json"],
-        task_acks_late=True,
-        task_reject_on_worker_lost=True,
-        worker_prefetch_multiplier=1,
-        task_default_queue=RETENTION,
-        task_queues=[Queue(name) for name in QUEUES],
-        task_create_missing_queues=False,
-        task_publish_retry_policy={
-            "max_retries": 1,
-            "interval_start": 0,
-            "interval_step": 0.1,
-            "interval_max": 0.1,
-        },
-        task_send_sent_event=False,
-        worker_send_task_events=False,
-        worker_disable_rate_limits=True,
-        worker_soft_shutdown_timeout=20,
-        worker_enable_soft_shutdown_on_idle=True,
-        worker_eta_task_limit=1000,
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,
-        beat_max_loop_interval=1,
-    )
-    return app
+class Context(Protocol):
+    """What handlers work with: the parts of the worker process that they share."""
+
+    settings: Settings
+    threads: int
+    """How many handlers may run at once in this process."""
+
+    @property
+    def database(self) -> Database:
+        """The database, publishing the jobs that handlers enqueue."""
+
+    def once(self, make: Callable[[Any], Part]) -> Part:
+        """Give what `make` makes of this context, made with the first call in a process."""
+
+    def when_stopping(self, act: Callable[[], object]) -> None:
+        """Do something when the process is asked to end."""
+
+    def wake(self, queue: str) -> None:
+        """Have the consumers of a queue, if this process has any, look for work now."""
 
 
-class Publisher:
-    """Sends job messages from a thread of its own, so that no request waits for the broker.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """How one kind of job is done."""
 
-    The first job goes out at once; equal jobs that arrive within the next 30 milliseconds go out as one, because a
-    hint twice says no more than once. A job the broker does not take, or that would join a queue full of hints, is
-    dropped and counted: its row will be found.
-    """
+    kind: str
+    queue: str
+    run: Callable[[Any], int]
+    """Does what is due with the worker's context; returns how much that was."""
+    every_seconds: float | None
+    """How often beat sends it; None for a job that only an event sends."""
+    budget_seconds: float
+    """How long it may keep a thread before it is sent for again behind whatever else waits."""
+    in_parallel: bool
+    """Whether several threads of a process may do it at once; otherwise a second message makes up for later."""
 
-    def __init__(self, app: Celery) -> None:
-        """Prepare to publish through this Celery application; the thread starts with the first job."""
-        self._app = app
-        self._valkey = connect_valkey(app.conf.broker_url)
-        self._pending: dict[Job, None] = {}
-        self._lock = threading.Lock()
-        self._thread = PeriodicThread(
-            self._send_pending,
-            name="job-publisher",
-            pause_seconds=COALESCING_SECONDS,
-            has_work=lambda: self._pending,
+
+HANDLERS: dict[str, Handler] = {}
+"""Those of the modules that have been imported, by kind."""
+
+
+def handles(
+    job: type[Job],
+    *,
+    every_seconds: float | None = None,
+    budget_seconds: float = BUDGET_SECONDS,
+    in_parallel: bool = False,
+) -> Callable[[Run], Run]:
+    """Declare the function that does every job of a class; with an interval beat sends the job as well."""
+    return _declare(job.kind, job.queue, every_seconds, budget_seconds, in_parallel=in_parallel)
+
+
+def sweep(
+    kind: str,
+    *,
+    queue: str,
+    every_seconds: float,
+    budget_seconds: float = BUDGET_SECONDS,
+    in_parallel: bool = False,
+) -> Callable[[Run], Run]:
+    """Declare a function that beat has called at an interval, and nobody else."""
+    return _declare(kind, queue, every_seconds, budget_seconds, in_parallel=in_parallel)
+
+
+def _declare(
+    kind: str, queue: str, every_seconds: float | None, budget_seconds: float, *, in_parallel: bool
+) -> Callable[[Run], Run]:
+    def declare(run: Run) -> Run:
+        if kind in HANDLERS:
+            raise ValueError(f"two handlers of {kind}")
+        HANDLERS[kind] = Handler(
+            kind=kind,
+            queue=queue,
+            run=run,
+            every_seconds=every_seconds,
+            budget_seconds=budget_seconds,
+            in_parallel=in_parallel,
         )
+        return run
 
-    def publish(self, jobs: Sequence[Job]) -> None:
-        """Hand over jobs; returns at once."""
-        with self._lock:
-            if len(self._pending) < PENDING_LIMIT:
-                self._pending.update(dict.fromkeys(jobs))
-            else:
-                PUBLISH_FAILURES.inc(len(jobs))
-        self._thread.wake()
-
-    def _send_pending(self) -> None:
-        with self._lock:
-            jobs, self._pending = list(self._pending), {}
-        for job in jobs:
-            self._send(job)
-
-    def _send(self, job: Job) -> None:
-        try:
-            if queue_length(self._valkey, job.queue) >= HINTS_LIMIT:
-                PUBLISH_FAILURES.inc()
-                return
-            send(self._app, job)
-        except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
-            PUBLISH_FAILURES.inc()
-            log.warning("job.not_published", kind=job.kind, error=str(error))
-
-
-def send(app: Celery, job: Job) -> None:
-    """Send one job's message now; raises kombu's OperationalError when the broker does not take it."""
-    app.send_task(
-        job.kind, kwargs=message(job), queue=job.queue, argsrepr="", kwargsrepr="", ignore_result=True
-    )
-
-
-def message(job: Job) -> dict[str, Any]:
-    """Give the job's fields as JSON values."""
-    return {name: str(value) for name, value in dataclasses.asdict(job).items()}
-
-
-def queue_length(valkey: redis.Redis, queue: str) -> int:
-    """Count the messages that wait in a queue of a Valkey or Redis broker. Raises redis.RedisError."""
-    length: Any = valkey.llen(KEY_PREFIX + queue)
-    return int(length)
+    return declare

@@ -14,7 +14,7 @@ from shared.identity.authentication import Authenticator
 from shared.identity.rechecking import Rechecks
 from shared.identity.running_work import RunningWork
 from shared.identity.signing_keys import SigningKeys
-from shared.jobs import Publisher, create_celery
+from shared.publisher import Publisher, create_celery
 from shared.settings import Settings
 from shared.valkey import connect_valkey
 from web.agent_services import AgentServices, build_agent_services

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from celery import Celery
 from prometheus_client import Counter, Histogram
@@ -20,13 +20,14 @@ from shared.database import Database
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
-from shared.jobs import Job, Publisher, create_celery, send
+from shared.jobs import Handler
+from shared.publisher import Publisher, create_celery, send_kind
 from shared.settings import Settings
 from shared.sweeping import budget
 from shared.telemetry import JOB_SECONDS, JOBS, bind_log_context, get_logger, reset_log_context
 
 log = get_logger(__name__)
-JobType = TypeVar("JobType", bound=Job)
+Part = TypeVar("Part")
 
 
 class WorkerContext:
@@ -35,6 +36,11 @@ class WorkerContext:
     def __init__(self, settings: Settings) -> None:
         """Remember the settings."""
         self.settings = settings
+        self.threads = 1
+        self._parts: dict[Callable[[WorkerContext], Any], Any] = {}
+        self._making = threading.RLock()
+        self._when_stopping: list[Callable[[], object]] = []
+        self._wakes: dict[str, Callable[[], object]] = {}
 
     @cached_property
     def _publisher(self) -> Publisher:
@@ -54,43 +60,58 @@ class WorkerContext:
         """The blob store."""
         return open_configured_store(self.settings, self.database)
 
+    def once(self, make: Callable[[WorkerContext], Part]) -> Part:
+        """Give what `make` makes of this context, made with the first call in this process."""
+        with self._making:
+            if make not in self._parts:
+                self._parts[make] = make(self)
+            part: Part = self._parts[make]
+            return part
 
-def bind(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
-    """Let `handler` do every job of this kind; it returns how much it found to do."""
+    def when_stopping(self, act: Callable[[], object]) -> None:
+        """Do something when the process is asked to end."""
+        self._when_stopping.append(act)
 
-    def handle(**_: object) -> None:
-        with recorded(job.kind):
-            done = handler()
-            if done:
-                log.info("job.done", count=done)
+    def stop(self) -> None:
+        """Tell all parts that the process is asked to end."""
+        for act in self._when_stopping:
+            act()
 
-    app.task(name=job.kind, ignore_result=True, shared=False)(handle)
+    def add_consumers(self, queue: str, wake: Callable[[], object]) -> None:
+        """Have a message of this queue wake its consumers."""
+        self._wakes[queue] = wake
+
+    def wake(self, queue: str) -> None:
+        """Have the consumers of a queue, if this process has any, look for work now."""
+        if queue in self._wakes:
+            self._wakes[queue]()
 
 
-def bind_sweep(app: Celery, job: type[Job], handler: Callable[[], int]) -> None:
-    """Let `handler` sweep for every job of this kind: in one thread of the process, and within a budget of time.
+def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
+    """Have a handler do every job of its kind, within its budget of time.
 
-    A copy that comes meanwhile ends at once. A sweep that was cut short, or asked for again while it ran, is sent for
-    behind whatever else waits in the queue; if that message is lost, the schedule sends the next.
+    Unless it may run in parallel, a copy that comes while it runs ends at once. A handler that was cut short, or asked
+    for again while it ran, is sent for behind whatever else waits; if that message is lost, the schedule sends the
+    next.
     """
-    one = OneAtATime()
+    gate = OneAtATime()
 
     def handle(**_: object) -> None:
-        if not one.begin():
+        if not handler.in_parallel and not gate.begin():
             return
         goes_on = False
         try:
-            with recorded(job.kind), budget() as given:
-                done = handler()
+            with recorded(handler.kind), budget(handler.budget_seconds) as given:
+                done = handler.run(context)
                 goes_on = given.is_cut_short
                 if done:
                     log.info("job.done", count=done)
         finally:
-            goes_on |= one.end()
+            goes_on |= not handler.in_parallel and gate.end()
             if goes_on:
-                _send_again(app, job)
+                _send_again(app, handler)
 
-    app.task(name=job.kind, ignore_result=True, shared=False)(handle)
+    app.task(name=handler.kind, ignore_result=True, shared=False)(handle)
 
 
 class OneAtATime:
@@ -117,21 +138,11 @@ class OneAtATime:
         return is_asked_again
 
 
-def _send_again(app: Celery, job: type[Job]) -> None:
+def _send_again(app: Celery, handler: Handler) -> None:
     try:
-        send(app, job())
+        send_kind(app, handler.kind, queue=handler.queue)
     except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the schedule sends the next)
-        log.warning("job.not_continued", kind=job.kind, error=str(error))
-
-
-def bind_each(app: Celery, job: type[JobType], handler: Callable[[JobType], None]) -> None:
-    """Let `handler` do each job of a kind whose messages name their work."""
-
-    def handle(**fields: str) -> None:
-        with recorded(job.kind):
-            handler(job(**fields))
-
-    app.task(name=job.kind, ignore_result=True, shared=False)(handle)
+        log.warning("job.not_continued", kind=handler.kind, error=str(error))
 
 
 @contextlib.contextmanager

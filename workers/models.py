@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any
 
 import redis
-from celery import Celery, bootsteps
-from celery.signals import worker_shutting_down
+from celery import Celery
 
 from shared import failpoints
-from shared.jobs import MODELS
 from shared.models.call_queue import CallQueue
 from shared.models.capacity import Announcement
 from shared.models.catalog_file import CatalogFile
@@ -20,10 +17,12 @@ from shared.models.fair_calls import AdmittedCall, FairCalls
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
+from shared.queues import MODELS
 from shared.replies import find_cancelled
 from shared.telemetry import get_logger
 from shared.valkey import MAX_CONNECTIONS, connect_valkey, writes_to_disk
 from workers.consumer_pool import ConsumerPool
+from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
 
 log = get_logger(__name__)
@@ -69,32 +68,9 @@ class ModelCalls:
         self._pool.stop()
 
 
-def bind_models(app: Celery, context: WorkerContext) -> None:
-    """Have the worker of the queue `models` take model calls from its start until it is asked to stop."""
-
-    class ModelCallsStep(bootsteps.StartStopStep):
-        """The part of the worker that does, between its pool and its consumer."""
-
-        requires = ("celery.worker.components:Pool",)
-        calls: ModelCalls | None = None
-
-        def include_if(self, worker: Any) -> bool:
-            return MODELS in worker.app.amqp.queues.consume_from
-
-        def start(self, worker: Any) -> None:
-            self.calls = ModelCalls(context, limit=worker.concurrency)
-            self.calls.start()
-            worker_shutting_down.connect(self.drain)
-
-        def drain(self, **_: Any) -> None:
-            if self.calls is not None:
-                self.calls.drain()
-
-        def stop(self, worker: Any) -> None:  # noqa: ARG002 (Celery's signature)
-            if self.calls is not None:
-                self.calls.stop()
-
-    app.steps["worker"].add(ModelCallsStep)
+def add_consumers(app: Celery, context: WorkerContext) -> None:
+    """Have the worker of the queue `models` take model calls."""
+    add_step(app, context, MODELS, lambda limit: ModelCalls(context, limit=limit))
 
 
 def _warn_of_a_disk(valkey: redis.Redis) -> None:

@@ -1,36 +1,69 @@
 """Which handlers a worker process has: those of the queues it serves, and no others.
 
 What the handlers of every queue import is half as much memory again as a worker of one needs, in each of its processes.
+A handler stands where its job is implemented (`shared/jobs.py`); a test fails for one whose module is not listed here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from importlib import import_module
+from itertools import chain
 
 from celery import Celery
 
-from shared.jobs import AGENTS, LEDGER, MEDIA, MODELS, NOTIFICATIONS, RETENTION, UPLOADS
-from workers.handling import WorkerContext
+from shared.jobs import HANDLERS, Handler
+from shared.queues import AGENTS, LEDGER, MEDIA, MODELS, NOTIFICATIONS, RETENTION, UPLOADS
+from workers.handling import WorkerContext, bind
 
-PARTS = {
-    "files": (UPLOADS, RETENTION, LEDGER),
-    "identity": (RETENTION,),
-    "credits": (LEDGER,),
-    "models": (MODELS,),
-    "deliveries": (NOTIFICATIONS, RETENTION),
-    "media": (MEDIA, NOTIFICATIONS, RETENTION),
-    "agents": (AGENTS, RETENTION),
+MODULES = {
+    UPLOADS: ("shared.files.placement",),
+    RETENTION: (
+        "shared.files.expiry",
+        "shared.files.collection",
+        "shared.files.sweeps",
+        "shared.files.scrubbing",
+        "shared.identity.access_tokens",
+        "shared.identity.key_rotation",
+        "shared.deliveries.purge",
+        "shared.media.claims",
+        "shared.media.network_settings",
+        "shared.media.notifications",
+        "shared.a2a.tasks.retention",
+        "shared.a2a.turns.rows",
+        "shared.a2a.schedules.running",
+    ),
+    LEDGER: (
+        "shared.files.storage_charges",
+        "shared.files.storage_proof",
+        "shared.credits.sweeps",
+        "shared.credits.reconciliation",
+        "shared.credits.rollups",
+    ),
+    MEDIA: ("shared.media.fetching",),
+    NOTIFICATIONS: ("shared.media.notification_channel",),
+    AGENTS: ("shared.a2a.turns.rows",),
 }
-"""The modules of this package, each with a `bind_…` function, and the queues in which their jobs are."""
+"""The modules in which the handlers of a queue stand."""
+
+CONSUMERS = {MODELS: "workers.models", AGENTS: "workers.agents"}
+"""The modules with `add_consumers`, for queues whose work does not come as messages alone."""
 
 CONTENT_QUEUES = frozenset({UPLOADS, RETENTION, MEDIA, AGENTS})
 """The queues whose jobs write, place or remove content."""
 
 
-def bind_parts(app: Celery, context: WorkerContext, queues: Collection[str]) -> None:
+def bind_queues(app: Celery, context: WorkerContext, queues: Collection[str]) -> None:
     """Bind the handlers of all jobs that come by these queues."""
-    for part, served in PARTS.items():
-        if not set(served).isdisjoint(queues):
-            bind = getattr(import_module(f"workers.{part}"), f"bind_{part}")
-            bind(app, context)
+    for handler in handlers_of(queues):
+        bind(app, handler, context)
+    for queue, module in CONSUMERS.items():
+        if queue in queues:
+            import_module(module).add_consumers(app, context)
+
+
+def handlers_of(queues: Collection[str]) -> list[Handler]:
+    """Find the handlers of these queues."""
+    for module in chain.from_iterable(MODULES.get(queue, ()) for queue in queues):
+        import_module(module)
+    return [handler for handler in HANDLERS.values() if handler.queue in queues]

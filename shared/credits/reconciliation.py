@@ -15,6 +15,8 @@ from sqlalchemy import Row, select, text
 
 from shared.credits.tables import credit_balances
 from shared.database import Database, Session
+from shared.jobs import Context, sweep
+from shared.queues import LEDGER
 from shared.telemetry import LEDGER_DISCREPANCIES, get_logger
 
 log = get_logger(__name__)
@@ -67,6 +69,11 @@ def reconcile(session: Session, organization_id: UUID | None = None) -> list[Dis
     for at in session.execute(select(credit_balances.c.organization_id)).scalars().all():
         found += _check(session, at)
     return found
+
+
+@sweep("credits.prove_ledger", queue=LEDGER, every_seconds=3600)
+def _prove_ledger(context: Context) -> int:
+    return prove_ledger(context.database)
 
 
 def prove_ledger(database: Database) -> int:

@@ -13,6 +13,8 @@ from sqlalchemy import text
 
 from shared.credits.functions import call_count
 from shared.database import Database
+from shared.jobs import Context, sweep
+from shared.queues import LEDGER
 
 SLACK = timedelta(minutes=2)
 """Longer than a statement, or a pause between two in a transaction, may take (`shared/database.py`), together."""
@@ -26,6 +28,11 @@ FROM usage_rollup WHERE rolled_up_to < now() - CAST(:slack AS interval) FOR UPDA
 """
 )
 _MOVE_MARK = text("UPDATE usage_rollup SET rolled_up_to = :mark")
+
+
+@sweep("credits.roll_up_usage", queue=LEDGER, every_seconds=60)
+def _roll_up_usage(context: Context) -> int:
+    return roll_up_usage(context.database)
 
 
 def roll_up_usage(database: Database, *, slack: timedelta = SLACK) -> int:

@@ -12,6 +12,8 @@ from sqlalchemy import text
 
 from shared.credits.functions import call_count
 from shared.database import Database
+from shared.jobs import Context, sweep
+from shared.queues import LEDGER
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
@@ -20,6 +22,21 @@ GRACE = timedelta(seconds=20)
 """How long after its lease an unresolved call waits for its worker, which may only have been cut off from Postgres."""
 KEPT = timedelta(days=30)
 """How long an ended invocation can still be corrected; its usage record and entries stay for good."""
+
+
+@sweep("credits.release_overdue_holds", queue=LEDGER, every_seconds=5)
+def _release_overdue_holds(context: Context) -> int:
+    return release_overdue_holds(context.database) + mark_unresolved(context.database)
+
+
+@sweep("credits.settle_unresolved", queue=LEDGER, every_seconds=10)
+def _settle_unresolved(context: Context) -> int:
+    return settle_unresolved(context.database)
+
+
+@sweep("credits.purge_invocations", queue=LEDGER, every_seconds=3600)
+def _purge_invocations(context: Context) -> int:
+    return purge_invocations(context.database)
 
 
 def release_overdue_holds(database: Database) -> int:

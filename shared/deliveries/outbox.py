@@ -21,12 +21,13 @@ from sqlalchemy import Row, func, insert, select, update
 
 from shared.database import Session
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
-from shared.deliveries.jobs import SendDeliveries
 from shared.deliveries.schedule import MAX_ATTEMPTS
 from shared.deliveries.tables import deliveries
 from shared.encryption import Encryption
 from shared.ids import new_id
+from shared.jobs import Job
 from shared.pagination import DEFAULT_LIMIT, Page, newest_first
+from shared.queues import NOTIFICATIONS
 
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4
@@ -41,6 +42,14 @@ class DeliveryState(StrEnum):
     SENDING = "Sending"
     DELIVERED = "Delivered"
     DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendDeliveries(Job):
+    """Messages may wait to be sent, or to be sent again."""
+
+    kind = "deliveries.send"
+    queue = NOTIFICATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

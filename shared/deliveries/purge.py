@@ -7,6 +7,8 @@ from datetime import timedelta
 from sqlalchemy import text
 
 from shared.database import Database
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
@@ -23,6 +25,11 @@ DELETE FROM deliveries WHERE id = ANY (ARRAY(
 ))
 """
 )
+
+
+@sweep("deliveries.purge", queue=RETENTION, every_seconds=3600)
+def _purge_deliveries(context: Context) -> int:
+    return purge_deliveries(context.database)
 
 
 def purge_deliveries(database: Database) -> int:

@@ -41,6 +41,7 @@ from shared.egress.posting import post
 from shared.encryption import Encryption
 from shared.fair_claims import Rotation
 from shared.settings import Settings
+from shared.sweeping import cut_short
 from shared.telemetry import DELIVERIES, get_logger
 
 log = get_logger(__name__)
@@ -133,6 +134,10 @@ class Sender:
             for claim, slot in claims:
                 self._threads.submit(self._deliver, claim, slot)
             attempts += len(claims)
+            if cut_short():
+                with self._changed:
+                    self._is_draining = False
+                break
         return attempts
 
     def _claim(self) -> list[tuple[Claim, Slot]]:

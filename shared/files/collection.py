@@ -7,6 +7,7 @@ removed durably, and the row is deleted last: a crash in between repeats the rem
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import delete, func, update
@@ -15,7 +16,10 @@ from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.placement import claim_blobs
+from shared.files.stores import StoreContext
 from shared.files.tables import blobs
+from shared.jobs import Job, handles
+from shared.queues import RETENTION
 from shared.sweeping import drain
 from shared.telemetry import SWEPT, get_logger
 
@@ -23,6 +27,19 @@ log = get_logger(__name__)
 
 BATCH_SIZE = 500
 LEASE = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectDoomed(Job):
+    """Content has become unreachable and its bytes wait to be deleted."""
+
+    kind = "files.collect_doomed"
+    queue = RETENTION
+
+
+@handles(CollectDoomed, every_seconds=10)
+def _collect_doomed(context: StoreContext) -> int:
+    return collect_doomed(context.database, context.store)
 
 
 def collect_doomed(database: Database, store: BlobStore) -> int:

@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 from shared import failpoints
 from shared.database import Database, LockTimeout, Session
 from shared.files.access import get_file, lock_file, refuse_ended
+from shared.files.collection import CollectDoomed
 from shared.files.errors import FileReferenced, OperationConflict, OperationInProgress
-from shared.files.jobs import CollectDoomed
 from shared.files.operations import Operation, OperationKind, get_standing, hash_request, operation_values
 from shared.files.references import list_references
 from shared.files.resources import Availability, Deletion

@@ -18,6 +18,9 @@ from shared.fair_claims import find_fairly, first_of_each
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.collection import LEASE, remove_claimed
 from shared.files.placement import blob_of
+from shared.files.stores import StoreContext
+from shared.jobs import sweep
+from shared.queues import RETENTION
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
@@ -56,6 +59,11 @@ WHERE file_versions.file_id = ANY (CAST(:file_ids AS uuid[])) AND blobs.version_
 RETURNING blobs.version_id, blobs.byte_size, blobs.upload_id, blobs.checksum
 """
 )
+
+
+@sweep("files.expire_due", queue=RETENTION, every_seconds=5)
+def _expire_due(context: StoreContext) -> int:
+    return expire_due(context.database, context.store)
 
 
 def expire_due(database: Database, store: BlobStore) -> int:

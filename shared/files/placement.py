@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -22,7 +23,10 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from shared import failpoints
 from shared.database import Database, Session
 from shared.files.blobs.base import Blob, BlobStore
+from shared.files.stores import StoreContext
 from shared.files.tables import blobs
+from shared.jobs import Job, handles
+from shared.queues import UPLOADS
 from shared.sweeping import drain
 from shared.telemetry import get_logger
 
@@ -56,6 +60,19 @@ _LIVE = (
     )
     .values(state="live", upload_id=None, lease_until=None)
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceStaged(Job):
+    """Content has been committed and waits to be brought to its final place."""
+
+    kind = "files.place_staged"
+    queue = UPLOADS
+
+
+@handles(PlaceStaged, every_seconds=5, in_parallel=True)
+def _place_staged(context: StoreContext) -> int:
+    return place_staged(context.database, context.store)
 
 
 def place_staged(database: Database, store: BlobStore) -> int:

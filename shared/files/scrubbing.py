@@ -23,7 +23,10 @@ from shared.database import Database
 from shared.errors import DomainError
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
 from shared.files.blobs.chunks import ChunkChecksums
+from shared.files.stores import StoreContext
 from shared.files.tables import blobs
+from shared.jobs import sweep
+from shared.queues import RETENTION
 from shared.sweeping import is_over
 from shared.telemetry import SCRUBBED, get_logger
 
@@ -49,6 +52,15 @@ WHERE blobs.version_id = due.version_id AND version.id = due.version_id
 RETURNING blobs.version_id, blobs.byte_size, blobs.damaged_at, blobs.chunk_checksums, version.content_sha256
 """
 ).bindparams(bindparam("interval", type_=Interval), bindparam("again", type_=Interval))
+
+
+@sweep("files.scrub_content", queue=RETENTION, every_seconds=60)
+def _scrub_content(context: StoreContext) -> int:
+    settings = context.settings
+    if settings.scrub_interval_days == 0 or context.store.verifies_itself:
+        return 0
+    interval = timedelta(days=settings.scrub_interval_days)
+    return scrub(context.database, context.store, interval, budget_bytes=settings.scrub_bytes_per_minute)
 
 
 def scrub(database: Database, store: BlobStore, interval: timedelta, *, budget_bytes: int) -> int:

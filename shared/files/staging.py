@@ -24,7 +24,7 @@ from shared import failpoints
 from shared.database import Database, Session
 from shared.errors import Unavailable
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
-from shared.files.jobs import CollectDoomed, PlaceStaged
+from shared.files.collection import CollectDoomed
 from shared.files.operations import (
     Operation,
     Outcome,
@@ -33,6 +33,7 @@ from shared.files.operations import (
     operation_values,
     require_same_content,
 )
+from shared.files.placement import PlaceStaged
 from shared.files.resources import Availability, Receipt, Version
 from shared.files.tables import blobs as blob_rows
 from shared.telemetry import UPLOADED_BYTES

@@ -22,13 +22,24 @@ from datetime import timedelta
 from sqlalchemy import Row, text
 
 from shared import failpoints
+from shared.credits.amounts import parse_credits
 from shared.credits.storage import charge_storage
 from shared.database import Database, Session
 from shared.files.storage_proof import STATEMENT_TIMEOUT, count_stored
+from shared.jobs import Context, sweep
+from shared.queues import LEDGER
 from shared.sweeping import cut_short
 
 SLACK = timedelta(minutes=10)
 """Longer than a transaction that writes or ends a file may last: a delete's nine statements and the pauses between."""
+
+
+@sweep("files.accrue_storage", queue=LEDGER, every_seconds=600)
+def _accrue_storage(context: Context) -> int:
+    price = parse_credits(context.settings.storage_price)
+    return accrue_storage(
+        context.database, price=price, grace=timedelta(days=context.settings.storage_grace_days)
+    )
 
 
 def accrue_storage(database: Database, *, price: int, grace: timedelta, slack: timedelta = SLACK) -> int:

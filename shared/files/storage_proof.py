@@ -15,6 +15,8 @@ from uuid import UUID
 from sqlalchemy import text
 
 from shared.database import Database, Session
+from shared.jobs import Context, sweep
+from shared.queues import LEDGER
 from shared.telemetry import LEDGER_DISCREPANCIES, get_logger
 
 log = get_logger(__name__)
@@ -34,6 +36,11 @@ class Mismeasured:
     found_bytes: int
     expected_byte_microseconds: int
     found_byte_microseconds: int
+
+
+@sweep("files.prove_storage", queue=LEDGER, every_seconds=21_600)
+def _prove_storage(context: Context) -> int:
+    return prove_storage(context.database)
 
 
 def prove_storage(database: Database) -> int:

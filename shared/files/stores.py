@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Protocol
 
 from shared.database import Database
 from shared.errors import DomainError
@@ -11,10 +12,19 @@ from shared.files.blobs import S3Access, open_blob_store, open_marked
 from shared.files.blobs.base import BlobStore, BlobStoreUnavailable
 from shared.files.blobs.marker import Marked
 from shared.files.store_identity import RecordedIdentity
+from shared.jobs import Context
 from shared.settings import Settings
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
+
+
+class StoreContext(Context, Protocol):
+    """What handlers work with that touch bytes."""
+
+    @property
+    def store(self) -> BlobStore:
+        """The blob store."""
 
 
 def open_configured_store(settings: Settings, database: Database) -> BlobStore:

@@ -11,7 +11,10 @@ from sqlalchemy import delete, func, literal, select, text, tuple_
 from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
+from shared.files.stores import StoreContext
 from shared.files.tables import operations, read_grants
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
 from shared.sweeping import cut_short, drain
 from shared.telemetry import SWEPT, get_logger
 
@@ -23,6 +26,11 @@ EXPIRED_GRANT_KEPT = timedelta(days=1)
 
 TOMBSTONE_KEPT = timedelta(minutes=1)
 """How long the row stands by which a dead upload's bytes were claimed."""
+
+
+@sweep("files.sweep_staging", queue=RETENTION, every_seconds=30)
+def _sweep_staging(context: StoreContext) -> int:
+    return sweep_staging(context.database, context.store)
 
 
 def sweep_staging(database: Database, store: BlobStore) -> int:
@@ -66,6 +74,12 @@ def _doom_ownerless(database: Database, ids: Sequence[UUID]) -> set[UUID]:
                 _DOOM_OWNERLESS, {"ids": [str(at) for at in ids], "kept": TOMBSTONE_KEPT}
             ).scalars()
         )
+
+
+@sweep("files.purge_records", queue=RETENTION, every_seconds=3600)
+def _purge_records(context: Context) -> int:
+    retention = timedelta(days=context.settings.operation_retention_days)
+    return purge_operations(context.database, retention) + purge_grants(context.database)
 
 
 def purge_operations(database: Database, retention: timedelta) -> int:

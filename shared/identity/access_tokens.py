@@ -29,7 +29,10 @@ from shared.identity.signed_tokens import (
 )
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.tables import revoked_tokens
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
 from shared.settings import Settings
+from shared.sweeping import drain
 
 TYPE = "at+jwt"
 SWEEP_LIMIT = 10_000
@@ -120,6 +123,15 @@ def revoke_token(session: Session, claims: AccessClaims) -> None:
     session.execute(
         insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
     )
+
+
+@sweep("identity.sweep_revoked_tokens", queue=RETENTION, every_seconds=600)
+def _sweep_revoked_tokens(context: Context) -> int:
+    def batch() -> int:
+        with context.database.transaction() as session:
+            return sweep_revoked_tokens(session)
+
+    return drain(batch, size=SWEEP_LIMIT)
 
 
 def sweep_revoked_tokens(session: Session) -> int:

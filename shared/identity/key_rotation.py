@@ -22,6 +22,8 @@ from shared.identity.audit import record
 from shared.identity.authorization import OPERATOR, Actor, authorize_operation
 from shared.identity.errors import KeyNotPublished, ResourceNotFound
 from shared.identity.tables import signing_keys
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
 from shared.settings import Settings
 from shared.telemetry import get_logger
 
@@ -81,6 +83,11 @@ def ensure_keys(database: Database, settings: Settings) -> None:
         take(session, AdvisoryLock.SIGNING_KEYS)
         for purpose in Purpose:
             _ensure(session, settings, purpose)
+
+
+@sweep("identity.rotate_due_keys", queue=RETENTION, every_seconds=600)
+def _rotate_due_keys(context: Context) -> int:
+    return rotate_due_keys(context.database, context.settings)
 
 
 def rotate_due_keys(database: Database, settings: Settings) -> int:

@@ -23,8 +23,10 @@ from sqlalchemy import Row, delete, func, literal, select, text, update
 from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Database, Session
 from shared.fair_claims import Rotation, next_in_turn
+from shared.jobs import Context, sweep
 from shared.media.imports import Import, ImportState, read_import
 from shared.media.tables import media_imports
+from shared.queues import RETENTION
 from shared.retry import backoff_seconds, jittered
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
@@ -157,6 +159,11 @@ def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
     """Choose how long to wait after so many attempts: doubling, give or take a half, no less than was asked for."""
     usual = jittered(backoff_seconds(attempts, first=FIRST_DELAY_SECONDS, longest=LONGEST_DELAY_SECONDS))
     return timedelta(seconds=max(usual, min(retry_after_seconds or 0, LONGEST_WISH_SECONDS)))
+
+
+@sweep("media.purge_imports", queue=RETENTION, every_seconds=3600)
+def _purge_imports(context: Context) -> int:
+    return purge_imports(context.database)
 
 
 def purge_imports(database: Database) -> int:

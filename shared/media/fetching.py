@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,19 +25,23 @@ from shared.encryption import Encryption
 from shared.errors import DomainError, Kind
 from shared.fair_claims import Rotation
 from shared.files.blobs.base import BlobStore
+from shared.files.stores import StoreContext
+from shared.jobs import handles, sweep
 from shared.media import claims
 from shared.media.attachments import Source
 from shared.media.authority import authorize_import
 from shared.media.claims import LeaseLost
 from shared.media.errors import ImportAbandoned, NetworkNotConfigured
-from shared.media.imports import STANDARD, Import
+from shared.media.imports import STANDARD, FetchMedia, Import
 from shared.media.leases import KeptLease
 from shared.media.network_settings import get_credentials
 from shared.media.networks.registry import find_network
 from shared.media.notifications import notify_import
 from shared.media.reception import Fetching
 from shared.media.storing import store_fetched
+from shared.queues import MEDIA
 from shared.settings import Settings
+from shared.sweeping import cut_short
 from shared.telemetry import IMPORTS, get_logger
 
 log = get_logger(__name__)
@@ -46,8 +49,10 @@ log = get_logger(__name__)
 IDLE_SECONDS = 20.0
 AROUND_FETCHING_SECONDS = 120.0
 """The time an attempt has, besides fetching, to ask where the bytes are and to store them."""
-DRAIN_SECONDS = 600.0
-"""How long one message keeps a thread at work; what is left then is found by the next."""
+FETCHING_SECONDS = 600.0
+"""How long one message keeps a thread at work."""
+SPARE_THREADS = 2
+"""Threads that never fetch: one for the sender of deliveries, one for the hints that there is more for it."""
 _OURS = frozenset({Kind.UNAVAILABLE, Kind.STORAGE_FULL})
 """What is missing on our own side: the database, the store, room in it."""
 _PASSING = _OURS | {Kind.LIMITED, Kind.UPSTREAM_TIMED_OUT}
@@ -83,11 +88,31 @@ class Fetcher:
         )
 
 
+@handles(FetchMedia, budget_seconds=FETCHING_SECONDS, in_parallel=True)
+@sweep("media.fetch_due", queue=MEDIA, every_seconds=5, budget_seconds=FETCHING_SECONDS, in_parallel=True)
+def _fetch_due(context: StoreContext) -> int:
+    return fetch_due(context.once(_make_fetcher))
+
+
+def _make_fetcher(context: StoreContext) -> Fetcher:
+    """Fetch by all threads of the worker but a few: slow sources must not keep others from being told what happened."""
+    settings = context.settings
+    fetcher = Fetcher(
+        database=context.database,
+        store=context.store,
+        settings=settings,
+        encryption=Encryption(settings),
+        policy=EgressPolicy.of(settings),
+        pool=Pool("fetches", max(1, context.threads - SPARE_THREADS)),
+    )
+    context.when_stopping(fetcher.is_stopping.set)
+    return fetcher
+
+
 def fetch_due(fetcher: Fetcher) -> int:
     """Carry out every import that is due, one after the other until none may be claimed; return how many."""
     done = 0
-    ends_at = time.monotonic() + DRAIN_SECONDS
-    while time.monotonic() < ends_at and not fetcher.is_stopping.is_set():
+    while not fetcher.is_stopping.is_set():
         claimed = _claim(fetcher)
         if claimed is None:
             break
@@ -96,6 +121,8 @@ def fetch_due(fetcher: Fetcher) -> int:
             failpoints.hit("import.claimed")
             _carry_out(fetcher, due, headers)
         done += 1
+        if cut_short():
+            break
     return done
 
 

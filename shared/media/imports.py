@@ -24,13 +24,14 @@ from shared.database import Session
 from shared.encryption import Encryption
 from shared.errors import Unavailable
 from shared.ids import new_id
+from shared.jobs import Job
 from shared.media.attachments import Attachment
 from shared.media.authority import authorize_import
 from shared.media.descriptions import hash_description, normalize
 from shared.media.errors import ImportConflict, ImportNotFound, TooManyImports
-from shared.media.jobs import FetchMedia
 from shared.media.tables import media_imports
 from shared.pagination import DEFAULT_LIMIT, Page, newest_first
+from shared.queues import MEDIA
 from shared.settings import Settings
 
 STANDARD = "standard"
@@ -51,6 +52,19 @@ class ImportState(StrEnum):
     def has_ended(self) -> bool:
         """Whether nothing more will happen to it."""
         return self in (ImportState.STORED, ImportState.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchMedia(Job):
+    """An attachment waits to be fetched.
+
+    Each import has a message of its own, so that as many threads wake up as there are attachments; a handler takes
+    whatever is due.
+    """
+
+    kind = "media.fetch"
+    queue = MEDIA
+    import_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

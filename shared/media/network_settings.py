@@ -16,11 +16,15 @@ from sqlalchemy import Row, Text, any_, bindparam, case, func, select, update
 from shared.database import Database, Session
 from shared.encryption import Encryption
 from shared.identity.tables import distributions
+from shared.identity.webhook_secrets import forget_replaced_secrets
+from shared.jobs import Context, sweep
 from shared.media.errors import NetworkNotConfigured
 from shared.media.network_tables import network_settings
 from shared.media.networks.base import Network
 from shared.media.networks.registry import find_network
 from shared.media.networks.webhooks import Credentials, previous
+from shared.queues import RETENTION
+from shared.telemetry import SWEPT
 
 _table = network_settings.c
 
@@ -49,6 +53,14 @@ def find_webhook_credentials(
     if rows:
         return _credentials(encryption, network, rows), True
     return _nobodys(encryption, network), False
+
+
+@sweep("media.forget_replaced_secrets", queue=RETENTION, every_seconds=3600)
+def _forget_replaced_secrets(context: Context) -> int:
+    """Erase those that webhooks were signed with, by us or by a network."""
+    forgotten = forget_replaced_secrets(context.database) + forget_replaced_settings(context.database)
+    SWEPT.labels("replaced_secrets").inc(forgotten)
+    return forgotten
 
 
 def forget_replaced_settings(database: Database) -> int:

@@ -15,9 +15,26 @@ from sqlalchemy import bindparam, func, select, update
 
 from shared.database import Session
 from shared.deliveries.channels import Address, Message
+from shared.deliveries.outbox import SendDeliveries
+from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
 from shared.identity.webhook_secrets import list_webhook_secrets, sign
+from shared.jobs import Context, handles
+from shared.media import notifications
 from shared.media.notification_tables import notification_endpoints
+
+
+@handles(SendDeliveries, every_seconds=5, in_parallel=True)
+def _send_due(context: Context) -> int:
+    return context.once(_make_sender).send_due()
+
+
+def _make_sender(context: Context) -> Sender:
+    """Send messages of every kind; those that have no channel here bring their addresses."""
+    channels = {notifications.KIND: DistributionChannel(Encryption(context.settings))}
+    sender = Sender(context.database, context.settings, channels)
+    context.when_stopping(sender.stop)
+    return sender
 
 
 class DistributionChannel:

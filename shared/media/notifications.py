@@ -23,8 +23,10 @@ from shared.database import Database, Session
 from shared.deliveries.outbox import enqueue_delivery
 from shared.fair_claims import find_fairly, first_of_each
 from shared.identity.tables import distributions
+from shared.jobs import Context, sweep
 from shared.media.imports import Import, ImportState
 from shared.media.notification_tables import notification_endpoints
+from shared.queues import RETENTION
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
@@ -90,6 +92,11 @@ def notify(
         organization_id=endpoint.organization_id,
         body=body.encode(),
     )
+
+
+@sweep("media.notice_expired", queue=RETENTION, every_seconds=5)
+def _notice_expired_media(context: Context) -> int:
+    return notice_expired_media(context.database)
 
 
 def notice_expired_media(database: Database) -> int:

@@ -7,21 +7,11 @@ a while, or work that takes longer than a look at it would never end.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kombu.exceptions import OperationalError
-
-from shared.a2a.jobs import SweepTurns
-from shared.credits.jobs import ProveLedger, ReleaseOverdueHolds, RollUpUsage, SettleUnresolved
-from shared.deliveries.jobs import SendDeliveries
-from shared.files.jobs import AccrueStorage, CollectDoomed, ExpireDue, PlaceStaged, SweepStaging
-from shared.jobs import Job, create_celery, send
-from shared.media.jobs import FetchDueMedia
-from shared.media.notification_jobs import NoticeExpiredMedia
-from tests.support.inventory import query, staged_names
+from tests.support.inventory import query, send_sweeps, staged_names
 from tests.support.stack import Stack, TookTooLong
 
 RESEND_SECONDS = 1.0
@@ -32,14 +22,20 @@ LOOK_SECONDS = 0.1
 class Waiting:
     """What waits in one domain: `left` is a query of it; `ended_leases` and `passed_time` are updates."""
 
-    jobs: Sequence[Job]
+    kinds: Sequence[str]
     left: str
     ended_leases: str
     passed_time: str
 
 
 FILES = Waiting(
-    jobs=(PlaceStaged(), ExpireDue(), CollectDoomed(), SweepStaging(), AccrueStorage()),
+    kinds=(
+        "files.place_staged",
+        "files.expire_due",
+        "files.collect_doomed",
+        "files.sweep_staging",
+        "files.accrue_storage",
+    ),
     left="""
         (SELECT version_id, state FROM blobs WHERE state <> 'live' LIMIT 5) UNION ALL
         (SELECT id, 'due' FROM files WHERE state = 'Available' AND retention_expires_at <= now() LIMIT 5)""",
@@ -47,7 +43,7 @@ FILES = Waiting(
     passed_time="UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()",
 )
 MEDIA = Waiting(
-    jobs=(FetchDueMedia(),),
+    kinds=("media.fetch_due",),
     left="SELECT id, state, attempts, code FROM media_imports WHERE state IN ('Queued', 'Fetching') LIMIT 5",
     ended_leases="UPDATE media_imports SET due_at = now()"
     " WHERE state = 'Fetching' AND due_at > now() AND random() < 0.3",
@@ -55,7 +51,12 @@ MEDIA = Waiting(
     " OR state = 'Fetching' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
 )
 CREDITS = Waiting(
-    jobs=(ReleaseOverdueHolds(), SettleUnresolved(), RollUpUsage(), ProveLedger()),
+    kinds=(
+        "credits.release_overdue_holds",
+        "credits.settle_unresolved",
+        "credits.roll_up_usage",
+        "credits.prove_ledger",
+    ),
     left="SELECT id, state FROM invocations WHERE state IN ('held', 'dispatched', 'unresolved') LIMIT 5",
     ended_leases="UPDATE invocations SET lease_until = now() - interval '1 second'"
     " WHERE state IN ('held', 'dispatched') AND random() < 0.3",
@@ -64,7 +65,7 @@ CREDITS = Waiting(
     " WHERE state IN ('held', 'dispatched', 'unresolved') AND lease_until > now() - interval '24 hours'",
 )
 DELIVERIES = Waiting(
-    jobs=(NoticeExpiredMedia(), SendDeliveries()),
+    kinds=("media.notice_expired", "deliveries.send"),
     left="SELECT id, event, state, attempts, last_status, last_code FROM deliveries"
     " WHERE state IN ('Waiting', 'Sending') LIMIT 5",
     ended_leases="UPDATE deliveries SET due_at = now()"
@@ -73,7 +74,7 @@ DELIVERIES = Waiting(
     " OR state = 'Sending' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
 )
 AGENTS = Waiting(
-    jobs=(SweepTurns(),),
+    kinds=("agents.sweep_turns",),
     left="SELECT task_id, state, attempts FROM task_turns WHERE state <> 'done' LIMIT 5",
     ended_leases="UPDATE task_turns SET lease_until = now() WHERE state = 'running' AND random() < 0.3",
     passed_time="UPDATE task_turns SET lease_until = now()"
@@ -90,10 +91,7 @@ class Settling:
 
     def request_sweeps(self) -> None:
         """Ask the workers for every sweep now, as beat does in its time."""
-        app = create_celery(self._stack.redis_url)
-        with contextlib.closing(app), contextlib.suppress(OperationalError):
-            for job in (job for domain in self._domains for job in domain.jobs):
-                send(app, job)
+        send_sweeps(self._stack.redis_url, [kind for domain in self._domains for kind in domain.kinds])
 
     def let_leases_end(self) -> None:
         """Let claims end: some holders have died, some live."""

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from shared.a2a.behaviors.registry import build_behaviors
-from shared.a2a.jobs import AnswerTurn
 from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.execution import TurnExecution
 from shared.a2a.turns.heartbeats import TurnHeartbeats
 from shared.a2a.turns.leases import TurnLeases
 from shared.a2a.turns.queue import TakenTurn, TurnQueue
+from shared.a2a.turns.rows import AnswerTurn
 from shared.valkey import connect_valkey
 from web.services import Services
 from workers.consumer_pool import ConsumerPool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,17 @@ import psycopg2
 import psycopg2.extras
 from kombu.exceptions import OperationalError
 
-from shared.files.jobs import CollectDoomed, ExpireDue, PlaceStaged, SweepStaging
-from shared.jobs import create_celery, send
-from shared.media.jobs import FetchDueMedia
+from shared.publisher import create_celery, send_kind
 from tests.support.stack import Stack, TookTooLong
+from workers.schedule import build_schedule
 
-SWEEPS = (PlaceStaged(), ExpireDue(), CollectDoomed(), SweepStaging(), FetchDueMedia())
+SWEEPS = (
+    "files.place_staged",
+    "files.expire_due",
+    "files.collect_doomed",
+    "files.sweep_staging",
+    "media.fetch_due",
+)
 RESEND_SECONDS = 1.0
 _WAITING = """
 SELECT (SELECT count(*) FROM blobs WHERE state <> 'live')
@@ -95,10 +100,16 @@ def let_leases_end(stack: Stack) -> None:
 
 def request_sweeps(stack: Stack) -> None:
     """Ask the workers for every sweep now, as beat does in its time."""
-    app = create_celery(stack.redis_url)
+    send_sweeps(stack.redis_url, SWEEPS)
+
+
+def send_sweeps(broker_url: str, kinds: Collection[str]) -> None:
+    """Send these sweeps as beat does; nothing happens while the broker is away."""
+    schedule = build_schedule()
+    app = create_celery(broker_url)
     with contextlib.closing(app), contextlib.suppress(OperationalError):
-        for job in SWEEPS:
-            send(app, job)
+        for kind in kinds:
+            send_kind(app, kind, queue=schedule[kind]["options"]["queue"])
 
 
 def settle(stack: Stack, *, seconds: float = 30.0, meanwhile: Callable[[], None] = lambda: None) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from celery import Celery
-from celery.signals import worker_shutting_down
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.jobs import AnswerTurn, SweepTurns
+from shared.a2a.turns.rows import AnswerTurn
 from shared.a2a.types import TaskState
 from shared.database import Database
-from shared.jobs import create_celery
+from shared.queues import AGENTS
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.support.bound_worker import bound_worker
 from tests.support.stack import wait_until
 from workers import agents as agent_jobs
-from workers.agents import Turns, bind_agents
+from workers.agents import Turns
 from workers.handling import WorkerContext
 
 
@@ -69,25 +69,17 @@ def test_a_worker_that_stops_hands_its_turns_back(worker: Turns, agents: Agents)
     assert agents.turn(sent.turn_id)["state"] == "queued"
 
 
-@pytest.fixture
-def app(context: WorkerContext) -> Iterator[Celery]:
-    app = create_celery(context.settings.redis_url)
-    bind_agents(app, context)
-    yield app
-    app.close()
-
-
-def test_a_hint_for_a_worker_that_answers_no_turns_does_nothing(app: Celery, agents: Agents) -> None:
+def test_a_hint_for_a_worker_that_answers_no_turns_does_nothing(agents: Agents) -> None:
     agents.use_script("rules:\n- steps: [complete: done]")
     sent = agents.say("hello")
-    app.tasks[AnswerTurn.kind](turn_id=str(sent.turn_id))
-    worker_shutting_down.send(sender=None)
+    with bound_worker(agents.settings, [AGENTS]) as worker:
+        worker.run(AnswerTurn.kind, turn_id=str(sent.turn_id))
     assert agents.turn(sent.turn_id)["state"] == "queued"
 
 
-def test_a_turn_that_a_worker_of_before_forgot_to_mark_is_marked(app: Celery, agents: Agents) -> None:
-    agents.use_script("rules:\n- steps: [complete: done]")
-    sent = agents.say("hello")
-    agents.set("UPDATE task_turns SET is_next = false WHERE id = :id", id=sent.turn_id)
-    app.tasks[SweepTurns.kind]()
-    assert agents.turn(sent.turn_id)["is_next"]
+def test_a_hint_wakes_the_workers_consumers(agents: Agents) -> None:
+    woken: list[str] = []
+    with bound_worker(agents.settings, [AGENTS]) as worker:
+        worker.context.add_consumers(AGENTS, lambda: woken.append(AGENTS))
+        worker.run(AnswerTurn.kind, turn_id=str(uuid4()))
+    assert woken == [AGENTS]

@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 import shared.broker
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.jobs import create_celery
+from shared.publisher import create_celery
 
 
 @pytest.fixture

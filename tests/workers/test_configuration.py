@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
+import ast
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from celery import Celery
 from celery.beat import Scheduler
 from cryptography.fernet import Fernet
 
-import shared.a2a.jobs
-import shared.a2a.schedules.jobs
-import shared.credits.jobs
-import shared.deliveries.jobs
-import shared.files.jobs
-import shared.identity.jobs
-import shared.media.jobs
-import shared.media.notification_jobs
-from deploy.process_types import WORKERS
-from shared.jobs import QUEUES, Job, create_celery
+from deploy.process_types import WORKERS, worker_command
+from shared.jobs import HANDLERS, sweep
+from shared.publisher import create_celery
+from shared.queues import QUEUES, RETENTION, WORKER_QUEUES
 from shared.settings import Settings
 from workers.handling import WorkerContext
-from workers.registry import bind_parts
-from workers.schedule import SCHEDULE
+from workers.registry import MODULES, bind_queues, handlers_of
+from workers.schedule import build_schedule
 
-JOBS: list[type[Job]] = [
-    job
-    for module in (
-        shared.files.jobs,
-        shared.identity.jobs,
-        shared.credits.jobs,
-        shared.deliveries.jobs,
-        shared.media.jobs,
-        shared.media.notification_jobs,
-        shared.a2a.jobs,
-        shared.a2a.schedules.jobs,
-    )
-    for job in vars(module).values()
-    if isinstance(job, type) and Job in job.__mro__[1:]
-]
+ROOT = Path(__file__).parents[2]
+DECLARED = handlers_of(QUEUES)
 
 
 @pytest.fixture(scope="module")
@@ -57,49 +39,73 @@ def context() -> WorkerContext:
 @pytest.fixture(scope="module")
 def app(context: WorkerContext) -> Iterator[Celery]:
     with closing(create_celery("redis://127.0.0.1:1/0")) as app:
-        bind_parts(app, context, QUEUES)
+        bind_queues(app, context, QUEUES)
         yield app
 
 
-@pytest.mark.parametrize("job", JOBS, ids=str)
-def test_every_job_has_a_handler_and_a_worker(app: Celery, job: type[Job]) -> None:
-    assert job.kind in app.tasks
-    assert [name for name, worker in WORKERS.items() if job.queue in worker.queues]
+def test_every_module_that_declares_a_handler_is_listed_for_its_queue() -> None:
+    declaring = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "shared").rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        for decorator in function.decorator_list
+        if isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Name)
+        and decorator.func.id in ("sweep", "handles")
+    }
+    assert declaring == {module for modules in MODULES.values() for module in modules}
+    assert declaring == {handler.run.__module__ for handler in DECLARED}
+    for handler in DECLARED:
+        assert handler.run.__module__ in MODULES[handler.queue], handler.kind
+
+
+def test_every_handler_is_bound_and_has_a_worker(app: Celery) -> None:
+    assert sorted(HANDLERS) == sorted(handler.kind for handler in DECLARED)
+    for handler in DECLARED:
+        assert handler.kind in app.tasks
+        assert handler.queue in QUEUES
 
 
 @pytest.mark.parametrize("name", sorted(WORKERS))
 def test_a_worker_has_the_handlers_of_its_queues(context: WorkerContext, name: str) -> None:
-    queues = WORKERS[name].queues
+    queues = WORKER_QUEUES[name]
     with closing(create_celery("redis://127.0.0.1:1/0")) as app:
-        bind_parts(app, context, queues)
-        assert [job.kind for job in JOBS if job.queue in queues and job.kind not in app.tasks] == []
+        bind_queues(app, context, queues)
+        assert [at.kind for at in DECLARED if at.queue in queues and at.kind not in app.tasks] == []
 
 
-@pytest.mark.parametrize("job", [job for job in JOBS if not dataclasses.fields(job)], ids=str)
-def test_every_job_that_is_a_hint_is_on_the_schedule(job: type[Job]) -> None:
-    assert SCHEDULE[job.kind]["task"] == job.kind
-    assert SCHEDULE[job.kind]["options"]["queue"] == job.queue
+def test_beat_sends_every_handler_that_has_an_interval_to_its_queue() -> None:
+    sent = {kind: (entry["task"], entry["options"]["queue"]) for kind, entry in build_schedule().items()}
+    assert sent == {at.kind: (at.kind, at.queue) for at in DECLARED if at.every_seconds is not None}
+    assert len(sent) > 20
 
 
-def test_every_kind_is_one_jobs_only() -> None:
-    assert len({job.kind for job in JOBS}) == len(JOBS) > 0
+def test_every_sweep_ends_within_a_budget_that_its_kind_of_work_bears() -> None:
+    for handler in DECLARED:
+        assert handler.budget_seconds <= (600 if handler.queue == "media" else 5), handler.kind
+
+
+def test_a_kind_is_declared_once() -> None:
+    kind = DECLARED[0].kind
+    with pytest.raises(ValueError, match=kind):
+        sweep(kind, queue=RETENTION, every_seconds=1)(lambda _: 0)
 
 
 def test_every_sweep_that_no_worker_took_in_its_interval_is_dropped() -> None:
-    for entry in SCHEDULE.values():
+    for entry in build_schedule().values():
         assert entry["options"]["expires"] <= entry["schedule"]
 
 
 def test_every_queue_is_served(app: Celery) -> None:
-    served = {queue for worker in WORKERS.values() for queue in worker.queues}
-    assert served == set(QUEUES) == {queue.name for queue in app.conf.task_queues}
+    assert set(WORKERS) == set(WORKER_QUEUES)
+    assert set(QUEUES) == {queue.name for queue in app.conf.task_queues}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("task_acks_late", True),
-        ("task_reject_on_worker_lost", True),
         ("worker_prefetch_multiplier", 1),
         ("result_backend", None),
         ("task_ignore_result", True),
@@ -138,8 +144,6 @@ def test_no_wait_for_the_broker_is_without_bound(app: Celery, name: str, value: 
 
 @pytest.mark.parametrize("name", sorted(WORKERS))
 def test_workers_run_threads_without_gossip(name: str) -> None:
-    from deploy.process_types import worker_command
-
     command = worker_command(name, {})
     assert command[command.index("--pool") + 1] == "threads"
     assert {"--without-gossip", "--without-mingle", "--without-heartbeat"} <= set(command)
@@ -147,10 +151,10 @@ def test_workers_run_threads_without_gossip(name: str) -> None:
 
 def test_a_beat_that_starts_sends_every_sweep_at_once() -> None:
     with closing(create_celery("redis://127.0.0.1:1/0")) as app:
-        app.conf.beat_schedule = SCHEDULE
+        schedule = app.conf.beat_schedule = build_schedule()
         scheduler = Scheduler(app, lazy=True)
-        scheduler.update_from_dict(SCHEDULE)
+        scheduler.update_from_dict(schedule)
         entries = list(scheduler.schedule.values())
-        assert len(entries) == len(SCHEDULE)
+        assert len(entries) == len(schedule)
         assert [entry.name for entry in entries if not entry.is_due()[0]] == []
         assert [entry.name for entry in entries if next(entry).is_due()[0]] == []

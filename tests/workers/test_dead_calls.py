@@ -6,31 +6,25 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from celery import Celery
 
-from shared.credits.jobs import ReleaseOverdueHolds, SettleUnresolved
 from shared.database import Database
-from shared.jobs import create_celery
+from shared.queues import LEDGER
 from tests.shared.credits.calls import Calls
+from tests.support.bound_worker import BoundWorker, bound_worker
 from tests.support.identity import IdentityFactory, make_settings
-from workers.credits import bind_credits
-from workers.handling import WorkerContext
-from workers.schedule import SCHEDULE
+from workers.schedule import build_schedule
 
 PROMISED_SECONDS = 120
 
 
 @pytest.fixture
-def app(database_url: str) -> Iterator[Celery]:
-    context = WorkerContext(make_settings(database_url=database_url))
-    app = create_celery("memory://")
-    bind_credits(app, context)
-    yield app
-    context.database.dispose()
+def worker(database_url: str) -> Iterator[BoundWorker]:
+    with bound_worker(make_settings(database_url=database_url), [LEDGER], broker_url="memory://") as worker:
+        yield worker
 
 
 def test_calls_of_the_dead_are_settled_or_given_back_within_two_minutes(
-    app: Celery, database: Database
+    worker: BoundWorker, database: Database
 ) -> None:
     calls = Calls(database, IdentityFactory(database, make_settings()).organization().id)
     calls.top_up(100)
@@ -38,17 +32,18 @@ def test_calls_of_the_dead_are_settled_or_given_back_within_two_minutes(
     said_something, token = calls.dispatched(50, prompt_tokens=3)
     calls.note_streamed(said_something, token, 4)
     said_nothing, _ = calls.dispatched(40)
-    jobs = (ReleaseOverdueHolds, SettleUnresolved)
+    kinds = ("credits.release_overdue_holds", "credits.settle_unresolved")
+    schedule = build_schedule()
     # Each sweep may have run just before there was something to find.
-    late = sum((timedelta(seconds=SCHEDULE[job.kind]["schedule"]) for job in jobs), timedelta())
+    late = sum((timedelta(seconds=schedule[kind]["schedule"]) for kind in kinds), timedelta())
     passed = timedelta(seconds=PROMISED_SECONDS) - late
     calls.run(
         "UPDATE invocations SET lease_until = lease_until - CAST(:passed AS interval) WHERE organization_id = :id",
         passed=passed,
         id=calls.organization_id,
     )
-    for job in jobs:
-        app.tasks[job.kind].run()
+    for kind in kinds:
+        worker.run(kind)
     assert [calls.state(at) for at in (waiting, said_something, said_nothing)] == [
         "expired",
         "settled",

@@ -6,72 +6,44 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
-from celery import Celery, _state
-from celery.signals import celeryd_after_setup, worker_shutting_down
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import rotate_webhook_secret, update_distribution
-from shared.jobs import create_celery
+from shared.media.fetching import SPARE_THREADS
 from shared.media.imports import STANDARD, queue_imports
-from shared.media.jobs import FetchDueMedia, ForgetReplacedSecrets, PurgeImports
 from shared.media.network_administration import put_network_settings
 from shared.media.networks.registry import NETWORKS
+from shared.queues import MEDIA, RETENTION
 from tests.shared.media.conftest import attachment, make_mailbox
+from tests.support.bound_worker import BoundWorker, bound_worker
 from tests.support.identity import make_settings
 from tests.support.media_samples import PNG
 from tests.support.media_sources import Handler, MediaSource, content
 from workers.handling import WorkerContext
-from workers.media import SPARE_THREADS, bind_media
 
 
 @pytest.fixture
-def context(database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[WorkerContext]:
+def worker(database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[BoundWorker]:
     settings = make_settings(
         database_url=database_url,
         redis_url=valkey_server.url,
         blob_store=(tmp_path / "blobs").as_uri(),
         egress_allow_private=True,
     )
-    context = WorkerContext(settings)
-    yield context
-    with context.database.autocommit() as session:
-        session.execute(text("DELETE FROM media_imports"))
-    context.database.dispose()
+    with bound_worker(settings, [MEDIA, RETENTION]) as worker:
+        yield worker
+        with worker.context.database.autocommit() as session:
+            session.execute(text("DELETE FROM media_imports"))
 
 
-@pytest.fixture
-def app(context: WorkerContext) -> Iterator[Celery]:
-    # Celery tells every application of a process of every other's tasks; this one must have its own handlers.
-    shared_tasks: Any = _state
-    others, shared_tasks._on_app_finalizers = shared_tasks._on_app_finalizers, set()
-    app = create_celery(context.settings.redis_url)
-    signals = (celeryd_after_setup, worker_shutting_down)
-    receivers = [list(signal.receivers) for signal in signals]
-    bind_media(app, context)
-    yield app
-    for signal, before in zip(signals, receivers, strict=True):
-        signal.receivers = before
-    shared_tasks._on_app_finalizers = others
-    app.close()
-
-
-class SmallWorker:
-    """As much of a worker as its signal tells of."""
-
-    concurrency = SPARE_THREADS + 1
-
-
-def test_slow_sources_leave_some_threads_of_the_worker_alone(
-    app: Celery, context: WorkerContext, database: Database
-) -> None:
-    celeryd_after_setup.send(sender="media@here", instance=SmallWorker(), conf=app.conf)
+def test_slow_sources_leave_some_threads_of_the_worker_alone(worker: BoundWorker, database: Database) -> None:
+    worker.context.threads = SPARE_THREADS + 1
     is_asked, may_answer = threading.Event(), threading.Event()
 
     def hesitate(handler: Handler) -> None:
@@ -80,10 +52,15 @@ def test_slow_sources_leave_some_threads_of_the_worker_alone(
         content(PNG.content)(handler)
 
     with MediaSource() as source, ThreadPoolExecutor(1) as pool:
-        push(context, database, source.serve("/slow", hesitate), source.serve("/next", content(PNG.content)))
-        fetching = pool.submit(app.tasks[FetchDueMedia.kind].apply)
+        push(
+            worker.context,
+            database,
+            source.serve("/slow", hesitate),
+            source.serve("/next", content(PNG.content)),
+        )
+        fetching = pool.submit(worker.run, "media.fetch_due")
         assert is_asked.wait(30)
-        app.tasks[FetchDueMedia.kind].apply().get()
+        worker.run("media.fetch_due")
         assert source.count("/next") == 0
         may_answer.set()
         fetching.result(30)
@@ -93,27 +70,19 @@ def test_slow_sources_leave_some_threads_of_the_worker_alone(
     assert states == ["Stored", "Stored"]
 
 
-def test_a_worker_that_is_asked_to_stop_begins_no_import(
-    app: Celery, context: WorkerContext, database: Database
-) -> None:
+def test_a_worker_that_is_asked_to_stop_begins_no_import(worker: BoundWorker, database: Database) -> None:
     with MediaSource() as source:
-        app.tasks[FetchDueMedia.kind].apply().get()
-        worker_shutting_down.send(sender=None)
-        push(context, database, source.serve("/late", content(PNG.content)))
-        app.tasks[FetchDueMedia.kind].apply().get()
+        worker.run("media.fetch_due")
+        worker.context.stop()
+        push(worker.context, database, source.serve("/late", content(PNG.content)))
+        worker.run("media.fetch_due")
         assert source.count("/late") == 0
 
 
-def test_records_are_purged_where_there_are_none(app: Celery) -> None:
-    assert app.tasks[PurgeImports.kind].apply().get() is None
-
-
-def test_replaced_secrets_are_erased_when_their_time_is_over(
-    app: Celery, context: WorkerContext, database: Database
-) -> None:
+def test_replaced_secrets_are_erased_when_their_time_is_over(worker: BoundWorker, database: Database) -> None:
     for overlap_seconds in (0, 3600):
-        replace_secrets(context, database, make_mailbox(database).id, overlap_seconds=overlap_seconds)
-    app.tasks[ForgetReplacedSecrets.kind].apply().get()
+        replace_secrets(worker.context, database, make_mailbox(database).id, overlap_seconds=overlap_seconds)
+    worker.run("media.forget_replaced_secrets")
     with database.autocommit() as session:
         for kept in (
             "previous_webhook_secret_encrypted FROM distributions",

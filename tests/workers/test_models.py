@@ -8,21 +8,20 @@ from types import SimpleNamespace
 import pytest
 import redis
 from celery import Celery
-from celery.signals import worker_shutting_down
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
-from shared.jobs import create_celery
 from shared.models.call_queue import KEYS, AcceptedRequest, CallQueue
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.heartbeats import Heartbeats
+from shared.publisher import create_celery
 from shared.replies import ReplyAddress
 from tests.support.identity import make_settings
 from tests.support.stack import wait_until
 from workers import models
 from workers.handling import WorkerContext
-from workers.models import bind_models
+from workers.models import add_consumers
 
 NOBODY = "quartermaster:replies:nobody"
 ENTRY = CatalogFile(None).current().entries[0]
@@ -46,7 +45,7 @@ def context(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Worker
 @pytest.fixture
 def app(context: WorkerContext, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
     app = create_celery(valkey_server.url)
-    bind_models(app, context)
+    add_consumers(app, context)
     yield app
     app.close()
 
@@ -77,7 +76,7 @@ def test_calls_are_taken_from_the_workers_start_to_its_stop(
 
 
 def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
-    app: Celery, monkeypatch: pytest.MonkeyPatch
+    app: Celery, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled: list[object] = []
 
@@ -88,9 +87,9 @@ def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
     monkeypatch.setattr(Heartbeats, "cancel_all", cancel_all)
     worker = SimpleNamespace(app=app, concurrency=2)
     part = app.steps["worker"].pop()(worker)
-    worker_shutting_down.send(sender=None)
+    context.stop()
     assert not cancelled, "a worker that takes no calls has nothing to drain"
     part.start(worker)
-    worker_shutting_down.send(sender=None)
+    context.stop()
     part.stop(worker)
     wait_until(lambda: cancelled, "the drain is over")

@@ -12,9 +12,10 @@ import redis
 from celery import Celery
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import jobs
-from shared.files.jobs import CollectDoomed, PlaceStaged
-from shared.jobs import PENDING_LIMIT, Publisher, create_celery
+from shared import publisher as publishing
+from shared.files.collection import CollectDoomed
+from shared.files.placement import PlaceStaged
+from shared.publisher import PENDING_LIMIT, Publisher, create_celery
 from shared.telemetry import PUBLISH_FAILURES
 from tests.support.stack import free_port, wait_until
 
@@ -121,12 +122,12 @@ def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
 def test_hints_that_no_worker_takes_do_not_fill_the_broker(
     broker: redis.Redis, valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "HINTS_LIMIT", 3)
+    monkeypatch.setattr(publishing, "HINTS_LIMIT", 3)
     before = failures()
     with application(valkey_server.url) as app:
         publisher = Publisher(app)
         for _ in range(10):
             publisher.publish([PlaceStaged()])
-            time.sleep(2 * jobs.COALESCING_SECONDS)
+            time.sleep(2 * publishing.COALESCING_SECONDS)
         wait_until(lambda: failures() > before, "a hint too many is counted")
         assert waiting(broker, "uploads") == 3

@@ -6,45 +6,38 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from celery import Celery
 from sqlalchemy import text
 
 from shared.credits.balances import get_balance
 from shared.database import Database
-from shared.jobs import create_celery
+from shared.queues import LEDGER
 from tests.shared.files.stored_months import DAY, Month
+from tests.support.bound_worker import BoundWorker, bound_worker
 from tests.support.identity import IdentityFactory, make_settings
-from workers.files import bind_files
-from workers.handling import WorkerContext
 
 GIB = 1 << 30
 
 
 @pytest.fixture
-def app(database_url: str) -> Iterator[Celery]:
-    app = create_celery("redis://127.0.0.1:1/0")
-    context = WorkerContext(
-        make_settings(
-            database_url=database_url,
-            redis_url="redis://127.0.0.1:1/0",
-            storage_price="2.5",
-            storage_grace_days=3,
-        )
+def worker(database_url: str) -> Iterator[BoundWorker]:
+    settings = make_settings(
+        database_url=database_url,
+        redis_url="redis://127.0.0.1:1/0",
+        storage_price="2.5",
+        storage_grace_days=3,
     )
-    bind_files(app, context)
-    yield app
-    context.database.dispose()
-    app.close()
+    with bound_worker(settings, [LEDGER]) as worker:
+        yield worker
 
 
-def test_a_month_is_charged_at_the_price_of_the_settings(app: Celery, database: Database) -> None:
+def test_a_month_is_charged_at_the_price_of_the_settings(worker: BoundWorker, database: Database) -> None:
     payer = IdentityFactory(database, make_settings()).organization().id
     starts_at = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 31 * DAY
     with database.transaction() as session:
         session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), {"at": starts_at})
     Month(database, [payer], starts_at=starts_at).upload(starts_at, GIB, deadline=starts_at + 30 * DAY)
-    app.tasks["files.accrue_storage"]()
-    app.tasks["files.prove_storage"]()
+    worker.run("files.accrue_storage")
+    worker.run("files.prove_storage")
     with database.transaction() as session:
         balance = get_balance(session, payer)
     assert balance.balance == -2_500_000

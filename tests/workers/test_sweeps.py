@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,26 @@ from shared.database import Database
 from shared.files import expiry
 from shared.files.blobs import open_blob_store
 from shared.ids import new_id
-from shared.jobs import KEY_PREFIX, RETENTION, Job, create_celery, queue_length
-from shared.sweeping import Budget, budget, drain
-from workers.handling import bind_sweep
+from shared.jobs import Handler
+from shared.publisher import KEY_PREFIX, create_celery, queue_length
+from shared.queues import RETENTION
+from shared.sweeping import BUDGET_SECONDS, Budget, budget, drain
+from tests.support.identity import make_settings
+from workers.handling import WorkerContext, bind
+
+KIND = "test.sweep"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Job):
-    """Something may be found."""
-
-    kind = "test.sweep"
-    queue = RETENTION
+def bind_sweep(app: Celery, run: Callable[[], int], *, in_parallel: bool = False) -> None:
+    handler = Handler(
+        kind=KIND,
+        queue=RETENTION,
+        run=lambda _: run(),
+        every_seconds=5,
+        budget_seconds=BUDGET_SECONDS,
+        in_parallel=in_parallel,
+    )
+    bind(app, handler, WorkerContext(make_settings()))
 
 
 @pytest.fixture
@@ -59,30 +67,44 @@ def test_a_second_copy_ends_at_once_and_is_made_up_for(app: Celery, sent: Any) -
         may_end.wait(30)
         return 0
 
-    bind_sweep(app, Sweep, sweep)
+    bind_sweep(app, sweep)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(app.tasks[Sweep.kind].apply)
+        first = pool.submit(app.tasks[KIND].apply)
         assert is_under_way.wait(30)
         for _ in range(3):
-            app.tasks[Sweep.kind].apply().get()
+            app.tasks[KIND].apply().get()
         assert (len(copies), sent()) == (1, 0)
         may_end.set()
         first.result(30)
     assert (len(copies), sent()) == (1, 1)
-    app.tasks[Sweep.kind].apply().get()
+    app.tasks[KIND].apply().get()
     assert (len(copies), sent()) == (2, 1)
 
 
 def test_a_sweep_that_was_cut_short_is_sent_for_again(
     app: Celery, sent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers.handling, "budget", lambda: budget(0))
+    monkeypatch.setattr(workers.handling, "budget", lambda _: budget(0))
     left = [5, 5, 2]
-    bind_sweep(app, Sweep, lambda: drain(lambda: left.pop(0), size=5))
+    bind_sweep(app, lambda: drain(lambda: left.pop(0), size=5))
     expected = [([5, 2], 1), ([2], 2), ([], 2)]
     for remaining, messages in expected:
-        app.tasks[Sweep.kind].apply().get()
+        app.tasks[KIND].apply().get()
         assert (left, sent()) == (remaining, messages)
+
+
+def test_a_job_that_may_run_in_parallel_is_not_held_up_by_its_copy(app: Celery, sent: Any) -> None:
+    both = threading.Barrier(2, timeout=30)
+
+    def sweep() -> int:
+        both.wait()
+        return 0
+
+    bind_sweep(app, sweep, in_parallel=True)
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(app.tasks[KIND].apply) for _ in range(2)]:
+            done.result(30)
+    assert sent() == 0
 
 
 def test_a_sweep_that_fails_may_be_begun_again(app: Celery, sent: Any) -> None:
@@ -91,9 +113,9 @@ def test_a_sweep_that_fails_may_be_begun_again(app: Celery, sent: Any) -> None:
     def sweep() -> int:
         return 1 // outcomes.pop(0)
 
-    bind_sweep(app, Sweep, sweep)
+    bind_sweep(app, sweep)
     for _ in range(2):
-        app.tasks[Sweep.kind].apply().get()
+        app.tasks[KIND].apply().get()
     assert (outcomes, sent()) == ([], 0)
 
 

@@ -30,10 +30,14 @@ from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tasks.sending import Sending, send
 from shared.a2a.types import Message, Part, SendMessageConfiguration, SendMessageRequest
 from shared.database import Database, Session
+from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
 from shared.errors import DomainError, Unavailable
 from shared.fair_claims import find_fairly, first_of_each
 from shared.identity.tables import deployments
 from shared.ids import new_id
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
 from shared.sweeping import drain
 from shared.telemetry import get_logger
 
@@ -54,6 +58,19 @@ class Scheduler:
     database: Database
     own_extensions: OwnExtensions
     pushes: PushConfigurations
+
+
+@sweep("schedules.run_due", queue=RETENTION, every_seconds=5)
+def _run_due(context: Context) -> int:
+    return run_due_schedules(context.once(_make_scheduler))
+
+
+def _make_scheduler(context: Context) -> Scheduler:
+    settings = context.settings
+    pushes = PushConfigurations(encryption=Encryption(settings), policy=EgressPolicy.of(settings))
+    return Scheduler(
+        database=context.database, own_extensions=OwnExtensions(settings.base_url), pushes=pushes
+    )
 
 
 def run_due_schedules(scheduler: Scheduler) -> int:

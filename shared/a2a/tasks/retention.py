@@ -20,12 +20,22 @@ from shared.a2a.tables import ENDED_STATES, send_operations, task_events, task_m
 from shared.database import Database, Session
 from shared.files.references import ReferenceKind
 from shared.files.tables import references
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 100
 EVENTS_KEPT = timedelta(days=1)
 _FILE = re.compile(r"/files/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/content")
+
+
+@sweep("agents.purge_tasks", queue=RETENTION, every_seconds=3600)
+def _sweep_tasks(context: Context) -> int:
+    settings = context.settings
+    return purge_tasks(
+        context.database, task_days=settings.task_retention_days, key_days=settings.operation_retention_days
+    )
 
 
 def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:

@@ -17,12 +17,11 @@ from uuid import UUID
 from sqlalchemy import Row, func, select, update
 
 from shared.a2a.agents.directory import find_behavior
-from shared.a2a.jobs import AnswerTurn
 from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import HeldTask, find_and_hold_free_task, find_and_hold_task
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.leases import LEASE_SECONDS, Lease
-from shared.a2a.turns.rows import TurnOutcome, explain, settle_turn
+from shared.a2a.turns.rows import AnswerTurn, TurnOutcome, explain, settle_turn
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import TaskState
 from shared.database import Database, Session

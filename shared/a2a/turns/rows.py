@@ -7,13 +7,13 @@ messages: only the first one that is not done `is_next`, and may be claimed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Row, exists, func, insert, select, update
 
-from shared.a2a.jobs import AnswerTurn
 from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import HeldTask, record_status
 from shared.a2a.turns.leases import lease_end
@@ -21,9 +21,27 @@ from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import Message, Part, Role
 from shared.database import Database, Session
 from shared.ids import new_id
+from shared.jobs import Context, Job, handles, sweep
+from shared.queues import AGENTS, RETENTION
 
 _earlier = task_turns.alias("earlier")
 _DONE = {"state": "done", "lease_id": None, "lease_until": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerTurn(Job):
+    """A message waits for its agent: look for turns now. The worker looks anyway, twice a second."""
+
+    kind = "agents.answer_turn"
+    queue = AGENTS
+
+    turn_id: str
+
+
+@handles(AnswerTurn, in_parallel=True)
+def _answer_turn(context: Context) -> int:
+    context.wake(AGENTS)
+    return 0
 
 
 class TurnOutcome(StrEnum):
@@ -59,6 +77,11 @@ def count_turns_before(session: Session, turn_id: UUID) -> int:
         )
     )
     return int(session.execute(statement).scalar_one())
+
+
+@sweep("agents.sweep_turns", queue=RETENTION, every_seconds=30)
+def _sweep_turns(context: Context) -> int:
+    return mark_next_turns(context.database)
 
 
 def mark_next_turns(database: Database) -> int:

@@ -16,8 +16,9 @@ import pytest
 import redis
 import requests
 
-from shared.jobs import KEY_PREFIX, MEDIA, create_celery, send
-from shared.media.jobs import FetchMedia
+from shared.media.imports import FetchMedia
+from shared.publisher import KEY_PREFIX, create_celery, send
+from shared.queues import MEDIA
 from tests.journeys.conftest import Installation, assert_nothing_left_over
 from tests.support.agents import TIMEOUT_SECONDS
 from tests.support.inventory import let_leases_end, query, request_sweeps, staged_names

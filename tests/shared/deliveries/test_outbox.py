@@ -11,10 +11,10 @@ from sqlalchemy import text
 from shared.database import Database
 from shared.deliveries.backlog import measure_deliveries
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
-from shared.deliveries.jobs import SendDeliveries
 from shared.deliveries.outbox import (
     MAX_BODY_BYTES,
     DeliveryState,
+    SendDeliveries,
     enqueue_delivery,
     give_up,
     list_deliveries,
