@@ -1,0 +1,40 @@
+"""Rows as a test wants them, with made-up values for every column that it does not name."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Column, Table, insert, text
+
+from shared.database import Database
+
+_MADE_UP: dict[type, Any] = {
+    str: lambda: uuid4().hex,
+    int: lambda: 1,
+    bool: lambda: False,
+    bytes: lambda: bytes(32),
+    datetime: lambda: datetime.now(UTC),
+    date: lambda: datetime.now(UTC).date(),
+    Decimal: lambda: Decimal(1),
+    UUID: uuid4,
+    object: dict,  # JSON
+}
+
+
+def plant(database: Database, table: Table, **values: Any) -> None:
+    """Insert a row; foreign keys are not checked, so that it stands alone."""
+    made_up = {
+        column.name: _make_up(column)
+        for column in table.c
+        if column.name not in values and not column.nullable and column.server_default is None
+    }
+    with database.transaction() as session:
+        session.execute(text("SET LOCAL session_replication_role = replica"))
+        session.execute(insert(table).values({**made_up, **values}))
+
+
+def _make_up(column: Column[Any]) -> Any:
+    return _MADE_UP[column.type.python_type]()
