@@ -9,14 +9,20 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import func, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from shared import failpoints
-from shared.database import Database, LockTimeout, Session
+from shared.database import Database, Session
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.collection import CollectDoomed
-from shared.files.errors import FileReferenced, OperationConflict, OperationInProgress
-from shared.files.operations import Operation, OperationKind, get_standing, hash_request, operation_values
+from shared.files.errors import FileReferenced
+from shared.files.operations import (
+    Operation,
+    OperationKind,
+    get_standing,
+    hash_request,
+    one_at_a_time,
+    operation_values,
+)
 from shared.files.references import list_references
 from shared.files.resources import Availability, Deletion
 from shared.files.tables import blobs, files, operations, versions
@@ -36,14 +42,8 @@ def delete(database: Database, caller: Caller, file_id: UUID, operation_id: UUID
         operation_id=operation_id,
         request_hash=hash_request(route="delete", file=file_id),
     )
-    try:
-        with database.transaction() as session:
-            deletion = _delete(session, caller, file_id, operation)
-    except LockTimeout:
-        raise OperationInProgress from None
-    except IntegrityError:
-        # The same operationId was committed for another file in the meantime.
-        raise OperationConflict from None
+    with one_at_a_time(), database.transaction() as session:
+        deletion = _delete(session, caller, file_id, operation)
     failpoints.hit("delete.committed")
     return deletion
 
@@ -73,7 +73,7 @@ def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operatio
             references=[{"kind": at.kind, "referenceId": at.reference_id} for at in references]
         )
     deleted_at = _end(session, file_id)
-    row = operation_values(operation) | {"file_id": file_id, "version_id": file.version.id}
+    row = operation_values(operation, None) | {"file_id": file_id, "version_id": file.version.id}
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
     doom_content(session, file_id)
     failpoints.hit("delete.before_commit")

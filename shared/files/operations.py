@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
+from psycopg2.errors import UniqueViolation
 from sqlalchemy import Row, Select, Uuid, and_, bindparam, func, select
+from sqlalchemy.exc import IntegrityError
 
 from shared.credits.storage import storage_is_refused
-from shared.database import Database, Session
+from shared.database import Database, LockTimeout, Session
+from shared.files.blobs.base import BlobStore
 from shared.files.errors import OperationConflict, OperationInProgress
-from shared.files.resources import Purpose, Version
+from shared.files.resources import Purpose, Receipt, ReceivedContent, Version
+from shared.files.staging import staged_availability
 from shared.files.tables import files, operations, versions
 
 
@@ -30,26 +36,6 @@ class OperationKind(StrEnum):
     UPLOAD = "upload"
     REPLACE = "replace"
     DELETE = "delete"
-
-
-class ReceivedPart(Protocol):
-    """The content a request carried, counted and hashed while it was received."""
-
-    @property
-    def file_name(self) -> str:
-        """Its cleaned name."""
-
-    @property
-    def media_type(self) -> str:
-        """Its declared media type."""
-
-    @property
-    def byte_size(self) -> int:
-        """Its size in bytes."""
-
-    @property
-    def sha256(self) -> bytes:
-        """The digest of all its bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +76,11 @@ def hash_request(**values: Any) -> bytes:
     return hashlib.sha256(json.dumps(values, default=str, sort_keys=True).encode()).digest()
 
 
-def hash_content(part: ReceivedPart) -> bytes:
+def hash_content(content: ReceivedContent) -> bytes:
     """Hash what a request carried: name, type and bytes."""
-    return hash_request(file_name=part.file_name, media_type=part.media_type, sha256=part.sha256.hex())
+    return hash_request(
+        file_name=content.file_name, media_type=content.media_type, sha256=content.sha256.hex()
+    )
 
 
 def get_standing(session: Session, operation: Operation, *, payer_id: UUID | None = None) -> Standing:
@@ -116,15 +104,39 @@ def get_outcome(database: Database, operation: Operation) -> Outcome:
     return outcome
 
 
-def require_same_content(outcome: Outcome, part: ReceivedPart) -> None:
-    """Raise OperationConflict when a retry carries other content than the first attempt did."""
-    if outcome.content_hash != hash_content(part):
+def replay(store: BlobStore, outcome: Outcome, content: ReceivedContent) -> Receipt:
+    """Give the first result of an operation again, for the same content. Raises OperationConflict for any other."""
+    if outcome.content_hash != hash_content(content):
         raise OperationConflict
+    return Receipt(
+        version=outcome.version,
+        purpose=outcome.purpose,
+        retention_expires_at=outcome.retention_expires_at,
+        availability=staged_availability(store),
+        replayed=True,
+    )
 
 
-def operation_values(operation: Operation) -> dict[str, Any]:
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Translate how the commit in the block meets another attempt, which it waits for.
+
+    Raises OperationInProgress when that takes too long, OperationConflict when it was for another file.
+    """
+    try:
+        yield
+    except LockTimeout:
+        raise OperationInProgress from None
+    except IntegrityError as error:
+        if isinstance(error.orig, UniqueViolation):
+            raise OperationConflict from None
+        raise
+
+
+def operation_values(operation: Operation, content: ReceivedContent | None) -> dict[str, Any]:
     """Give the operation's columns for the statement that records its effect."""
-    return {**_key(operation), "request_hash": operation.request_hash}
+    content_hash = None if content is None else hash_content(content)
+    return {**_key(operation), "request_hash": operation.request_hash, "content_hash": content_hash}
 
 
 def _key(operation: Operation) -> dict[str, Any]:

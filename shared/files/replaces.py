@@ -9,18 +9,14 @@ readable until the file ends. Owner and retention stay as they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy.exc import IntegrityError
-
 from shared.credits.storage import refuse_unpaid_storage
-from shared.database import Database, LockTimeout, Session
+from shared.database import Database, Session
 from shared.files.access import Recheck, as_it_was, authorize, get_file, refuse_ended
-from shared.files.blobs.base import Blob, BlobStore
+from shared.files.blobs.base import BlobStore
 from shared.files.errors import (
-    OperationConflict,
     OperationInProgress,
     PreconditionRequired,
     ReplaceNotSupported,
@@ -29,24 +25,16 @@ from shared.files.errors import (
 from shared.files.operations import (
     Operation,
     OperationKind,
-    ReceivedPart,
     get_standing,
     hash_request,
-)
-from shared.files.resources import File, Receipt, Version
-from shared.files.staging import (
-    Confirm,
-    Receive,
-    commit_statement,
-    commit_values,
-    committed_version,
+    one_at_a_time,
+    operation_values,
     replay,
-    stage_and_commit,
-    staged_availability,
 )
+from shared.files.resources import File, Receipt, ReceivedContent
+from shared.files.staging import Nowhere, Receive, stage, staged_availability
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
-from shared.ids import new_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,64 +95,42 @@ def replace(
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
         standing = get_standing(session, operation, payer_id=file.payer_id)
-    confirm = partial(_confirm, caller, file, recheck)
     if standing.outcome is not None:
-        part = receive(None)
-        confirm()
-        return replay(store, standing.outcome, part)
+        content = receive(Nowhere())
+        _authorize_again(recheck(caller), file)
+        return replay(store, standing.outcome, content)
     _require_replaceable(file, request)
     refuse_unpaid_storage(is_refused=standing.is_storage_refused)
-    return _store(database, store, caller, file, request, operation, receive, confirm)
+    with stage(
+        database, store, size=request.byte_size, time_limit_seconds=request.time_limit_seconds
+    ) as staged:
+        content = receive(staged)
+        staged.seal()
+        _authorize_again(recheck(caller), file)
+        values = {**_expected(file, request), **operation_values(operation, content)}
+        with one_at_a_time(), staged.committing() as session:
+            row = staged.write_rows(session, _COMMIT, values, content)
+    if row is None:
+        return _explain_loss(database, store, caller, request, operation, content)
+    return Receipt(
+        version=staged.version(row, content, file_id=file.id, revision=file.revision + 1),
+        purpose=file.purpose,
+        retention_expires_at=row.retention_expires_at,
+        availability=staged_availability(store),
+        replayed=False,
+    )
 
 
-def _confirm(caller: Caller, file: File, recheck: Recheck) -> None:
-    current = recheck(caller)
-    authorize(current, Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id)
+def _authorize_again(caller: Caller, file: File) -> None:
+    authorize(caller, Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id)
 
 
-def _store(
-    database: Database,
-    store: BlobStore,
-    caller: Caller,
-    file: File,
-    request: ReplaceRequest,
-    operation: Operation,
-    receive: Receive,
-    confirm: Confirm,
-) -> Receipt:
-    statement = commit_statement(_COMMIT, is_recorded=store.records_before_receiving)
-    values = {
+def _expected(file: File, request: ReplaceRequest) -> dict[str, Any]:
+    return {
         "file_id": file.id,
         "expected_version_id": request.expected_version_id,
         "expected_revision": request.expected_revision,
     }
-
-    def commit(session: Session, part: ReceivedPart, blob: Blob) -> Receipt | None:
-        row = session.execute(statement, values | commit_values(operation, part, blob)).one_or_none()
-        version = committed_version(row, part, blob, file_id=file.id, revision=file.revision + 1)
-        return (
-            None
-            if version is None or row is None
-            else _receipt(store, file, version, row.retention_expires_at)
-        )
-
-    try:
-        part, receipt = stage_and_commit(
-            database,
-            store,
-            version_id=new_id(),
-            byte_size=request.byte_size,
-            time_limit_seconds=request.time_limit_seconds,
-            receive=receive,
-            commit=commit,
-            confirm=confirm,
-        )
-    except LockTimeout:
-        raise OperationInProgress from None
-    except IntegrityError:
-        # The same operationId was committed for another file in the meantime.
-        raise OperationConflict from None
-    return receipt or _explain_loss(database, store, caller, request, operation, part)
 
 
 def _explain_loss(
@@ -173,14 +139,14 @@ def _explain_loss(
     caller: Caller,
     request: ReplaceRequest,
     operation: Operation,
-    part: ReceivedPart,
+    content: ReceivedContent,
 ) -> Receipt:
     """Find out to whom a replace lost: to its own first attempt, to the file's end, or to another replace."""
     with database.autocommit() as session:
         standing = get_standing(session, operation)
         file = _get_file(session, store, caller, request)
     if standing.outcome is not None:
-        return replay(store, standing.outcome, part)
+        return replay(store, standing.outcome, content)
     _require_replaceable(file, request)
     raise OperationInProgress
 
@@ -199,18 +165,6 @@ def _require_replaceable(file: File, request: ReplaceRequest) -> None:
         raise PreconditionRequired
     if (request.expected_version_id, request.expected_revision) != (file.version.id, file.revision):
         raise VersionMismatch(versionId=file.version.id, revision=file.revision)
-
-
-def _receipt(
-    store: BlobStore, file: File, version: Version, retention_expires_at: datetime | None
-) -> Receipt:
-    return Receipt(
-        version=version,
-        purpose=file.purpose,
-        retention_expires_at=retention_expires_at,
-        availability=staged_availability(store),
-        replayed=False,
-    )
 
 
 def _operation(caller: Caller, request: ReplaceRequest) -> Operation:

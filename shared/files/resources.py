@@ -38,6 +38,17 @@ class Availability(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedContent:
+    """Content that was received, all of it, counted and hashed on the way."""
+
+    file_name: str
+    """Its cleaned name."""
+    media_type: str
+    byte_size: int
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """Exact content."""
 

@@ -7,35 +7,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from shared.credits.storage import refuse_unpaid_storage
-from shared.database import Database, LockTimeout, Session
+from shared.database import Database
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
 from shared.files.access import Recheck, as_it_was, authorize_creation
-from shared.files.blobs.base import Blob, BlobStore
-from shared.files.errors import OperationInProgress
+from shared.files.blobs.base import BlobStore
 from shared.files.operations import (
     Operation,
     OperationKind,
-    ReceivedPart,
     get_outcome,
     get_standing,
     hash_request,
-)
-from shared.files.resources import Purpose, Receipt, Version
-from shared.files.staging import (
-    Confirm,
-    Receive,
-    commit_statement,
-    commit_values,
-    committed_version,
+    one_at_a_time,
+    operation_values,
     replay,
-    stage_and_commit,
-    staged_availability,
 )
+from shared.files.resources import Purpose, Receipt
+from shared.files.staging import Nowhere, Receive, stage, staged_availability
 from shared.identity.callers import Caller, Owner
 from shared.identity.errors import PayerMismatch
 from shared.ids import new_id
@@ -113,18 +104,35 @@ def upload(
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
         standing = get_standing(session, operation, payer_id=caller.payer_id)
-    confirm = partial(_confirm, caller, owner, recheck)
     if standing.outcome is not None:
-        part = receive(None)
-        confirm()
-        return replay(store, standing.outcome, part)
+        content = receive(Nowhere())
+        _authorize_again(recheck(caller), owner)
+        return replay(store, standing.outcome, content)
     _require_future(request.retention_expires_at, standing.now)
     refuse_unpaid_storage(is_refused=standing.is_storage_refused)
-    return _store(database, store, caller, owner, request, operation, receive, confirm)
+    file_id = new_id()
+    with stage(
+        database, store, size=request.byte_size, time_limit_seconds=request.time_limit_seconds
+    ) as staged:
+        content = receive(staged)
+        staged.seal()
+        _authorize_again(recheck(caller), owner)
+        values = {**_file_values(caller, owner, request, file_id), **operation_values(operation, content)}
+        with one_at_a_time(), staged.committing() as session:
+            row = staged.write_rows(session, _COMMIT, values, content)
+    if row is None:
+        return replay(store, get_outcome(database, operation), content)
+    return Receipt(
+        version=staged.version(row, content, file_id=file_id, revision=1),
+        purpose=Purpose.AGENT_ARTIFACT,
+        retention_expires_at=request.retention_expires_at,
+        availability=staged_availability(store),
+        replayed=False,
+    )
 
 
-def _confirm(caller: Caller, owner: Owner, recheck: Recheck) -> None:
-    if authorize_creation(recheck(caller)) != owner:
+def _authorize_again(caller: Caller, owner: Owner) -> None:
+    if authorize_creation(caller) != owner:
         raise PermissionDenied("The caller no longer stores files for the owner that this upload began with.")
 
 
@@ -136,48 +144,6 @@ def _require_future(deadline: datetime | None, now: datetime) -> None:
             "The retention deadline must be in the future.",
             errors=[FieldError(location="query", name="retentionExpiresAt", message=message)],
         )
-
-
-def _store(
-    database: Database,
-    store: BlobStore,
-    caller: Caller,
-    owner: Owner,
-    request: UploadRequest,
-    operation: Operation,
-    receive: Receive,
-    confirm: Confirm,
-) -> Receipt:
-    file_id = new_id()
-    values = _file_values(caller, owner, request, file_id)
-    statement = commit_statement(_COMMIT, is_recorded=store.records_before_receiving)
-
-    def commit(session: Session, part: ReceivedPart, blob: Blob) -> Version | None:
-        row = session.execute(statement, values | commit_values(operation, part, blob)).one_or_none()
-        return committed_version(row, part, blob, file_id=file_id, revision=1)
-
-    try:
-        part, version = stage_and_commit(
-            database,
-            store,
-            version_id=new_id(),
-            byte_size=request.byte_size,
-            time_limit_seconds=request.time_limit_seconds,
-            receive=receive,
-            commit=commit,
-            confirm=confirm,
-        )
-    except LockTimeout:
-        raise OperationInProgress from None
-    if version is None:
-        return replay(store, get_outcome(database, operation), part)
-    return Receipt(
-        version=version,
-        purpose=Purpose.AGENT_ARTIFACT,
-        retention_expires_at=request.retention_expires_at,
-        availability=staged_availability(store),
-        replayed=False,
-    )
 
 
 def _operation(caller: Caller, owner: Owner, request: UploadRequest) -> Operation:

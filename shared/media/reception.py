@@ -15,8 +15,9 @@ from shared.body_errors import ByteSizeMismatch, DigestMismatch
 from shared.egress.errors import MediaTooLarge, SourceAnswered
 from shared.egress.fetching import Fetched, FetchLimits, fetch
 from shared.egress.policy import EgressPolicy
-from shared.files.blobs.base import AtMost, Receiver, Size
-from shared.files.staging import OpenReceiver
+from shared.files.blobs.base import AtMost, Size
+from shared.files.resources import ReceivedContent
+from shared.files.staging import Sink
 from shared.media.attachments import Attachment, Source
 from shared.media.content_signatures import HEAD_BYTES, sniff
 from shared.media.descriptions import read_media_type
@@ -26,16 +27,6 @@ from shared.media.media_types import claim_of, essence_of, label, suffix_of
 NAMELESS = "attachment"
 _GONE = frozenset({404, 410})
 _REFUSED = frozenset({401, 403})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """An attachment's content, all of it, under the name and type it is kept with."""
-
-    file_name: str
-    media_type: str
-    byte_size: int
-    sha256: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +52,12 @@ class Fetching:
         announced = self.announced_bytes
         return AtMost(self.limits.maximum_bytes) if announced is None else announced
 
-    def receive(self, open_receiver: OpenReceiver | None) -> Content:
-        """Fetch the content into the receiver, opened once the source answers.
+    def receive(self, sink: Sink) -> ReceivedContent:
+        """Fetch the content into the sink, opened once the source answers.
 
         Raises the errors of `shared/egress/errors.py`, SourceGone, SourceRefused, MediaTypeMismatch, ByteSizeMismatch,
         DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
         """
-        if open_receiver is None:
-            raise RuntimeError("what is fetched is stored")
         if (self.announced_bytes or 0) > self.limits.maximum_bytes:
             raise MediaTooLarge
         self.check_lease()
@@ -81,7 +70,7 @@ class Fetching:
                 trusted_hosts=self.source.trusted_hosts,
             ) as fetched:
                 failpoints.hit("import.connected")
-                return self._read(fetched, open_receiver)
+                return self._read(fetched, sink)
         except SourceAnswered as answer:
             if answer.status in _GONE:
                 raise SourceGone from None
@@ -89,15 +78,15 @@ class Fetching:
                 raise SourceRefused from None
             raise
 
-    def _read(self, fetched: Fetched, open_receiver: OpenReceiver) -> Content:
+    def _read(self, fetched: Fetched, sink: Sink) -> ReceivedContent:
         if fetched.media_type in self.source.refused_media_types:
             raise MediaTypeMismatch("The source answered with a page of its own in place of the media.")
         if None not in (self.announced_bytes, fetched.content_length):
             self.require_size(fetched.content_length or 0)
         gauge = _Gauge(self, fetched.media_type)
-        receiver = open_receiver()
+        sink.open()
         for chunk in fetched.chunks():
-            gauge.take(chunk, receiver)
+            gauge.take(chunk, sink)
             self.check_lease()
         return gauge.finish()
 
@@ -118,7 +107,7 @@ class _Gauge:
         self._received_bytes = 0
         self._hash = hashlib.sha256()
 
-    def take(self, chunk: bytes, receiver: Receiver) -> None:
+    def take(self, chunk: bytes, sink: Sink) -> None:
         self._received_bytes += len(chunk)
         announced = self._fetching.announced_bytes
         if announced is not None and self._received_bytes > announced:
@@ -128,16 +117,16 @@ class _Gauge:
             if len(self._head) == HEAD_BYTES:
                 self._judge()
         self._hash.update(chunk)
-        receiver.write(chunk)
+        sink.write(chunk)
 
-    def finish(self) -> Content:
+    def finish(self) -> ReceivedContent:
         attachment, source = self._fetching.attachment, self._fetching.source
         self._fetching.require_size(self._received_bytes)
         digest = self._hash.digest()
         if {attachment.sha256, source.sha256} - {None, digest}:
             raise DigestMismatch("The content does not have the digest that was announced.")
         media_type = self._media_type or self._judge()
-        return Content(
+        return ReceivedContent(
             file_name=attachment.file_name or NAMELESS + suffix_of(media_type),
             media_type=media_type,
             byte_size=self._received_bytes,

@@ -44,7 +44,7 @@ def receive(body: bytes, sizes: list[int]) -> bytes | Kind:
             CONTENT_TYPE,
             byte_size=None,
             maximum_bytes=1 << 20,
-            open_sink=lambda _: kept,
+            sink=kept,
         )
     except DomainError as refusal:
         return refusal.kind

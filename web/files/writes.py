@@ -5,7 +5,8 @@ Specified in docs/specification/files.md#upload.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from uuid import UUID
 
 from shared import body_errors
@@ -17,10 +18,9 @@ from shared.files import (
     uploads,
 )
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
-from shared.files.operations import ReceivedPart
 from shared.files.placement import wait_while_staged
-from shared.files.resources import Availability, Receipt
-from shared.files.staging import OpenReceiver
+from shared.files.resources import Availability, Receipt, ReceivedContent
+from shared.files.staging import Sink
 from shared.identity.errors import OwnerRequired, PayerMismatch
 from web.authentication import Authentication
 from web.calls import Answer, Call
@@ -107,7 +107,7 @@ def upload_agent_artifact(call: Call) -> Answer:
         services.blobs,
         call.caller,
         request,
-        _receive(call, query.byte_size),
+        partial(_receive, call, query.byte_size),
         recheck=services.rechecks.current,
     )
     return _receipt_answer(call, receipt, first_status=201)
@@ -150,29 +150,26 @@ def replace_content(call: Call, file_id: UUID) -> Answer:
         services.blobs,
         call.caller,
         request,
-        _receive(call, query.byte_size),
+        partial(_receive, call, query.byte_size),
         recheck=services.rechecks.current,
     )
     return _receipt_answer(call, receipt, first_status=200)
 
 
-def _receive(call: Call, byte_size: int) -> Callable[[OpenReceiver | None], ReceivedPart]:
-    """Make the function that receives this request's one part, bounded in size, pace and number."""
+def _receive(call: Call, byte_size: int, sink: Sink) -> ReceivedContent:
+    """Receive this request's one part, bounded in size, pace and number."""
     headers = call.http.headers
-    digests = tuple(value for name in ("Content-Digest", "Repr-Digest") if (value := headers.get(name)))
-
-    def receive(open_receiver: OpenReceiver | None) -> ReceivedPart:
-        with call.services.receptions.admit(call.http.environ) as body:
-            return receive_file_part(
-                body,
-                headers.get("Content-Type", ""),
-                byte_size=byte_size,
-                maximum_bytes=call.services.settings.max_upload_bytes,
-                open_sink=None if open_receiver is None else lambda _: open_receiver(),
-                body_digests=digests,
-            )
-
-    return receive
+    with call.services.receptions.admit(call.http.environ) as body:
+        return receive_file_part(
+            body,
+            headers.get("Content-Type", ""),
+            byte_size=byte_size,
+            maximum_bytes=call.services.settings.max_upload_bytes,
+            sink=sink,
+            body_digests=tuple(
+                value for name in ("Content-Digest", "Repr-Digest") if (value := headers.get(name))
+            ),
+        )
 
 
 def _time_limit_seconds(call: Call, byte_size: int) -> float:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Generic, Protocol, Self, TypeVar
 
 from shared.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
+from shared.files.resources import ReceivedContent
+from shared.files.staging import Sink
 from web.http.content_hash import OUTSTANDING_PIECES, ContentHash
 from web.http.part_headers import PartHeader, read_boundary, read_digests, read_part_header
 from web.http.requests import MalformedRequest
@@ -43,33 +44,16 @@ class Body(Protocol):
         """Put some bytes at the front of the buffer and tell how many; 0 at the end."""
 
 
-class Sink(Protocol):
-    """Where the content goes."""
-
-    def write(self, chunk: memoryview, /) -> object:
-        """Take a chunk, whose bytes are used again once this returns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedPart:
-    """The content that was received, all of it."""
-
-    file_name: str
-    media_type: str
-    byte_size: int
-    sha256: bytes
-
-
 def receive_file_part(
     body: Body,
     content_type: str,
     *,
     byte_size: int | None,
     maximum_bytes: int,
-    open_sink: Callable[[PartHeader], Sink] | None,
+    sink: Sink,
     body_digests: tuple[str, ...] = (),
-) -> ReceivedPart:
-    """Receive the part `file` into the sink, which is opened once the part's header is known; None only hashes.
+) -> ReceivedContent:
+    """Receive the part `file` into the sink, which is opened once the part's header is known.
 
     `byte_size` is the announced size, None if none was; `body_digests` are the request's `Content-Digest` and
     `Repr-Digest`, which by RFC 9530 cover the whole body, while those of the part cover the content. After any error
@@ -83,7 +67,7 @@ def receive_file_part(
         raise ContentTooLarge(maximumBytes=maximum_bytes)
     expected_digests = read_digests(*body_digests)
     whole = sha256() if expected_digests else None
-    with PartContent(byte_size, maximum_bytes, open_sink) as content:
+    with PartContent(byte_size, maximum_bytes, sink) as content:
         for piece, size in pieces(body, (maximum_bytes if byte_size is None else byte_size) + FRAMING_BYTES):
             if whole:
                 whole.update(memoryview(piece)[:size])
@@ -219,14 +203,11 @@ class FilePartParser(PartParser[PartHeader]):
 class PartContent:
     """Counts, hashes and writes the content as it arrives."""
 
-    def __init__(
-        self, byte_size: int | None, maximum_bytes: int, open_sink: Callable[[PartHeader], Sink] | None
-    ) -> None:
+    def __init__(self, byte_size: int | None, maximum_bytes: int, sink: Sink) -> None:
         self._byte_size = byte_size
         self._maximum_bytes = maximum_bytes
-        self._open_sink = open_sink
+        self._sink = sink
         self._header: PartHeader | None = None
-        self._sink: Sink | None = None
         self._received_bytes = 0
         self._hash = ContentHash()
 
@@ -234,7 +215,7 @@ class PartContent:
         """Take what the parser gives. Raises ContentTooLarge, ByteSizeMismatch, and what the sink raises."""
         if isinstance(event, PartHeader):
             self._header = event
-            self._sink = self._open_sink(event) if self._open_sink else None
+            self._sink.open()
             return
         self._received_bytes += len(event)
         if self._byte_size is None and self._received_bytes > self._maximum_bytes:
@@ -242,10 +223,9 @@ class PartContent:
         if self._byte_size is not None and self._received_bytes > self._byte_size:
             raise ByteSizeMismatch(f"The content is longer than byteSize={self._byte_size}.")
         self._hash.update(event)
-        if self._sink is not None:
-            self._sink.write(event)
+        self._sink.write(event)
 
-    def finish(self) -> ReceivedPart:
+    def finish(self) -> ReceivedContent:
         """Give what was received, all of it. Raises FilePartRequired, ByteSizeMismatch, DigestMismatch."""
         if self._header is None:
             raise FilePartRequired
@@ -256,7 +236,7 @@ class PartContent:
         digest = self._hash.digest()
         if any(digest != claimed for claimed in self._header.digests):
             raise DigestMismatch("The content does not have the digest sent in its part's header.")
-        return ReceivedPart(
+        return ReceivedContent(
             file_name=self._header.file_name,
             media_type=self._header.media_type,
             byte_size=self._received_bytes,

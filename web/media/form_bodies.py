@@ -6,19 +6,20 @@ of `web/http/multipart.py` hold for both: nothing is taken from a body that is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
 from shared.body_errors import DigestMismatch, FilePartRequired
 from shared.errors import FieldError
+from shared.files.resources import ReceivedContent
+from shared.files.staging import Sink
 from shared.media.content_signatures import HEAD_BYTES
-from web.http.multipart import FRAMING_BYTES, Body, PartContent, PartParser, ReceivedPart, Sink, pieces
+from web.http.multipart import FRAMING_BYTES, Body, PartContent, PartParser, pieces
 from web.http.part_headers import FieldHeader, PartHeader, read_boundary, read_digests, read_form_part_header
 from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 
 MAXIMUM_FIELD_BYTES = 4 << 10
-OpenSink = Callable[[], Sink]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class ReceivedForm:
     """A form, all of it; `head` is how the file's content begins."""
 
     fields: Mapping[str, str]
-    part: ReceivedPart
+    content: ReceivedContent
     head: bytes
 
 
@@ -36,7 +37,7 @@ def receive_form(
     *,
     names: Collection[str],
     maximum_bytes: int,
-    open_sink: OpenSink | None,
+    sink: Sink,
     body_digests: tuple[str, ...] = (),
 ) -> ReceivedForm:
     """Receive a form with fields of these names; its file goes into the sink, opened once its header is known.
@@ -46,8 +47,8 @@ def receive_form(
     parser = FormParser(read_boundary(content_type), names)
     expected_digests = read_digests(*body_digests)
     whole = sha256() if expected_digests else None
-    opening = _HeadKeeper(open_sink)
-    with PartContent(None, maximum_bytes, opening.open) as content:
+    keeper = _HeadKeeper(sink)
+    with PartContent(None, maximum_bytes, keeper) as content:
         fields = _Fields(content)
         for piece, size in pieces(body, maximum_bytes + FRAMING_BYTES):
             if whole:
@@ -57,7 +58,7 @@ def receive_form(
         parser.finish()
         if whole and any(whole.digest() != digest for digest in expected_digests):
             raise DigestMismatch("The body does not have the digest sent in the request's header.")
-        return ReceivedForm(fields=fields.finish(), part=content.finish(), head=bytes(opening.head))
+        return ReceivedForm(fields=fields.finish(), content=content.finish(), head=bytes(keeper.head))
 
 
 class FormParser(PartParser[PartHeader | FieldHeader]):
@@ -126,20 +127,17 @@ class _Fields:
 class _HeadKeeper:
     """A sink in front of the file's own, which keeps how the content begins."""
 
-    def __init__(self, open_sink: OpenSink | None) -> None:
+    def __init__(self, sink: Sink) -> None:
         self.head = bytearray()
-        self._open_sink = open_sink
-        self._sink: Sink | None = None
+        self._sink = sink
 
-    def open(self, _: PartHeader) -> Sink:
-        self._sink = self._open_sink() if self._open_sink else None
-        return self
+    def open(self) -> None:
+        self._sink.open()
 
-    def write(self, chunk: memoryview, /) -> None:
+    def write(self, chunk: bytes | memoryview, /) -> None:
         if len(self.head) < HEAD_BYTES:
             self.head += chunk[: HEAD_BYTES - len(self.head)]
-        if self._sink is not None:
-            self._sink.write(chunk)
+        self._sink.write(chunk)
 
 
 def _wrong(name: str, message: str) -> FieldError:

@@ -20,7 +20,7 @@ from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable, ValidationFailed
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
-from shared.files.staging import OpenReceiver
+from shared.files.staging import Sink
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors
 from shared.media.attachments import Attachment
@@ -157,11 +157,11 @@ def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
     if content_length > settings.max_media_bytes + 2 * FRAMING_BYTES:
         raise body_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
-    def receive(open_receiver: OpenReceiver | None) -> PushedPart:
+    def receive(sink: Sink) -> PushedPart:
         if signed_body is not None:
-            return _read_form(call, io.BytesIO(signed_body), open_receiver)
+            return _read_form(call, io.BytesIO(signed_body), sink)
         with services.receptions.admit(call.http.environ) as body:
-            return _read_form(call, body, open_receiver)
+            return _read_form(call, body, sink)
 
     stored = push_content(
         services.database,
@@ -175,14 +175,14 @@ def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
     return _accepted(call, stored)
 
 
-def _read_form(call: Call, body: Body, open_receiver: OpenReceiver | None) -> PushedPart:
+def _read_form(call: Call, body: Body, sink: Sink) -> PushedPart:
     headers = call.http.headers
     form = receive_form(
         body,
         headers.get("Content-Type", ""),
         names=_FIELD_NAMES,
         maximum_bytes=call.services.settings.max_media_bytes,
-        open_sink=open_receiver,
+        sink=sink,
         body_digests=tuple(
             value for name in ("Content-Digest", "Repr-Digest") if (value := headers.get(name))
         ),
@@ -202,7 +202,7 @@ def _pushed_part(form: ReceivedForm) -> PushedPart:
         size_bytes=fields.byte_size,
         sha256=_digest(fields.sha256),
     )
-    return PushedPart(attachment=attachment, part=form.part, head=form.head)
+    return PushedPart(attachment=attachment, content=form.content, head=form.head)
 
 
 def _read_push(raw: bytes) -> schemas.NewMedia | schemas.NewMediaBatch:

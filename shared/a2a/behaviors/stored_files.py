@@ -28,11 +28,10 @@ from shared.database import Database
 from shared.errors import PermissionDenied
 from shared.files.blobs.base import BlobStore
 from shared.files.file_names import clean_file_name
-from shared.files.operations import ReceivedPart
 from shared.files.placement import wait_while_staged
 from shared.files.references import ReferenceKind
-from shared.files.resources import Availability, Receipt
-from shared.files.staging import OpenReceiver
+from shared.files.resources import Availability, Receipt, ReceivedContent
+from shared.files.staging import Sink
 from shared.files.uploads import Association, UploadRequest, upload
 from shared.identity.permissions import Permission
 from shared.retry import retry
@@ -76,7 +75,7 @@ class StoredFiles:
         Raises PermissionDenied when the daemon may not create files or share them, and what `upload` raises.
         """
         _require_sharing(turn)
-        part = _Content(
+        content = ReceivedContent(
             file_name=clean_file_name(new.name),
             media_type=new.media_type,
             byte_size=len(new.content),
@@ -84,21 +83,20 @@ class StoredFiles:
         )
         request = UploadRequest(
             operation_id=uuid5(
-                turn.id, f"file/{new.key}/{part.media_type}/{part.file_name}/{part.sha256.hex()}"
+                turn.id, f"file/{new.key}/{content.media_type}/{content.file_name}/{content.sha256.hex()}"
             ),
             organization_id=turn.caller.payer_id,
-            byte_size=part.byte_size,
+            byte_size=content.byte_size,
             retention_expires_at=self._deadline(turn),
             association=Association(kind=ReferenceKind.TASK, id=str(turn.task_id)),
             time_limit_seconds=UPLOAD_SECONDS,
         )
 
-        def receive(open_receiver: OpenReceiver | None) -> ReceivedPart:
-            if open_receiver is not None:
-                receiver = open_receiver()
-                for start in range(0, len(new.content), CHUNK_BYTES):
-                    receiver.write(memoryview(new.content)[start : start + CHUNK_BYTES])
-            return part
+        def receive(sink: Sink) -> ReceivedContent:
+            sink.open()
+            for start in range(0, len(new.content), CHUNK_BYTES):
+                sink.write(memoryview(new.content)[start : start + CHUNK_BYTES])
+            return content
 
         # What the content cost is paid by now: a store that is away for a moment must not lose it.
         receipt = retry(lambda: upload(self._database, self._store, turn.caller, request, receive))
@@ -130,16 +128,6 @@ class StoredFiles:
             "retentionExpiresAt": None if retention is None else _written(retention),
         }
         return StoredFile(part=part, description=description)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Content:
-    """What an upload's part is, known before it is received."""
-
-    file_name: str
-    media_type: str
-    byte_size: int
-    sha256: bytes
 
 
 def _require_sharing(turn: Turn) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,8 +21,8 @@ from shared.files.deletion import delete
 from shared.files.expiry import expire_due
 from shared.files.placement import place_staged
 from shared.files.replaces import ReplaceRequest, replace
-from shared.files.resources import Receipt
-from shared.files.staging import OpenReceiver, Receive
+from shared.files.resources import Receipt, ReceivedContent
+from shared.files.staging import Receive, Sink
 from shared.files.sweeps import sweep_staging
 from shared.files.uploads import UploadRequest, upload
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
@@ -33,16 +33,6 @@ from tests.contracts.s3_servers import running_moto
 
 class Died(BaseException):
     """The process ended here."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """What a body held."""
-
-    file_name: str
-    media_type: str
-    byte_size: int
-    sha256: bytes
 
 
 @dataclass(kw_only=True)
@@ -149,15 +139,14 @@ class Shelf:
         assert {Path(name).name for name in self.bench.leftovers()} == ids
 
 
-def receiving(content: bytes) -> Callable[[OpenReceiver | None], Part]:
+def receiving(content: bytes) -> Receive:
     """Receive this content in two pieces, as if it came from a body."""
 
-    def receive(open_receiver: OpenReceiver | None) -> Part:
-        if open_receiver is not None:
-            receiver = open_receiver()
-            receiver.write(content[:3])
-            receiver.write(content[3:])
-        return Part(
+    def receive(sink: Sink) -> ReceivedContent:
+        sink.open()
+        sink.write(content[:3])
+        sink.write(content[3:])
+        return ReceivedContent(
             file_name="a.txt",
             media_type="text/plain",
             byte_size=len(content),

@@ -19,9 +19,10 @@ from shared.files.blobs.base import Blob, BlobMissing, BlobStoreUnavailable
 from shared.files.collection import collect_doomed
 from shared.files.expiry import expire_due
 from shared.files.placement import place_staged, wait_while_staged
-from shared.files.staging import OpenReceiver
+from shared.files.resources import ReceivedContent
+from shared.files.staging import Sink
 from shared.files.sweeps import purge_grants, purge_operations, sweep_staging
-from tests.shared.files.conftest import Died, Part, Shelf, receiving
+from tests.shared.files.conftest import Died, Shelf, receiving
 
 LATER = datetime(2090, 1, 1, tzinfo=UTC)
 
@@ -313,11 +314,11 @@ def test_an_upload_given_up_by_a_sweep_is_not_committed(shelf: Shelf) -> None:
     """The sender took longer than the lease; the sweep came between the last byte and the commit."""
     receive = receiving(b"content")
 
-    def take_too_long(open_receiver: OpenReceiver | None) -> Part:
-        part = receive(open_receiver)
+    def take_too_long(sink: Sink) -> ReceivedContent:
+        content = receive(sink)
         shelf.let_leases_end()
         collect_doomed(shelf.database, shelf.store)
-        return part
+        return content
 
     with pytest.raises((Unavailable, BlobStoreUnavailable)):
         shelf.upload(b"content", receive=take_too_long)
@@ -333,7 +334,7 @@ def test_a_recorded_upload_is_given_up_only_when_its_time_is_over(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """A real death tidies nothing away, so neither may this one."""
-    monkeypatch.setattr(staging._Reception, "discard", lambda _: None)
+    monkeypatch.setattr(staging.StagedContent, "end", lambda _: None)
     shelf.dies_at(point)
     with pytest.raises(Died):
         shelf.upload()

@@ -21,6 +21,7 @@ from shared.admission import Pool
 from shared.errors import DomainError
 from shared.files.blobs.chunks import ChunkChecksums
 from shared.files.resources import Version
+from shared.files.staging import Nowhere
 from web.errors import STATUSES
 from web.files.content_response import content_response
 from web.files.presentation import Presentation
@@ -83,7 +84,7 @@ def respond(environ: WSGIEnvironment) -> Response:
             byte_size = int(environ["QUERY_STRING"]) if environ["QUERY_STRING"] else None
             with receptions.admit(environ) as body:
                 part = receive_file_part(
-                    body, environ["CONTENT_TYPE"], byte_size=byte_size, maximum_bytes=1 << 40, open_sink=None
+                    body, environ["CONTENT_TYPE"], byte_size=byte_size, maximum_bytes=1 << 40, sink=Nowhere()
                 )
             return Response(json.dumps({"name": part.file_name, "sha256": part.sha256.hex()}), 201)
         case "/local" | "/remote" as path:

@@ -49,6 +49,10 @@ class Kept:
 
     def __init__(self) -> None:
         self.content = b""
+        self.is_open = False
 
-    def write(self, chunk: memoryview) -> None:
+    def open(self) -> None:
+        self.is_open = True
+
+    def write(self, chunk: bytes | memoryview, /) -> None:
         self.content += chunk

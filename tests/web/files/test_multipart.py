@@ -10,9 +10,10 @@ import requests
 
 from shared.body_errors import ByteSizeMismatch, ContentTooLarge, DigestMismatch, FilePartRequired
 from shared.errors import DomainError
+from shared.files.resources import ReceivedContent
+from shared.files.staging import Nowhere
 from tests.web.files.bodies import BOUNDARY, CONTENT_TYPE, HEADER, Kept, Pieces, multipart
-from web.http.multipart import FilePartParser, ReceivedPart, receive_file_part
-from web.http.part_headers import PartHeader
+from web.http.multipart import FilePartParser, receive_file_part
 from web.http.requests import MalformedRequest, UnsupportedMediaType
 
 MIB = 1 << 20
@@ -25,20 +26,20 @@ def receive(
     byte_size: int | None = None,
     maximum_bytes: int = 64 * MIB,
     digests: tuple[str, ...] = (),
-) -> tuple[ReceivedPart, bytes]:
+) -> tuple[ReceivedContent, bytes]:
     kept = Kept()
     part = receive_file_part(
         Pieces(body, *piece_sizes),
         content_type,
         byte_size=byte_size,
         maximum_bytes=maximum_bytes,
-        open_sink=lambda _: kept,
+        sink=kept,
         body_digests=digests,
     )
     return part, kept.content
 
 
-def receive_named(disposition: bytes, content_type: bytes = b"text/plain") -> ReceivedPart:
+def receive_named(disposition: bytes, content_type: bytes = b"text/plain") -> ReceivedContent:
     header = b"Content-Disposition: " + disposition + b"\r\nContent-Type: " + content_type
     return receive(multipart(b"x", header))[0]
 
@@ -46,7 +47,7 @@ def receive_named(disposition: bytes, content_type: bytes = b"text/plain") -> Re
 def test_a_part_is_received_with_its_name_type_size_and_digest() -> None:
     part, content = receive(multipart(b"hello"), byte_size=5)
     assert content == b"hello"
-    assert part == ReceivedPart(
+    assert part == ReceivedContent(
         file_name="a.txt", media_type="text/plain", byte_size=5, sha256=hashlib.sha256(b"hello").digest()
     )
 
@@ -79,26 +80,17 @@ def test_a_long_content_is_hashed_and_written_in_order() -> None:
 
 
 def test_the_sink_is_opened_once_the_header_is_known_and_not_before() -> None:
-    opened: list[PartHeader] = []
-
-    def open_sink(header: PartHeader) -> Kept:
-        opened.append(header)
-        return Kept()
-
+    sink = Kept()
     with pytest.raises(MalformedRequest):
-        receive_file_part(
-            Pieces(b"--" + BOUNDARY), CONTENT_TYPE, byte_size=1, maximum_bytes=9, open_sink=open_sink
-        )
-    assert not opened
-    receive_file_part(
-        Pieces(multipart(b"x")), CONTENT_TYPE, byte_size=1, maximum_bytes=9, open_sink=open_sink
-    )
-    assert [header.file_name for header in opened] == ["a.txt"]
+        receive_file_part(Pieces(b"--" + BOUNDARY), CONTENT_TYPE, byte_size=1, maximum_bytes=9, sink=sink)
+    assert not sink.is_open
+    receive_file_part(Pieces(multipart(b"x")), CONTENT_TYPE, byte_size=1, maximum_bytes=9, sink=sink)
+    assert sink.is_open
 
 
-def test_without_a_sink_the_content_is_only_hashed() -> None:
+def test_content_that_goes_nowhere_is_hashed() -> None:
     part = receive_file_part(
-        Pieces(multipart(b"again")), CONTENT_TYPE, byte_size=5, maximum_bytes=9, open_sink=None
+        Pieces(multipart(b"again")), CONTENT_TYPE, byte_size=5, maximum_bytes=9, sink=Nowhere()
     )
     assert part.sha256 == hashlib.sha256(b"again").digest()
 
@@ -184,7 +176,7 @@ def test_content_that_outgrows_its_announced_size_is_refused_without_reading_or_
     kept = Kept()
     body = Pieces(multipart(b"x" * 50 * MIB))
     with pytest.raises(ByteSizeMismatch):
-        receive_file_part(body, CONTENT_TYPE, byte_size=10, maximum_bytes=99, open_sink=lambda _: kept)
+        receive_file_part(body, CONTENT_TYPE, byte_size=10, maximum_bytes=99, sink=kept)
     assert len(body.rest) > 49 * MIB
     assert kept.content == b""
 
@@ -192,7 +184,7 @@ def test_content_that_outgrows_its_announced_size_is_refused_without_reading_or_
 def test_content_announced_larger_than_the_maximum_is_refused_before_a_byte_is_read() -> None:
     body = Pieces(multipart(b"x"))
     with pytest.raises(ContentTooLarge) as refusal:
-        receive_file_part(body, CONTENT_TYPE, byte_size=100, maximum_bytes=99, open_sink=None)
+        receive_file_part(body, CONTENT_TYPE, byte_size=100, maximum_bytes=99, sink=Nowhere())
     assert refusal.value.data == {"maximumBytes": 99}
     assert len(body.rest) == len(multipart(b"x"))
 
