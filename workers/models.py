@@ -12,6 +12,7 @@ from shared import failpoints
 from shared.models.call_queue import CallQueue
 from shared.models.capacity import Announcement
 from shared.models.catalog_file import CatalogFile
+from shared.models.engine import Engine
 from shared.models.execution import Executor, execute
 from shared.models.fair_calls import AdmittedCall, FairCalls
 from shared.models.heartbeats import Heartbeats
@@ -58,7 +59,7 @@ class ModelCalls:
 
     def drain(self) -> None:
         """Let the calls under way end for a while, then cancel them."""
-        timer = threading.Timer(DRAIN_SECONDS, self.executor.heartbeats.cancel_all)
+        timer = threading.Timer(DRAIN_SECONDS, self.executor.engine.heartbeats.cancel_all)
         timer.daemon = True
         timer.start()
 
@@ -88,12 +89,11 @@ def _executor(context: WorkerContext, limit: int) -> Executor:
         settings.models_redis_url or settings.redis_url, max_connections=MAX_CONNECTIONS + limit
     )
     _warn_of_a_disk(valkey)
-    return Executor(
+    engine = Engine(
         database=context.database,
-        valkey=valkey,
-        queue=CallQueue(valkey),
-        catalog=CatalogFile(settings.models_config).watch(),
         router=Router(),
         slots=ModelSlots(connect_valkey(settings.redis_url)),
         heartbeats=Heartbeats(context.database, partial(find_cancelled, valkey)),
     )
+    catalog = CatalogFile(settings.models_config).watch()
+    return Executor(engine=engine, valkey=valkey, queue=CallQueue(valkey), catalog=catalog)

@@ -20,7 +20,13 @@ WORKERS: Mapping[str, Sequence[str]] = {
     ),
     "agents": (
         *("turn.claimed", "turn.before_append", "turn.appended", "agents.file_stored"),
-        *("agents.held", "agents.dispatched", "agents.opened", "agents.settled", "credits.settled"),
+        *(
+            "agents.held",
+            "invocation.dispatched",
+            "invocation.opened",
+            "invocation.settled",
+            "credits.settled",
+        ),
         *("upload.before_commit", "upload.committed"),
     ),
     "background": (

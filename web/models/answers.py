@@ -16,9 +16,8 @@ from flask import Response
 
 from shared.errors import DomainError
 from shared.models import reply_waiting
-from shared.models.dialects import Dialect
+from shared.models.dialects import DONE, Delta, Dialect, frame_writer
 from shared.models.dialects.failures import Failure, chat_error, responses_error
-from shared.models.dialects.frames import DONE, chat_frame, event_frame
 from shared.models.invocations import Invoker
 from shared.replies import Inbox, Reply, ReplyKind
 from shared.telemetry import get_logger
@@ -104,8 +103,9 @@ def _data(reply: Reply | None, said_at: float) -> bytes:
 def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[bytes]:
     failure = Failure(code=openai_code(error.code), message=error.detail)
     if dialect is Dialect.CHAT:
-        yield chat_frame(chat_error(failure))
+        content = chat_error(failure)
     else:
         # Larger than the number of any event before it: a reply may have carried several, but never so many.
-        yield event_frame(responses_error(failure, sequence_number=1_000_000 + sent))
+        content = responses_error(failure, sequence_number=1_000_000 + sent)
+    yield frame_writer(dialect)([Delta(content)])
     yield DONE

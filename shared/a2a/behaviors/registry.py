@@ -17,6 +17,7 @@ from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.models.call_admission import CallAdmission
 from shared.models.catalog_file import CatalogFile
+from shared.models.engine import Engine
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
@@ -42,12 +43,12 @@ def build_behaviors(
     if settings.models_redis_url:
         models_valkey = connect_valkey(settings.models_redis_url)
     shares = Shares(database, models_valkey, slots_when_unknown=settings.queued_model_calls)
+    engine = Engine(
+        database=database, router=Router(), slots=ModelSlots(valkey), heartbeats=Heartbeats(database)
+    )
     calls = ModelCalls(
-        database=database,
+        engine=engine,
         catalog=CatalogFile(settings.models_config).watch(),
-        router=Router(),
-        slots=ModelSlots(valkey),
-        heartbeats=Heartbeats(database),
         admission=CallAdmission(database, shares, patience_seconds=settings.slot_wait_seconds),
         reserved_completion_tokens=settings.reserved_completion_tokens,
     )

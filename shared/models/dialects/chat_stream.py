@@ -1,7 +1,7 @@
-"""Chat chunks in, chat frames out: the stream of a client that speaks the chat dialect.
+"""Chat chunks in, chat deltas out: the stream of a client that speaks the chat dialect.
 
 Keeps the upstream's own fields and makes regular what official clients stumble over: ids and model are ours, the
-choices' first chunks come in order, usage stands on one last chunk and only if asked for, `[DONE]` ends it.
+choices' first chunks come in order, usage stands on one last chunk and only if asked for.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 from shared.models.dialects.chat_choices import ChatChoice
 from shared.models.dialects.completions import CompletionChoice
+from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure, chat_error
-from shared.models.dialects.frames import DONE, chat_frame
 from shared.models.dialects.requests import Json, ParsedRequest
 from shared.models.dialects.usage import TokenCounts, chat_usage, read_usage
 
@@ -42,7 +42,12 @@ class ChatStream:
     @property
     def size_bytes(self) -> int:
         """What all choices have said so far."""
-        return sum(choice.size_bytes for choice in self._choices.values())
+        size_bytes = 0
+        for (
+            choice
+        ) in self._choices.values():  # asked at every chunk: `sum` of a generator takes three times as long
+            size_bytes += choice.size_bytes
+        return size_bytes
 
     @property
     def status(self) -> str:
@@ -50,8 +55,8 @@ class ChatStream:
         cut = any(choice.finish_reason in ("length", "content_filter") for choice in self._choices.values())
         return "incomplete" if cut else "completed"
 
-    def feed(self, chunk: Json) -> list[bytes]:
-        """Take one upstream chunk, which is changed, or a whole completion; give the frames it makes."""
+    def feed(self, chunk: Json) -> list[Delta]:
+        """Take one upstream chunk, which is changed, or a whole completion; give the deltas it makes."""
         usage = chunk.get("usage")
         if usage is not None:
             self.usage = read_usage(usage) or self.usage
@@ -60,13 +65,13 @@ class ChatStream:
             # Only a usage report comes without choices; it tells that the upstream said all it had to say.
             self.is_complete = self.is_complete or (usage is not None and bool(self._choices))
             return []
-        frames: list[bytes] = []
+        deltas: list[Delta] = []
         read = [
-            found for position, choice in enumerate(given) if (found := self._read(choice, position, frames))
+            found for position, choice in enumerate(given) if (found := self._read(choice, position, deltas))
         ]
         self._end_when_all_finished()
         if not read:
-            return frames
+            return deltas
         self._keep(chunk)
         if not self._is_stream:
             for choice in read:
@@ -79,26 +84,26 @@ class ChatStream:
             chunk["usage"] = None
         else:
             chunk.pop("usage", None)
-        frames.append(chat_frame(chunk))
-        return frames
+        deltas.append(Delta(chunk))
+        return deltas
 
-    def finish(self, usage: TokenCounts) -> list[bytes]:
-        """End a complete stream: finish reasons that were never given, usage if asked for, `[DONE]`."""
-        frames = []
+    def finish(self, usage: TokenCounts) -> list[Delta]:
+        """End a complete stream: finish reasons that were never given, usage if asked for."""
+        deltas = []
         for index, choice in self._choices.items():
             if choice.finish_reason is None:
                 said = {"index": index, "delta": {}, "finish_reason": choice.infer_finish()}
-                frames.append(self._frame([said]))
+                deltas.append(self._delta([said]))
                 self._whole[index].finish_reason = choice.infer_finish()
         if not self._is_stream:
             return []
         if self._wants_usage:
-            frames.append(self._frame([], chat_usage(usage)))
-        return [*frames, DONE]
+            deltas.append(self._delta([], chat_usage(usage)))
+        return deltas
 
-    def fail(self, failure: Failure) -> list[bytes]:
-        """End a broken stream: the error that clients raise, then `[DONE]` for those that wait for it."""
-        return [chat_frame(chat_error(failure)), DONE] if self._is_stream else []
+    def fail(self, failure: Failure) -> list[Delta]:
+        """End a broken stream with the error that clients raise."""
+        return [Delta(chat_error(failure))] if self._is_stream else []
 
     def result(self, usage: TokenCounts) -> Json:
         """Write the whole `chat.completion` of a request that is no stream."""
@@ -111,7 +116,7 @@ class ChatStream:
             **self._last,
         }
 
-    def _read(self, choice: Any, position: int, frames: list[bytes]) -> Json | None:
+    def _read(self, choice: Any, position: int, deltas: list[Delta]) -> Json | None:
         if not isinstance(choice, dict):
             return None
         index = choice.get("index")
@@ -119,10 +124,10 @@ class ChatStream:
             index = choice["index"] = min(position, self._n - 1)
         state = self._choices.get(index)
         if state is None:
-            state = self._open(index, frames)
+            state = self._open(index, deltas)
         return state.read(choice)
 
-    def _open(self, index: int, frames: list[bytes]) -> ChatChoice:
+    def _open(self, index: int, deltas: list[Delta]) -> ChatChoice:
         """Open a choice, and those before it that have not spoken: the official client appends them in order."""
         for missing in range(index + 1):
             if missing in self._choices:
@@ -132,12 +137,14 @@ class ChatStream:
             if missing < index and self._is_stream:
                 opener = {"index": missing, "delta": {"role": "assistant"}, "finish_reason": None}
                 state.has_role = True
-                frames.append(self._frame([opener]))
+                deltas.append(self._delta([opener]))
         return self._choices[index]
 
     def _end_when_all_finished(self) -> None:
-        if not self.is_complete:
-            self.is_complete = all(choice.finish_reason for choice in self._choices.values())
+        for choice in self._choices.values():  # at every chunk, like the size
+            if not choice.finish_reason:
+                return
+        self.is_complete = True
 
     def _keep(self, chunk: Json) -> None:
         """Keep the last fingerprint and tier for the final chunk, from which the official client takes them."""
@@ -152,6 +159,6 @@ class ChatStream:
             else:
                 del chunk["service_tier"]
 
-    def _frame(self, choices: list[Json], usage: Json | None = None) -> bytes:
+    def _delta(self, choices: list[Json], usage: Json | None = None) -> Delta:
         reported = {"usage": usage} if self._wants_usage else {}
-        return chat_frame({**self._head, "choices": choices, **reported, **self._last})
+        return Delta({**self._head, "choices": choices, **reported, **self._last})

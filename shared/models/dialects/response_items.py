@@ -28,7 +28,7 @@ class PartedItem:
 
     def __init__(self, emit: Emit, output_index: int, item: Json) -> None:
         self._emit = emit
-        self._place = {"item_id": item["id"], "output_index": output_index}
+        self._place = {"item_id": item["id"], "output_index": output_index, "content_index": 0}
         self._pieces: list[str] = []
         self._part: Json | None = None
         self.item = item
@@ -43,7 +43,7 @@ class PartedItem:
         if part_type == "output_text":
             part["logprobs"] += logprobs or ()
             extra["logprobs"] = _short(logprobs)
-        self._emit(f"response.{kind[0]}.delta", **self._here(), delta=text, **extra)
+        self._emit(f"response.{kind[0]}.delta", **self._place, delta=text, **extra)
 
     def annotate(self, annotation: Json) -> None:
         """Add an annotation to the text."""
@@ -52,7 +52,7 @@ class PartedItem:
         part["annotations"].append(annotation)
         self._emit(
             "response.output_text.annotation.added",
-            **self._here(),
+            **self._place,
             annotation_index=index,
             annotation=annotation,
         )
@@ -71,8 +71,9 @@ class PartedItem:
         self._part = {"type": part_type, field: ""}
         if part_type == "output_text":
             self._part |= {"annotations": [], "logprobs": []}
+        self._place["content_index"] = len(self.item["content"])
         self.item["content"].append(self._part)
-        self._emit("response.content_part.added", **self._here(), part=_copy(self._part))
+        self._emit("response.content_part.added", **self._place, part=_copy(self._part))
         return self._part
 
     def _close_part(self) -> None:
@@ -82,12 +83,9 @@ class PartedItem:
         stem, field = _PARTS[part["type"]]
         part[field] = "".join(self._pieces)
         extra = {"logprobs": _short(part["logprobs"])} if part["type"] == "output_text" else {}
-        self._emit(f"response.{stem}.done", **self._here(), **{field: part[field]}, **extra)
-        self._emit("response.content_part.done", **self._here(), part=part)
+        self._emit(f"response.{stem}.done", **self._place, **{field: part[field]}, **extra)
+        self._emit("response.content_part.done", **self._place, part=part)
         self._pieces, self._part = [], None
-
-    def _here(self) -> Json:
-        return {**self._place, "content_index": len(self.item["content"]) - 1}
 
 
 class CallItem:

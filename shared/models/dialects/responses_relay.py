@@ -1,4 +1,4 @@
-"""Responses events in, Responses frames out: both sides speak the same dialect.
+"""Responses events in and out: both sides speak the same dialect.
 
 Everything an upstream says is kept but what is ours to say: the response's id and model, the sequence numbers, that
 nothing is stored. Ids of items are held steady, missing usage details filled in, and a stream that does not open with
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shared.models.dialects.deltas import Delta
 from shared.models.dialects.estimates import utf8_size
 from shared.models.dialects.failures import Failure
 from shared.models.dialects.reading import objects_in
@@ -46,8 +47,8 @@ class ResponsesRelay:
         """`incomplete` where the reply was cut by a limit or a filter."""
         return str(self._response["status"]) if self.is_complete else "completed"
 
-    def feed(self, event: Json) -> list[bytes]:
-        """Take one upstream event, which is changed, or a whole response; give the frames it makes."""
+    def feed(self, event: Json) -> list[Delta]:
+        """Take one upstream event, which is changed, or a whole response; give the deltas it makes."""
         if event.get("object") == "response":
             for each in events_of(event):
                 self._relay(each["type"], each)
@@ -62,7 +63,7 @@ class ResponsesRelay:
                 self._relay(kind, event)
         return self._log.take()
 
-    def finish(self, usage: TokenCounts) -> list[bytes]:
+    def finish(self, usage: TokenCounts) -> list[Delta]:
         """End a complete stream with the upstream's own end, which waited for the usage to be known."""
         self._response = end_response(
             self._response,
@@ -72,10 +73,9 @@ class ResponsesRelay:
             completed_at=int(self._clock()),
         )
         self._log.emit(f"response.{self._response['status']}", response=self._response)
-        self._log.end()
         return self._log.take()
 
-    def fail(self, failure: Failure) -> list[bytes]:
+    def fail(self, failure: Failure) -> list[Delta]:
         """End a broken stream with what was said so far and the failure."""
         self._begin("response.created")
         output = [self._done[index] for index in sorted(self._done)]
@@ -106,8 +106,9 @@ class ResponsesRelay:
             self.size_bytes += utf8_size(delta)
         if kind == "response.output_item.done" and isinstance(event.get("item"), dict):
             self._done[index if isinstance(index, int) else len(self._done)] = event["item"]
-        fields = {name: value for name, value in event.items() if name not in ("type", "sequence_number")}
-        self._log.emit(kind, **fields)
+        event.pop("type", None)
+        event.pop("sequence_number", None)
+        self._log.add(kind, event)
 
     def _begin(self, kind: str) -> None:
         """Say each beginning once, `created` first."""
@@ -124,12 +125,13 @@ class ResponsesRelay:
             return
         self._begin("response.created")
         self.is_complete = True
-        self._response["status"] = kind.removeprefix("response.")
         output = objects_in(self._response["output"]) or [self._done[index] for index in sorted(self._done)]
         self.size_bytes = self.size_bytes or size_of_output(output)
+        # Copies: what was emitted before may hold the same objects, and is written later.
+        output = [dict(item) for item in output]
         for index, item in enumerate(output):
             self._hold_item_id(index, item)
-        self._response["output"] = output
+        self._response = {**self._response, "status": kind.removeprefix("response."), "output": output}
 
     def _hold_ids(self, index: int, event: Json) -> None:
         item = event.get("item")

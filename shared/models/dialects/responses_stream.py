@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shared.models.dialects.chat_choices import ChatChoice
+from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure, response_error, responses_error
-from shared.models.dialects.frames import DONE, event_frame
 from shared.models.dialects.reading import object_or_empty, objects_in
 from shared.models.dialects.requests import Json, ParsedRequest
 from shared.models.dialects.response_items import CallItem, Item, PartedItem
@@ -24,36 +24,36 @@ _ITEM_PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
 
 
 class EventLog:
-    """Numbers events and keeps them as frames until they are taken; keeps none where the client wants no stream."""
+    """Numbers events and keeps them until they are taken; keeps none where the client wants no stream.
+
+    What an event holds must not change once it was emitted: it is written later.
+    """
 
     def __init__(self, *, is_stream: bool) -> None:
         self._is_stream = is_stream
-        self._frames: list[bytes] = []
+        self._deltas: list[Delta] = []
         self.sequence_number = 0
 
     def emit(self, type_: str, **fields: Any) -> None:
         """Add one event under the next number."""
-        if self._is_stream:
-            event = {"type": type_, "sequence_number": self.sequence_number, **fields}
-            self._frames.append(event_frame(event))
-        self.sequence_number += 1
+        self.add(type_, fields)
 
-    def end(self) -> None:
-        """Add the terminator."""
+    def add(self, type_: str, fields: Json) -> None:
+        """Add one event with these fields under the next number."""
         if self._is_stream:
-            self._frames.append(DONE)
+            self._deltas.append(Delta({"type": type_, "sequence_number": self.sequence_number, **fields}))
+        self.sequence_number += 1
 
     def fail(self, failure: Failure, response: Json) -> None:
         """Add the failed response, which shows what was said, then the error that official clients raise."""
         self.emit("response.failed", response={**response, "error": response_error(failure)})
         error = responses_error(failure, self.sequence_number)
         self.emit(error.pop("type"), **error)
-        self.end()
 
-    def take(self) -> list[bytes]:
-        """Give the frames since the last call."""
-        frames, self._frames = self._frames, []
-        return frames
+    def take(self) -> list[Delta]:
+        """Give the events since the last call."""
+        deltas, self._deltas = self._deltas, []
+        return deltas
 
 
 class ResponsesStream:
@@ -84,8 +84,8 @@ class ResponsesStream:
         """`incomplete` where the reply was cut by a limit or a filter."""
         return "incomplete" if self._choice.finish_reason in _CUT else "completed"
 
-    def feed(self, chunk: Json) -> list[bytes]:
-        """Take one upstream chunk, or a whole completion; give the frames it makes."""
+    def feed(self, chunk: Json) -> list[Delta]:
+        """Take one upstream chunk, or a whole completion; give the deltas it makes."""
         self._start()
         usage = chunk.get("usage")
         if usage is not None:
@@ -100,7 +100,7 @@ class ResponsesStream:
             self.is_complete = True
         return self._log.take()
 
-    def finish(self, usage: TokenCounts) -> list[bytes]:
+    def finish(self, usage: TokenCounts) -> list[Delta]:
         """End a complete stream: close what is open, then `response.completed` or `response.incomplete`."""
         self._start()
         if not self._items:
@@ -117,10 +117,9 @@ class ResponsesStream:
         if status == "incomplete":
             self._response["incomplete_details"] = {"reason": _CUT[str(self._choice.finish_reason)]}
         self._log.emit(f"response.{status}", response=self._response)
-        self._log.end()
         return self._log.take()
 
-    def fail(self, failure: Failure) -> list[bytes]:
+    def fail(self, failure: Failure) -> list[Delta]:
         """End a broken stream: close what is open as incomplete, then tell the failure."""
         self._start()
         self._close("incomplete")

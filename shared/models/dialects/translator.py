@@ -1,4 +1,4 @@
-"""The reply to one invocation: upstream events of either dialect in, frames or one body of the client's dialect out.
+"""The reply to one invocation: upstream events of either dialect in, deltas or one body of the client's dialect out.
 
 Chooses among the four pairings and keeps what they share: failure, the end, and usage, reported or else estimated, so
 that what the client reads and what is charged are one number. Reads no socket; the caller feeds what the provider
@@ -14,9 +14,9 @@ from typing import Protocol
 from uuid import UUID
 
 from shared.models.dialects.chat_stream import ChatStream
+from shared.models.dialects.deltas import Delta, write_json
 from shared.models.dialects.estimates import estimate_completion_tokens, estimate_prompt_tokens
 from shared.models.dialects.failures import Failure, read_failure, truncated
-from shared.models.dialects.frames import write_json
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest
 from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
 from shared.models.dialects.responses_relay import ResponsesRelay
@@ -40,13 +40,13 @@ class Stream(Protocol):
     def status(self) -> str:
         """`completed` or `incomplete`."""
 
-    def feed(self, event: Json, /) -> list[bytes]:
+    def feed(self, event: Json, /) -> list[Delta]:
         """Take one upstream event."""
 
-    def finish(self, usage: TokenCounts, /) -> list[bytes]:
+    def finish(self, usage: TokenCounts, /) -> list[Delta]:
         """End a complete reply."""
 
-    def fail(self, failure: Failure, /) -> list[bytes]:
+    def fail(self, failure: Failure, /) -> list[Delta]:
         """End a broken reply."""
 
     def result(self, usage: TokenCounts, /) -> Json:
@@ -82,8 +82,8 @@ class Translator:
         self.has_started = False
         self.failure: Failure | None = None
 
-    def feed(self, event: Json) -> list[bytes]:
-        """Take one upstream event, which may be changed; give ready frames, none where the client waits for the whole.
+    def feed(self, event: Json) -> list[Delta]:
+        """Take one upstream event, which may be changed; give deltas, none where the client waits for the whole.
 
         An error that the upstream put into its stream ends the reply as `fail` does and sets `failure`.
         """
@@ -93,13 +93,13 @@ class Translator:
         if failure is not None:
             return self._fail(failure)
         if self._reader is None:
-            frames = self._stream.feed(event)
+            deltas = self._stream.feed(event)
         else:
-            frames = [frame for chunk in self._reader.read(event) for frame in self._stream.feed(chunk)]
+            deltas = [delta for chunk in self._reader.read(event) for delta in self._stream.feed(chunk)]
         self.has_started = True
-        return frames
+        return deltas
 
-    def finish(self, *, saw_done: bool = False) -> list[bytes]:
+    def finish(self, *, saw_done: bool = False) -> list[Delta]:
         """End the reply when the upstream's stream ended; `saw_done` tells that it said `[DONE]`.
 
         An upstream that ended without any sign of completion broke off: that becomes a failure, never a success.
@@ -113,7 +113,7 @@ class Translator:
         counts, _ = self.settled_usage()
         return self._stream.finish(counts)
 
-    def fail(self, code: str, message: str) -> list[bytes]:
+    def fail(self, code: str, message: str) -> list[Delta]:
         """End the reply with an error of ours: the provider broke, timed out, was cancelled."""
         return [] if self._has_ended else self._fail(Failure(code=code, message=message))
 
@@ -170,7 +170,7 @@ class Translator:
     def _is_whole(self) -> bool:
         return self.is_finished or (self._has_ended and self.failure is None)
 
-    def _fail(self, failure: Failure) -> list[bytes]:
+    def _fail(self, failure: Failure) -> list[Delta]:
         self._has_ended = True
         self.failure = failure
         return self._stream.fail(failure)

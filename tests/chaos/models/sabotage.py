@@ -7,10 +7,9 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
-from shared.credits import holds
 from shared.credits.settlement import Outcome
-from shared.database import Database
-from shared.models import settling
+from shared.models.engine import Engine
+from shared.models.heartbeats import Attended
 from shared.models.providers import routing
 
 OFTEN = 0.9
@@ -19,28 +18,28 @@ _CHARGE_AGAIN = text("SELECT credits_post(:organization, 'charge', :reference, -
 
 def drop_charges() -> None:
     """Forget to settle many calls: the sweep then charges an estimate for what was reported."""
-    settle = settling.settle
+    settle = Engine.settle
 
-    def settle_most(database: Database, dispatch: holds.Dispatch, outcome: Outcome) -> None:
+    def settle_most(engine: Engine, attended: Attended, outcome: Outcome) -> None:
         if random.random() < OFTEN:
             return
-        settle(database, dispatch, outcome)
+        settle(engine, attended, outcome)
 
-    setattr(settling, "settle", settle_most)  # noqa: B010 (ruff would write it so that mypy objects)
+    setattr(Engine, "settle", settle_most)  # noqa: B010 (ruff would write it so that mypy objects)
 
 
 def charge_again() -> None:
     """Charge many calls a second time, under references of their own: the balance still adds up."""
-    settle = settling.settle
+    settle = Engine.settle
 
-    def settle_and_post(database: Database, dispatch: holds.Dispatch, outcome: Outcome) -> None:
-        settle(database, dispatch, outcome)
+    def settle_and_post(engine: Engine, attended: Attended, outcome: Outcome) -> None:
+        settle(engine, attended, outcome)
         if random.random() < OFTEN:
-            with database.transaction() as session:
-                values = {"organization": dispatch.organization_id, "reference": str(uuid4())}
+            with engine.database.transaction() as session:
+                values = {"organization": attended.dispatch.organization_id, "reference": str(uuid4())}
                 session.execute(_CHARGE_AGAIN, values)
 
-    setattr(settling, "settle", settle_and_post)  # noqa: B010 (ruff would write it so that mypy objects)
+    setattr(Engine, "settle", settle_and_post)  # noqa: B010 (ruff would write it so that mypy objects)
 
 
 def repeat_consumed_calls() -> None:

@@ -24,6 +24,7 @@ from shared.models.call_admission import CallAdmission
 from shared.models.call_queue import KEYS, CallQueue
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
+from shared.models.engine import Engine
 from shared.models.execution import Executor, execute
 from shared.models.heartbeats import Heartbeats
 from shared.models.invocations import Invoker, Limits, invoke
@@ -188,14 +189,17 @@ def model_calls(
     catalog = directory / "models.toml"
     catalog.write_text(CATALOG)
     valkey = connect_valkey(valkey_url)
-    executor = Executor(
+    engine = Engine(
         database=database,
-        valkey=valkey,
-        queue=CallQueue(valkey),
-        catalog=CatalogFile(catalog, look_every_seconds=0),
         router=Router(),
         slots=ModelSlots(valkey),
         heartbeats=Heartbeats(database, partial(find_cancelled, valkey)),
+    )
+    executor = Executor(
+        engine=engine,
+        valkey=valkey,
+        queue=CallQueue(valkey),
+        catalog=CatalogFile(catalog, look_every_seconds=0),
     )
     shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
     invoker = Invoker(
@@ -213,8 +217,8 @@ def model_calls(
         valkey.delete(*KEYS, *valkey.scan_iter("quartermaster:request:*"))
         for inbox in list(replies._inboxes.values()):
             inbox.close()
-        executor.router.close()
-        executor.slots.close()
+        engine.router.close()
+        engine.slots.close()
 
 
 def give_credits(database: Database, organization_id: UUID) -> None:

@@ -15,7 +15,8 @@ from shared.models.call_queue import CallQueue
 from shared.models.catalog import Catalog, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect, parse_chat
-from shared.models.execution import Executor, execute
+from shared.models.engine import Engine
+from shared.models.execution import execute
 from shared.models.invocations import invoke
 from shared.replies import Inbox, ReplyKind, cancel
 from shared.valkey import connect_valkey
@@ -309,8 +310,8 @@ def test_an_unforeseen_mistake_of_ours_is_told_and_settled(calls: ModelCalls) ->
             raise ZeroDivisionError
 
     inbox = calls.chat("!tokens 9")
-    broken: Executor = replace(calls.executor, router=Broken())  # type: ignore[arg-type]
-    calls.execute(inbox, broken)
+    engine: Engine = replace(calls.executor.engine, router=Broken())  # type: ignore[arg-type]
+    calls.execute(inbox, replace(calls.executor, engine=engine))
     failed = received(inbox)[-1]
     assert (failed.kind, json.loads(failed.data)["code"]) == (ReplyKind.FAILED, "provider_error")
     assert calls.charge(inbox)[0] == "failed"

@@ -77,9 +77,9 @@ def test_every_call_ends_when_the_process_is_asked_to(calls: ModelCalls) -> None
     with calls.executing(first), calls.executing(second), calls.executing(third):
         for inbox in calls_under_way:
             hear(inbox, ReplyKind.DATA)
-        wait_until(lambda: calls.executor.heartbeats.running == 3, "all are looked after")
-        calls.executor.heartbeats.cancel_all()
-    assert calls.executor.heartbeats.running == 0
+        wait_until(lambda: calls.executor.engine.heartbeats.running == 3, "all are looked after")
+        calls.executor.engine.heartbeats.cancel_all()
+    assert calls.executor.engine.heartbeats.running == 0
     assert [calls.charge(inbox)[0] for inbox in calls_under_way] == ["cancelled"] * 3
     for inbox in calls_under_way:
         assert '"code":"cancelled"' in data_of(received(inbox))

@@ -223,6 +223,6 @@ def make_agents(
             behaviors=behaviors,
         )
     finally:
-        behaviors.calls.router.close()
-        behaviors.calls.slots.close()
+        behaviors.calls.engine.router.close()
+        behaviors.calls.engine.slots.close()
         valkey.close()

@@ -72,11 +72,11 @@ def test_a_model_is_called_once_whenever_its_worker_dies(agents: Agents, databas
     deaths = [
         ("turn.claimed", short, TaskState.COMPLETED, "", [(False, 6)]),
         ("agents.held", short, TaskState.COMPLETED, "", [(False, 6)]),
-        ("agents.dispatched", short, TaskState.FAILED, LOST, [(True, 0)]),
-        ("agents.opened", short, TaskState.FAILED, LOST, [(True, 0)]),
+        ("invocation.dispatched", short, TaskState.FAILED, LOST, [(True, 0)]),
+        ("invocation.opened", short, TaskState.FAILED, LOST, [(True, 0)]),
         ("turn.before_append=3", short, TaskState.FAILED, INTERRUPTED, [(True, 0)]),
         ("turn.appended=3", short, TaskState.FAILED, INTERRUPTED, [(True, 0)]),
-        ("agents.settled", short, TaskState.FAILED, INTERRUPTED, [(False, 6)]),
+        ("invocation.settled", short, TaskState.FAILED, INTERRUPTED, [(False, 6)]),
         ("agents.file_stored", long, TaskState.FAILED, INTERRUPTED, [(False, 20)]),
         ("turn.appended=8", short, TaskState.COMPLETED, "", [(False, 6)]),
     ]

@@ -13,9 +13,12 @@ from typing import Any
 from uuid import UUID
 
 from shared.models.dialects import (
+    DONE,
+    Delta,
     Dialect,
     ParsedRequest,
     Translator,
+    frame_writer,
     parse_chat,
     parse_responses,
     upstream_body,
@@ -52,10 +55,16 @@ def translator_for(parsed: ParsedRequest, upstream: Dialect) -> Translator:
 def relay(
     parsed: ParsedRequest, upstream: Dialect, events: list[dict[str, Any]], *, saw_done: bool = False
 ) -> tuple[Translator, list[bytes]]:
-    """Feed a whole upstream stream; the events stay unchanged for the caller."""
+    """Feed a whole upstream stream, and write its frames; the events stay unchanged for the caller."""
     translator = translator_for(parsed, upstream)
-    frames = [frame for event in copy.deepcopy(events) for frame in translator.feed(event)]
-    return translator, frames + translator.finish(saw_done=saw_done)
+    deltas = [delta for event in copy.deepcopy(events) for delta in translator.feed(event)]
+    return translator, write_stream(parsed, deltas + translator.finish(saw_done=saw_done))
+
+
+def write_stream(parsed: ParsedRequest, deltas: list[Delta]) -> list[bytes]:
+    """Write the frames of a stream, with its terminator; none for a client that asked for the whole."""
+    write = frame_writer(parsed.dialect)
+    return [*(write([delta]) for delta in deltas), DONE] if parsed.is_stream else []
 
 
 def read_frames(frames: list[bytes]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,9 +11,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.models.dialects import Dialect, parse_chat, parse_responses, upstream_body
+from shared.models.dialects import Dialect, frame_writer, parse_chat, parse_responses, upstream_body
 from shared.models.errors import InvalidRequest, ResponseStateNotSupported
-from tests.shared.models.dialects.serving import MODEL, read_frames, relay
+from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for
 from tests.shared.models.dialects.upstreams import Json, Reply, chat_chunks, response_events
 
 CHAT = parse_chat({"model": MODEL, "messages": [{"role": "user", "content": "hi"}]})
@@ -144,6 +145,17 @@ def test_no_upstream_breaks_the_translator(data: st.DataObject, upstream: Dialec
     elif translator.failure is None:
         json.dumps(translator.result())
     assert translator.completion_size_bytes >= 0
+    assert_deltas_stay_as_they_were_given(parsed, upstream, events)
+
+
+def assert_deltas_stay_as_they_were_given(parsed: Any, upstream: Dialect, events: list[Json]) -> None:
+    """Whether deltas are written at once or later is for who reads them."""
+    translator, write = translator_for(parsed, upstream), frame_writer(parsed.dialect)
+    given = [translator.feed(event) for event in copy.deepcopy(events)]
+    late = write([delta for deltas in [*given, translator.finish()] for delta in deltas])
+    translator = translator_for(parsed, upstream)
+    at_once = [write(translator.feed(event)) for event in copy.deepcopy(events)]
+    assert late == b"".join([*at_once, write(translator.finish())])
 
 
 FULL_CHAT: Json = {

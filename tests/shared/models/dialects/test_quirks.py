@@ -17,7 +17,7 @@ from shared.models.dialects import (
     parse_chat,
     parse_responses,
 )
-from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for
+from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for, write_stream
 from tests.shared.models.dialects.upstreams import (
     CHAT_USAGE,
     RESPONSES_USAGE,
@@ -309,15 +309,29 @@ def test_an_upstreams_key_is_not_passed_on() -> None:
 
 
 def test_failing_says_what_was_said() -> None:
-    translator = translator_for(responses(stream=True), Dialect.CHAT)
-    frames = translator.feed(chunk({"content": "half"}))
-    frames += translator.fail("provider_timeout", "The provider took too long.")
-    events = read_frames(frames)
+    parsed = responses(stream=True)
+    translator = translator_for(parsed, Dialect.CHAT)
+    deltas = translator.feed(chunk({"content": "half"}))
+    deltas += translator.fail("provider_timeout", "The provider took too long.")
+    events = read_frames(write_stream(parsed, deltas))
     assert events[-2]["response"]["output"][0]["content"][0]["text"] == "half"
     assert events[-2]["response"]["output"][0]["status"] == "incomplete"
     assert events[-1]["code"] == "provider_timeout"
     assert translator.finish() == translator.feed(chunk({"content": "x"})) == translator.fail("a", "b") == []
     assert translator.completion_size_bytes == 4
+
+
+@pytest.mark.parametrize("parsed", [chat(stream=True), responses(stream=True)], ids=["chat", "responses"])
+@pytest.mark.parametrize("upstream", list(Dialect))
+def test_deltas_say_what_they_add_to_the_text_and_to_a_refusal(
+    parsed: ParsedRequest, upstream: Dialect
+) -> None:
+    reply = Reply(text=["one ", "two"], refusal=["I ", "won't"], calls=[("x", "f", ["{", "}"])])
+    events = chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply)
+    translator = translator_for(parsed, upstream)
+    deltas = [delta for event in events for delta in translator.feed(event)] + translator.finish()
+    assert "".join(delta.text for delta in deltas) == "one two"
+    assert "".join(delta.refusal for delta in deltas) == "I won't"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -1,0 +1,89 @@
+"""What a reply says, piece by piece: the deltas that a translator yields, and the frames that they become.
+
+A delta is one chunk or event of the client's dialect, complete but for its bytes. Agents read its text as it is;
+a frame writer makes server-sent events of it: one complete event in one object, LF line ends (Open Responses asks for
+both). JSON is written in ASCII. It costs bytes for other scripts, and saves readers that take U+2028 or U+0085 for a
+line's end, as several popular ones do, and upstreams that cut a surrogate pair in two.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.models.dialects.requests import Dialect, Json
+
+DONE = b"data: [DONE]\n\n"
+"""Ends every stream, of either dialect."""
+LEAST_LOG_PROBABILITY = -9999.0  # what OpenAI writes for a token that cannot be
+
+# A standing encoder: json.dumps with these options would build one for every frame.
+_write = json.JSONEncoder(
+    ensure_ascii=True, check_circular=False, allow_nan=False, separators=(",", ":")
+).encode
+
+
+@dataclass(slots=True, eq=False)  # not frozen: one is made for every chunk, at a third of the cost
+class Delta:
+    """One chunk of a chat completion, or one event of a Response; `content` is the JSON that the client reads.
+
+    An error that ends a stream is one as well.
+    """
+
+    content: Json
+
+    @property
+    def text(self) -> str:
+        """What it adds to the text of the reply (of a chat's first choice)."""
+        return self._said("content", "response.output_text.delta")
+
+    @property
+    def refusal(self) -> str:
+        """What it adds to the words with which the model refuses to answer."""
+        return self._said("refusal", "response.refusal.delta")
+
+    def _said(self, field: str, type_: str) -> str:
+        if "type" in self.content:
+            return str(self.content["delta"]) if self.content["type"] == type_ else ""
+        choices = self.content.get("choices")
+        return (choices[0]["delta"].get(field) or "") if choices else ""
+
+
+FrameWriter = Callable[[Sequence[Delta]], bytes]
+
+
+def frame_writer(dialect: Dialect) -> FrameWriter:
+    """Give what writes the deltas of a dialect as server-sent events."""
+    return _write_chunks if dialect is Dialect.CHAT else _write_events
+
+
+def write_json(value: Json) -> str:
+    """Write one line of JSON. Numbers that JSON lacks, as upstreams send for log probabilities, become finite."""
+    try:
+        return _write(value)
+    except ValueError:
+        return _write(_finite(value))
+
+
+def _write_chunks(deltas: Sequence[Delta]) -> bytes:
+    return "".join([f"data: {write_json(delta.content)}\n\n" for delta in deltas]).encode("ascii")
+
+
+def _write_events(deltas: Sequence[Delta]) -> bytes:
+    """Write each event under the name that its `type` says."""
+    return "".join(
+        [f"event: {delta.content['type']}\ndata: {write_json(delta.content)}\n\n" for delta in deltas]
+    ).encode("ascii")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(element) for name, element in value.items()}
+    if isinstance(value, list):
+        return [_finite(element) for element in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return LEAST_LOG_PROBABILITY
+    return value

@@ -1,0 +1,233 @@
+"""Carry out a call to a model, for a client or an agent: dispatch → open → translate → relay → settle, once.
+
+Both doors lead here: the worker of `/v1` (`execution`) and agents (`shared/a2a/behaviors/model_calls`); they differ in
+who holds the credits, what they read of the deltas, and whom they tell. Each step that changes a row is a short
+transaction of its own, and none is open while tokens move. The right to call is given once; after it nothing is ever
+repeated that may have cost something.
+
+One rule of charging for every ending (docs/specification/models.md#calls): what the provider reported, else an
+estimate of what it delivered, which says that it is one; a call that brought neither costs nothing. Dispatch and
+settlement are retried while the database is away; after that, and if this process dies, the sweeps of `shared/credits`
+decide by the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from uuid import UUID, uuid4
+
+from shared import failpoints
+from shared.credits import holds, settlement
+from shared.credits.prices import TokenCounts
+from shared.credits.settlement import Outcome, Status
+from shared.database import Database
+from shared.errors import DomainError, Unavailable
+from shared.models.catalog import ModelEntry, Upstream
+from shared.models.dialects import Delta, Failure, ParsedRequest, Translator, upstream_body
+from shared.models.errors import ContextLengthExceeded
+from shared.models.heartbeats import Attended, Heartbeats, Listener
+from shared.models.providers.base import Cancellation, Event, UpstreamStream
+from shared.models.providers.concurrency import ModelSlots
+from shared.models.providers.errors import CallCancelled, ProviderError
+from shared.models.providers.routing import Router
+from shared.models.upstreams import speaking_for
+from shared.retry import retry
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+Said = TypeVar("Said")
+NOTHING = TokenCounts(prompt_tokens=0, completion_tokens=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What a process carries out calls with; safe to share between threads."""
+
+    database: Database
+    router: Router
+    slots: ModelSlots
+    heartbeats: Heartbeats
+
+    @contextmanager
+    def dispatch(self, invocation_id: UUID, listener: Listener) -> Iterator[Attended | None]:
+        """Take the one right to make a held call and keep its lease within the block.
+
+        Gives None where the right was given before, or the call has ended.
+        """
+        dispatch = self._take_dispatch(invocation_id)
+        if dispatch is None:
+            yield None
+            return
+        failpoints.hit("invocation.dispatched")
+        with self.heartbeats.attend(dispatch, listener) as attended:
+            yield attended
+
+    def settle(self, attended: Attended, outcome: Outcome) -> None:
+        """Charge a dispatched call for what became of it."""
+        dispatch = attended.dispatch
+
+        def settle_once() -> None:
+            with self.database.autocommit() as session:
+                settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
+
+        try:
+            retry(settle_once)
+        except Unavailable:
+            log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
+        failpoints.hit("invocation.settled")
+
+    def _take_dispatch(self, invocation_id: UUID) -> holds.Dispatch | None:
+        token = uuid4()
+
+        def dispatch() -> holds.Dispatch | None:
+            with self.database.autocommit() as session:
+                return holds.dispatch(session, invocation_id, token=token)
+
+        try:
+            return retry(dispatch)
+        except Unavailable:
+            log.warning("invocation.not_dispatched", invocation_id=invocation_id)
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to ask of a model: the entry as it was when the credits were held, and the request."""
+
+    entry: ModelEntry
+    parsed: ParsedRequest
+    created: int
+    cancelled: Cancellation
+
+
+class ModelCall(Generic[Said]):
+    """A call that was dispatched, and is settled before `relay` ends, however that is."""
+
+    def __init__(self, engine: Engine, attended: Attended, read: Callable[[list[Delta]], Said]) -> None:
+        """Take the right to make the call, and what to make of the deltas of its reply."""
+        self._engine = engine
+        self._attended = attended
+        self._read = read
+        self._provider: str | None = None
+        self._translator: Translator | None = None
+        self.ending = read([])
+        """What was read of the deltas that end the reply, well or with an error, once it was settled."""
+
+    def relay(self, asked: Asked, slot: AbstractContextManager[None] | None = None) -> Generator[Said]:
+        """Ask, and give what is read of the deltas, those that arrived together at once; then settle.
+
+        Reading sets the pace: meanwhile the next events gather in the connection. Closing this early cancels the
+        call. `slot` is one of the model's, unless it is held already. Raises the DomainError that ended the reply.
+        """
+        try:
+            with slot or nullcontext(), self._open(asked) as stream:
+                self._provider = stream.upstream.provider.name
+                translator = self._translator = self._translate(asked, stream.upstream)
+                failpoints.hit("invocation.opened")
+                yield from self._said(stream, translator)
+            self.ending = self._read(translator.finish(saw_done=stream.saw_done))
+        except BaseException as error:
+            known = _foreseen(error)
+            deltas = self._fail(known)
+            self._engine.settle(self._attended, self._outcome_of(known))
+            self.ending = self._read(deltas)
+            if isinstance(error, DomainError) or not isinstance(error, Exception):
+                raise
+            raise known from error
+        self._engine.settle(self._attended, self._outcome(Status(translator.status), self._provider))
+        if translator.failure is not None:
+            raise ProviderError(translator.failure.message, may_have_cost=True)
+
+    @property
+    def reply(self) -> Translator:
+        """The reply as it was told, of a call that was answered."""
+        assert self._translator is not None  # noqa: S101 (made with the answer)
+        return self._translator
+
+    def _open(self, asked: Asked) -> UpstreamStream:
+        parsed = asked.parsed
+
+        def body_for(upstream: Upstream) -> Event:
+            return upstream_body(
+                parsed, upstream.dialect, upstream.model, limit_field=upstream.provider.limit_field
+            )
+
+        if not asked.entry.upstreams:
+            raise ProviderError("The provider of this model is not configured.", may_have_cost=False)
+        return self._engine.router.open(
+            speaking_for(asked.entry, parsed),
+            body_for,
+            cancelled=asked.cancelled,
+            call_id=str(self._attended.dispatch.invocation_id),
+        )
+
+    def _translate(self, asked: Asked, upstream: Upstream) -> Translator:
+        return Translator(
+            asked.parsed,
+            upstream_dialect=upstream.dialect,
+            invocation_id=self._attended.dispatch.invocation_id,
+            model_id=asked.entry.id,
+            created=asked.created,
+        )
+
+    def _said(self, stream: UpstreamStream, translator: Translator) -> Iterator[Said]:
+        for events in stream.batches():
+            deltas = [delta for event in events for delta in translator.feed(event)]
+            if translator.failure is not None and not translator.has_started:
+                raise _failed_at_once(translator.failure)
+            self._attended.streamed_bytes = translator.completion_size_bytes
+            if said := self._read(deltas):
+                yield said
+            if translator.failure is not None:
+                return
+
+    def _fail(self, error: DomainError) -> list[Delta]:
+        """End a reply that has begun with an error."""
+        if self._translator is None or not self._translator.has_started:
+            return []
+        return self._translator.fail(error.code, error.detail)
+
+    def _outcome_of(self, error: DomainError) -> Outcome:
+        """Say what a failed or cancelled call is to be charged."""
+        status = Status.CANCELLED if isinstance(error, CallCancelled) else Status.FAILED
+        provider = self._provider
+        if provider is None and isinstance(error, ProviderError):
+            provider = error.provider
+        if self._translator is None or not self._translator.has_started:
+            return Outcome(status=status, counts=NOTHING, provider=provider)
+        return self._outcome(status, provider)
+
+    def _outcome(self, status: Status, provider: str | None) -> Outcome:
+        counts, is_estimated = self.reply.settled_usage()
+        return Outcome(
+            status=status,
+            counts=TokenCounts(
+                prompt_tokens=counts.prompt_tokens,
+                completion_tokens=counts.completion_tokens,
+                cached_tokens=counts.cached_tokens,
+                reasoning_tokens=counts.reasoning_tokens,
+            ),
+            is_estimated=is_estimated,
+            provider=provider,
+        )
+
+
+def _foreseen(error: BaseException) -> DomainError:
+    """Say what ended a call: a known error, a mistake of ours, or that nobody takes what it says any more."""
+    if isinstance(error, DomainError):
+        return error
+    if not isinstance(error, Exception):
+        return CallCancelled(may_have_cost=True)
+    log.exception("invocation.failed")  # noqa: LOG004 (called from a handler)
+    return ProviderError("The service failed while the model was answering.", may_have_cost=True)
+
+
+def _failed_at_once(failure: Failure) -> DomainError:
+    """Answer with a status what an upstream reports as its first event: nothing has been said, and nothing is owed."""
+    if failure.code == ContextLengthExceeded.code:
+        return ContextLengthExceeded(failure.message)
+    return ProviderError(failure.message, may_have_cost=False)

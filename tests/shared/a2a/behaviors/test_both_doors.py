@@ -1,0 +1,251 @@
+"""A call of an agent and a call by `/v1` are settled by the same code, and alike, however they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.turns import heartbeats as turn_heartbeats
+from shared.credits.balances import Balance
+from shared.credits.settlement import Outcome
+from shared.database import Database
+from shared.identity import running_work
+from shared.identity.authorization import OPERATOR
+from shared.identity.errors import OrganizationSuspended
+from shared.identity.organizations import suspend_organization
+from shared.identity.rechecking import Rechecks
+from shared.identity.running_work import RunningWork
+from shared.models import heartbeats
+from shared.models.engine import Engine
+from shared.models.heartbeats import Attended
+from shared.models.invocations import require_model_access
+from shared.models.reply_waiting import replies
+from shared.replies import ReplyChannel
+from shared.valkey import connect_valkey
+from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.shared.models.model_calls import CREDITS, ModelCalls, model_calls, received
+from tests.support.identity import make_settings
+from tests.support.stack import wait_until
+from web.revocation import until_revoked
+
+LONG = "!tokens 1000\n!delay 20"
+
+
+class Door(Protocol):
+    """One way to a model, of an organization of its own."""
+
+    @property
+    def organization_id(self) -> UUID: ...
+
+    @property
+    def balance(self) -> Balance: ...
+
+    def discrepancies(self) -> list[str]: ...
+
+    def call(self, said: str, model: str) -> None:
+        """Make a call, to its end."""
+
+    def cancel_in_the_middle(self, said: str) -> None:
+        """Make a call, and give it up after some words."""
+
+    def revoke_in_the_middle(self, said: str) -> None:
+        """Make a call, and suspend its organization after some words."""
+
+
+@dataclass(frozen=True)
+class ClientDoor:
+    """`/v1`: a front, the queue and a worker, here in one process."""
+
+    calls: ModelCalls
+    running: RunningWork
+
+    @property
+    def organization_id(self) -> UUID:
+        assert self.calls.caller.payer_id is not None
+        return self.calls.caller.payer_id
+
+    @property
+    def balance(self) -> Balance:
+        return self.calls.balance
+
+    def discrepancies(self) -> list[str]:
+        return self.calls.discrepancies()
+
+    def call(self, said: str, model: str) -> None:
+        inbox = self.calls.chat(said, model=model)
+        self.calls.execute(inbox)
+        received(inbox)
+
+    def cancel_in_the_middle(self, said: str) -> None:
+        inbox = self.calls.chat(said)
+        with self.calls.executing(inbox), closing(replies(self.calls.invoker, inbox)) as coming:
+            assert any(b"word3" in reply.data for reply in coming if reply is not None)
+
+    def revoke_in_the_middle(self, said: str) -> None:
+        inbox = self.calls.chat(said)
+        coming = replies(self.calls.invoker, inbox, lambda: 0.05)
+        watch = partial(self.running.watch, self.calls.caller, require_model_access)
+        watched = until_revoked(coming, watch, lambda: None)
+        with self.calls.executing(inbox):
+            assert any(b"word3" in reply.data for reply in watched if reply is not None)
+            suspend(self.calls.database, self.organization_id)
+            with pytest.raises(OrganizationSuspended):
+                list(watched)
+
+
+@dataclass(frozen=True)
+class AgentDoor:
+    """An agent's turn, answered by a worker."""
+
+    agents: Agents
+
+    @property
+    def organization_id(self) -> UUID:
+        return self.agents.organization_id
+
+    @property
+    def balance(self) -> Balance:
+        return self.agents.balance
+
+    def discrepancies(self) -> list[str]:
+        return self.agents.discrepancies()
+
+    def call(self, said: str, model: str) -> None:
+        self.agents.use_model(model)
+        self.agents.answer(said)
+
+    def cancel_in_the_middle(self, said: str) -> None:
+        self.agents.use_model("scripted/chat")
+        sent = self.agents.say(said)
+        with self.agents.answering(sent):
+            wait_until(lambda: "word3" in str(self.agents.events(sent.task_id)), "some words")
+            self.agents.cancel(sent.task_id)
+
+    def revoke_in_the_middle(self, said: str) -> None:
+        self.agents.use_model("scripted/chat")
+        sent = self.agents.say(said)
+        with self.agents.answering(sent):
+            wait_until(lambda: "word3" in str(self.agents.events(sent.task_id)), "some words")
+            suspend(self.agents.database, self.organization_id)
+
+
+def suspend(database: Database, organization_id: UUID) -> None:
+    with database.transaction() as session:
+        suspend_organization(session, by=OPERATOR, organization_id=organization_id)
+
+
+@pytest.fixture(params=["/v1", "agent"])
+def door(
+    request: pytest.FixtureRequest,
+    database: Database,
+    valkey_server: EmbeddedValkey,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Door]:
+    """Each door; what happens every few seconds happens several times a second."""
+    monkeypatch.setattr(heartbeats, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(turn_heartbeats, "ROUND_SECONDS", 0.02)
+    monkeypatch.setattr(turn_heartbeats, "RENEWAL_SECONDS", 0.02)
+    monkeypatch.setattr(running_work, "CHECK_SECONDS", 0.05)
+    channel = ReplyChannel(connect_valkey(valkey_server.url))
+    running = RunningWork(Rechecks(database, make_settings()))
+    with model_calls(database, valkey_server.url, channel, tmp_path) as calls:
+        if request.param == "/v1":
+            yield ClientDoor(calls, running)
+        else:
+            catalog = tmp_path / "models.toml"
+            with make_agents(database, valkey_server.url, tmp_path, models_config=catalog) as agents:
+                yield AgentDoor(agents)
+    running.close()
+    channel.close()
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
+    """What the engine's one settlement was told, of whichever call."""
+    outcomes: list[Outcome] = []
+    settle = Engine.settle
+
+    def noted(engine: Engine, attended: Attended, outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        settle(engine, attended, outcome)
+
+    monkeypatch.setattr(Engine, "settle", noted)
+    return outcomes
+
+
+def record_of(database: Database, door: Door) -> dict[str, Any]:
+    """The one usage record of the door's organization, whose books agree."""
+    statement = text("SELECT * FROM usage_records WHERE organization_id = :id")
+    with database.autocommit() as session:
+        (row,) = session.execute(statement, {"id": str(door.organization_id)})
+    record = dict(row._mapping)
+    assert door.balance.held == 0
+    assert door.balance.balance == CREDITS - record["cost"]
+    assert record["cost"] == record["prompt_tokens"] + 2 * record["completion_tokens"]
+    assert door.discrepancies() == []
+    return record
+
+
+@pytest.mark.parametrize(
+    ("said", "model", "charged"),
+    [
+        pytest.param("!tokens 9", "scripted/chat", ("completed", 2, 9, False), id="completed"),
+        pytest.param("!tokens 9", "scripted/responses", ("completed", 2, 9, False), id="translated"),
+        pytest.param("!tokens 9\n!no-usage", "scripted/chat", ("completed", 16, 14, True), id="unreported"),
+        pytest.param("!tokens 3\n!length", "scripted/chat", ("incomplete", 3, 3, False), id="incomplete"),
+        pytest.param("!refuse I will not", "scripted/chat", ("completed", 4, 3, False), id="refused"),
+        pytest.param("!fail 400", "scripted/chat", ("failed", 0, 0, False), id="refused by the provider"),
+        pytest.param("!fail 503", "scripted/chat", ("failed", 0, 0, False), id="failed early"),
+        pytest.param("!wait 500", "scripted/hasty", ("failed", 0, 0, False), id="too slow"),
+        pytest.param("!tokens 9\n!fail 500 after 4", "scripted/chat", ("failed", 18, 6, True), id="failed"),
+        pytest.param("!tokens 9\n!break after 4", "scripted/chat", ("failed", 17, 6, True), id="cut off"),
+        pytest.param("!tokens 9\n!end after 4", "scripted/responses", ("failed", 17, 6, True), id="unended"),
+    ],
+)
+def test_a_call_is_charged_alike_by_either_door(
+    door: Door,
+    settled: list[Outcome],
+    database: Database,
+    said: str,
+    model: str,
+    charged: tuple[str, int, int, bool],
+) -> None:
+    door.call(said, model)
+    record = record_of(database, door)
+    names = ("status", "prompt_tokens", "completion_tokens", "is_estimated")
+    assert tuple(record[name] for name in names) == charged
+    (outcome,) = settled
+    assert (outcome.status.value, outcome.is_estimated) == (charged[0], charged[3])
+    assert record["provider"] == outcome.provider == "scripted"
+
+
+@pytest.mark.parametrize("ending", ["cancel_in_the_middle", "revoke_in_the_middle"])
+def test_a_call_that_is_given_up_is_charged_for_what_was_said_by_either_door(
+    door: Door, settled: list[Outcome], database: Database, ending: str
+) -> None:
+    getattr(door, ending)(LONG)
+    record = record_of(database, door)
+    assert (record["status"], record["is_estimated"]) == ("cancelled", True)
+    assert 5 <= record["completion_tokens"] < 1000
+    assert [outcome.status for outcome in settled] == ["cancelled"]
+
+
+def test_a_mistake_of_ours_is_settled_by_either_door(
+    door: Door, settled: list[Outcome], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("shared.models.engine.Translator.feed", broken)
+    door.call("!tokens 9", "scripted/chat")
+    assert (record_of(database, door)["status"], len(settled)) == ("failed", 1)
