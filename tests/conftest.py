@@ -1,3 +1,45 @@
-"""What every test may ask for."""
+"""What every test may ask for, and how the tests are shared between processes."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.support.servers", "tests.support.databases", "tests.support.front"]
+
+STACKS = ("tests/journeys/models/", "tests/journeys/", "tests/clients/")
+"""Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
+LONGEST = ("tests/journeys/", "tests/chaos/", "tests/deploy/", "tests/clients/")
+"""What is begun first, so that in the end no process has a long file left while others have nothing to do."""
+
+
+class ByStack(LoadScopeScheduling):  # type: ignore[misc] # untyped
+    """Gives a file to one process, and likewise a folder with a stack; first come, first served."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return next((folder for folder in STACKS if file.startswith(folder)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByStack | None:
+    if config.option.dist != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return ByStack(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        found = (at for at, folder in enumerate(LONGEST) if item.nodeid.startswith(folder))
+        return next(found, len(LONGEST))
+
+    items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what stays to the end: thousands of tests, and all modules."""
+    gc.collect()
+    gc.freeze()

@@ -25,16 +25,22 @@ _RIGHTS_OF_TESTS = ("pg_maintain", "SET ON PARAMETER session_replication_role")
 @pytest.fixture(scope="session")
 def migrated_template(postgres_server: EmbeddedPostgres) -> str:
     """Make a database with the newest schema, to clone; gives its name."""
-    postgres_server.create_database(_TEMPLATE)
-    engine = create_engine(_driver_url(postgres_server.migrations_url(_TEMPLATE)))
-    migrate(engine)
-    grant_access(engine, APPLICATION_ROLE)
-    engine.dispose()
+    make_template(postgres_server)
     administrator = create_engine(_driver_url(postgres_server.url))
     with administrator.begin() as connection:
         for right in _RIGHTS_OF_TESTS:
             connection.execute(text(f"GRANT {right} TO {APPLICATION_ROLE}"))
     administrator.dispose()
+    return _TEMPLATE
+
+
+def make_template(server: EmbeddedPostgres) -> str:
+    """Make a database as `quartermaster migrate` leaves it; gives its name."""
+    server.create_database(_TEMPLATE)
+    engine = create_engine(_driver_url(server.migrations_url(_TEMPLATE)))
+    migrate(engine)
+    grant_access(engine, APPLICATION_ROLE)
+    engine.dispose()
     return _TEMPLATE
 
 

@@ -19,14 +19,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from cryptography.fernet import Fernet
 
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.postgres import SUPERUSER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
+from deploy.first_run import first_run
 from deploy.process_types import beat_command, web_command, worker_command
 from deploy.processes import Program, kill, spawn, stop
+from shared.database import Database
+from shared.settings import load_settings
+from tests.support.databases import make_template
 
 PATIENCE_SECONDS = 30.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,11 +76,18 @@ class Servers:
         self.valkey_models = EmbeddedValkey(directory / "valkey-models", keeps=False)
         self.valkeys = (self.valkey, self.valkey_models)
         self.installations = itertools.count()
+        self._template: str | None = None
 
     def start(self) -> None:
         self.postgres.start()
         for valkey in self.valkeys:
             valkey.start()
+
+    def create_database(self, name: str) -> str:
+        """Create a database with the newest schema, which is made only once; gives the service's address of it."""
+        if self._template is None:
+            self._template = make_template(self.postgres)
+        return self.postgres.create_database(name, template=self._template)
 
     def stop(self) -> None:
         for valkey in self.valkeys:
@@ -171,8 +183,7 @@ class Stack:
         directory.mkdir(parents=True, exist_ok=True)
         number = next(servers.installations)
         name = f"quartermaster_{number}"
-        self.database_url = servers.postgres.create_database(name)
-        self.migrations_url = servers.postgres.migrations_url(name)
+        self.database_url = servers.create_database(name)
         self.administrator_url = servers.postgres.database_url(name, role=SUPERUSER)
         self.redis_url = servers.valkey.url.rpartition("/")[0] + f"/{number}"
         self.models_redis_url = servers.valkey_models.url.rpartition("/")[0] + f"/{number}"
@@ -194,26 +205,20 @@ class Stack:
         }
 
     def set_up(self) -> dict[str, Any]:
-        """Migrate and make the first owner, as the first start does; give the credentials it prints once."""
+        """Make the first owner, as the first start does; give the credentials it writes once.
+
+        In this process, as starting the command takes many times as long as what it does.
+        """
         credentials = self.directory / "credentials.json"
-        self.run("migrate")
-        self.run("bootstrap", "--credentials", str(credentials))
+        with patch.dict(os.environ, self.environment, clear=True):
+            settings = load_settings()
+        database = Database(settings.database_url, pool_size=2)
+        try:
+            first_run(database, settings, credentials)
+        finally:
+            database.dispose()
         document: dict[str, Any] = json.loads(credentials.read_text())
         return document
-
-    def run(self, *arguments: str) -> None:
-        """Run the `quartermaster` command to its end; raise with its output unless it succeeds."""
-        code = "from deploy.cli import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            cwd=ROOT,
-            env=self.environment | {"MIGRATIONS_DATABASE_URL": self.migrations_url},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
 
     def web(self, *, port: int | None = None, **settings: str) -> Service:
         """Describe a front; the first one, without a port of its own, is where links point to."""

@@ -49,6 +49,7 @@ class World:
 def world(front: Front, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(reply_waiting, "PING_SECONDS", 0.02)
     monkeypatch.setattr(reply_waiting, "QUEUE_SECONDS", 0.1)
+    monkeypatch.setattr(reply_waiting, "SILENCE_SECONDS", 0.1)
     organization_id = front.identity.organization().id
     with front.services.database.transaction() as session:
         top_up(session, organization_id=organization_id, amount=10**6, reference=str(uuid4()), by=OPERATOR)
