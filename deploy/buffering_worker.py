@@ -17,6 +17,7 @@ import errno
 import json
 import selectors
 import socket
+import threading
 import time
 from concurrent.futures import Future
 from functools import partial
@@ -28,6 +29,7 @@ from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
 from deploy.connections import hang_up, has_hung_up, is_readable
 from deploy.turns import Turns
+from shared.admission import WAITED
 from shared.held_answers import HOLD, HeldAnswer
 
 LINGER_MILLISECONDS = 2
@@ -77,6 +79,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         self.arrivals = Arrivals(self.limits)
         self.looked_at = time.monotonic()
         self.busy = 0
+        self.thread = threading.local()
         each = max(2, self.cfg.threads // THREADS_PART)
         self.turns = Turns(each=each, patience_seconds=self.limits.turn_seconds)
         self.writer = AnswerWriter(
@@ -150,7 +153,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             arrival.conn.held_bytes = len(arrival.data)
             self.arrivals.handed_over_bytes += len(arrival.data)
             arrival.conn.sender = arrival.sender
-            if self.turns.may_begin(arrival.sender, arrival.conn, time.monotonic()):
+            arrival.conn.arrived_at = now = time.monotonic()
+            if self.turns.may_begin(arrival.sender, arrival.conn, now):
                 self._begin(arrival.conn)
 
     def _begin_after_wait(self, conn: Any) -> None:
@@ -244,6 +248,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         """Answer the request that has arrived, and those that follow closely while nobody waits for a thread."""
         if self.cfg.is_ssl:
             return super().handle(conn)
+        self.thread.waited_seconds = time.monotonic() - conn.arrived_at
         while True:
             conn.data_ready = True
             conn.init()
@@ -257,9 +262,11 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             conn.arrival.take(conn.parser.unreader.take_buffered())
             if not self._follows(conn):
                 return True
+            self.thread.waited_seconds = 0.0
 
     def _call(self, application: Any, environ: dict[str, Any], start_response: Any) -> Any:
         environ[HOLD] = self._spare_seconds
+        environ[WAITED] = self.thread.waited_seconds
         answer = application(environ, start_response)
         if isinstance(answer, HeldAnswer):
             raise _Held(answer, start_response.__self__)

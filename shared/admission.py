@@ -30,6 +30,8 @@ DEFAULT_PATIENCE_SECONDS = 10.0
 RETRY_SECONDS = 1
 UNFAIR = "admission.unfair"
 """The fault that switches shares off, so that tests can prove that they would notice."""
+WAITED: Final = "quartermaster.waited_seconds"
+"""Key in a request's environ: how long it has waited for a thread, which counts for every wait of it thereafter."""
 STRANGERS: Final = "strangers"
 """The tenant of everybody whose credential is not known."""
 
@@ -107,7 +109,7 @@ class Slot:
         self._pool = pool
         self._key: PoolKey | None = key
 
-    def move(self, key: PoolKey, patience_seconds: float | None = None) -> None:
+    def move(self, key: PoolKey, *, waited_seconds: float = 0.0) -> None:
         """Count the slot for another key from now on, as soon as a caller's credential is known.
 
         Raises ConcurrencyLimited, PoolExhausted; then nothing is held any more.
@@ -115,7 +117,7 @@ class Slot:
         held, self._key = self._key, None
         if held is None:
             raise RuntimeError("the slot was given back")
-        self._pool._exchange(held, key, patience_seconds)  # noqa: SLF001 (the two are one mechanism)
+        self._pool._exchange(held, key, waited_seconds)  # noqa: SLF001 (the two are one mechanism)
         self._key = key
 
     def release(self) -> None:
@@ -147,7 +149,7 @@ class Pool:
     ) -> None:
         """Have so many slots, and room for as many callers that wait, unless another number is given.
 
-        `name` is a label of metrics. A caller waits `patience_seconds` unless it says otherwise. A tenant may use
+        `name` is a label of metrics. A caller waits `patience_seconds`. A tenant may use
         `alpha` times what is free.
         """
         self._alpha = alpha
@@ -184,12 +186,15 @@ class Pool:
         with self._lock:
             return [key for key, tenant in self._tenants.items() if not self._has_room(tenant)]
 
-    def acquire(self, key: PoolKey, patience_seconds: float | None = None) -> Slot:
-        """Take a slot, after a bounded wait if need be. Raises ConcurrencyLimited, PoolExhausted."""
+    def acquire(self, key: PoolKey, *, waited_seconds: float = 0.0) -> Slot:
+        """Take a slot, after a bounded wait if need be, of which so much is over.
+
+        Raises ConcurrencyLimited, PoolExhausted.
+        """
         with self._lock:
             waiter = self._enter(self._as_seen(key))
         if waiter is not None:
-            self._wait(self._as_seen(key), waiter, patience_seconds)
+            self._wait(self._as_seen(key), waiter, waited_seconds)
         return Slot(self, key)
 
     def try_acquire(self, key: PoolKey) -> Slot | None:
@@ -202,7 +207,7 @@ class Pool:
             self._take(self._tenants.setdefault(seen.tenant, tenant), seen)
         return Slot(self, key)
 
-    def _exchange(self, old: PoolKey, new: PoolKey, patience_seconds: float | None) -> None:
+    def _exchange(self, old: PoolKey, new: PoolKey, waited_seconds: float) -> None:
         old, new = self._as_seen(old), self._as_seen(new)
         with self._lock:
             self._put_back(old)
@@ -211,7 +216,7 @@ class Pool:
             finally:
                 self._hand_over()
         if waiter is not None:
-            self._wait(new, waiter, patience_seconds)
+            self._wait(new, waiter, waited_seconds)
 
     def _give_back(self, key: PoolKey) -> None:
         with self._lock:
@@ -339,9 +344,8 @@ class Pool:
 
     # Called without it.
 
-    def _wait(self, key: PoolKey, waiter: _Waiter, patience_seconds: float | None) -> None:
-        patience = self._patience_seconds if patience_seconds is None else patience_seconds
-        if waiter.event.wait(patience):
+    def _wait(self, key: PoolKey, waiter: _Waiter, waited_seconds: float) -> None:
+        if waiter.event.wait(max(0.0, self._patience_seconds - waited_seconds)):
             return
         with self._lock:
             if waiter.is_granted:

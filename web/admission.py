@@ -17,7 +17,7 @@ from wsgiref.types import WSGIEnvironment
 
 from flask import Flask, Response, request
 
-from shared.admission import STRANGERS, PoolKey
+from shared.admission import STRANGERS, WAITED, PoolKey
 from shared.identity.callers import Caller
 from shared.identity.credentials import Credential
 from web.holding import is_held
@@ -52,7 +52,9 @@ def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None)
     Raises ConcurrencyLimited, PoolExhausted.
     """
     key = credential_key(credential) if credential is not None else pool_key(environ)
-    admission = environ[ADMISSION] = Admission(key, pools.requests.acquire(key))
+    waited_seconds: float = environ.get(WAITED, 0.0)
+    slot = pools.requests.acquire(key, waited_seconds=waited_seconds)
+    admission = environ[ADMISSION] = Admission(key, slot, waited_seconds=waited_seconds)
     return admission
 
 

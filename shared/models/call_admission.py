@@ -50,8 +50,8 @@ class CallAdmission:
         self._line = _Line()
         self._room = Pool("model_calls_waiting", WAITING_ROOM)
 
-    def hold(self, invocation: holds.NewInvocation, key: PoolKey) -> None:
-        """Hold a call's credits, or wait until its organization may have another call.
+    def hold(self, invocation: holds.NewInvocation, key: PoolKey, *, waited_seconds: float = 0.0) -> None:
+        """Hold a call's credits, or wait until its organization may have another call; so much of the wait is over.
 
         Raises ConcurrencyLimited where the organization has calls and no room for more, ModelsOverloaded where it has
         none and the service lacks room, and what `holds.hold` raises.
@@ -62,7 +62,7 @@ class CallAdmission:
             if refused is None:
                 return
         with self._waiting(key, refused):
-            self._wait(invocation, key, refused)
+            self._wait(invocation, key, refused, max(0.0, self._patience_seconds - waited_seconds))
 
     def try_to_hold(self, invocation: holds.NewInvocation) -> holds.AtShare | None:
         """Hold a call's credits if its organization may have another call now; else tell how many it has."""
@@ -88,8 +88,14 @@ class CallAdmission:
         with seat:
             yield
 
-    def _wait(self, invocation: holds.NewInvocation, key: PoolKey, refused: holds.AtShare | None) -> None:
-        gives_up_at = time.monotonic() + self._patience_seconds
+    def _wait(
+        self,
+        invocation: holds.NewInvocation,
+        key: PoolKey,
+        refused: holds.AtShare | None,
+        patience_seconds: float,
+    ) -> None:
+        gives_up_at = time.monotonic() + patience_seconds
         turn = self._line.enter(key)
         try:
             while time.monotonic() < gives_up_at:

@@ -75,8 +75,17 @@ def get_model(catalog: Catalog, model_id: str) -> ModelEntry:
     return entry
 
 
-def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRequest) -> Inbox:
+def invoke(
+    invoker: Invoker,
+    catalog: Catalog,
+    caller: Caller,
+    request: ParsedRequest,
+    *,
+    waited_seconds: float = 0.0,
+) -> Inbox:
     """Accept a call, hold its credits, and queue it; give the inbox of its replies, which the caller closes.
+
+    The caller has waited for so long before, which is taken off the wait for its organization's share.
 
     Raises BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
     ModelsOverloaded, ConcurrencyLimited, InsufficientCredits, CreditPolicySuspended, Unavailable.
@@ -92,7 +101,8 @@ def invoke(invoker: Invoker, catalog: Catalog, caller: Caller, request: ParsedRe
     # Listen first: the reply may be there before the call is known to be queued.
     inbox = _listen(invoker, invocation.id)
     try:
-        invoker.admission.hold(invocation, PoolKey(payer_id, caller.credential_id))
+        key = PoolKey(payer_id, caller.credential_id)
+        invoker.admission.hold(invocation, key, waited_seconds=waited_seconds)
         failpoints.hit("invocation.held")
         _queue(invoker, inbox.address, payer_id, entry, request)
     except BaseException:

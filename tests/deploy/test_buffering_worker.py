@@ -154,6 +154,22 @@ def test_a_burst_of_one_credential_waits_for_its_turn_and_holds_nobody_up(tmp_pa
         assert [read_answer(connection) for connection in burst] == [(200, b"slow")] * 8
 
 
+def test_a_request_is_told_how_long_it_has_waited_for_a_thread(tmp_path: Path) -> None:
+    application = """
+import time
+
+def application(environ, start_response):
+    time.sleep(0.5)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"waited" if environ["quartermaster.waited_seconds"] > 0.4 else b"at once"]
+"""
+    request = b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer mine\r\nConnection: close\r\n\r\n"
+    with trivial_front(tmp_path, application, WEB_THREADS="8") as front, contextlib.ExitStack() as stack:
+        asked = [stack.enter_context(front.connect(request)) for _ in range(3)]
+        answers = b"".join(connection.makefile("rb").read() for connection in asked)
+    assert (answers.count(b"at once"), answers.count(b"waited")) == (2, 1)
+
+
 def test_a_stop_answers_what_has_come_and_waits_for_nothing_else(tmp_path: Path) -> None:
     with trivial_front(tmp_path) as front, contextlib.ExitStack() as stack:
         for sent in (b"", HALF_HEAD, post(b"begun", length=1000)):

@@ -127,13 +127,20 @@ def test_a_waiting_caller_is_given_the_next_slot() -> None:
     assert pool.in_use == 0
 
 
+def test_who_has_waited_elsewhere_for_long_waits_no_more() -> None:
+    pool = make_pool(1, patience_seconds=3600)
+    with pool.acquire(HOSTILE), pytest.raises(ConcurrencyLimited):
+        pool.acquire(HOSTILE, waited_seconds=3600)
+    assert (pool.in_use, pool.waiting) == (0, 0)
+
+
 def served_order(pool: Pool, keys: list[PoolKey]) -> list[PoolKey]:
     """Have these wait one after the other for a pool of one slot; the order in which they are served."""
     held = pool.acquire(PoolKey("holder", "key"))
     order: list[PoolKey] = []
 
     def wait(key: PoolKey) -> None:
-        with pool.acquire(key, 30):
+        with pool.acquire(key):
             order.append(key)
 
     threads = []
@@ -148,14 +155,14 @@ def served_order(pool: Pool, keys: list[PoolKey]) -> list[PoolKey]:
 
 
 def test_slots_that_become_free_go_round_robin_over_tenants() -> None:
-    pool = make_pool(1, waiting=100)
+    pool = make_pool(1, waiting=100, patience_seconds=30)
     order = served_order(pool, [HOSTILE] * 6 + [VICTIM] * 2)
     assert order[1] == VICTIM
     assert order[3] == VICTIM
 
 
 def test_within_a_tenant_slots_go_round_robin_over_its_members() -> None:
-    pool = make_pool(1, waiting=100)
+    pool = make_pool(1, waiting=100, patience_seconds=30)
     busy, quiet = PoolKey("tenant", "busy"), PoolKey("tenant", "quiet")
     assert served_order(pool, [busy] * 5 + [quiet])[1] == quiet
 

@@ -6,6 +6,7 @@ run, in which shares are switched off, must fail every one of them.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -466,7 +467,7 @@ def test_waits_and_refusals_are_counted_by_pool(scene: Scene) -> None:
             held.enter_context(slot)
         assert REGISTRY.get_sample_value("quartermaster_pool_in_use", {"pool": "uploads"}) == pool.in_use
         with pytest.raises(ConcurrencyLimited):
-            pool.acquire(key, 0)
+            pool.acquire(key, waited_seconds=math.inf)
     assert REGISTRY.get_sample_value("quartermaster_pool_refusals_total", labels) == before + 1
 
 

@@ -14,9 +14,10 @@ ADMISSION = "quartermaster.admission"
 class Admission:
     """The slots that one request holds; used by one thread at a time."""
 
-    def __init__(self, key: PoolKey, thread: Slot | None = None) -> None:
+    def __init__(self, key: PoolKey, thread: Slot | None = None, *, waited_seconds: float = 0.0) -> None:
         """Begin with the slot of the request's thread; one that asks how the service is has none."""
         self.key = key
+        self.waited_seconds = waited_seconds
         self.is_answering = False
         self._thread = thread
         self._held: list[Slot] = []
@@ -29,12 +30,12 @@ class Admission:
     def move(self, key: PoolKey) -> None:
         """Count the request for another key from now on. Raises ConcurrencyLimited, PoolExhausted."""
         if key != self.key and self._thread is not None:
-            self._thread.move(key)
+            self._thread.move(key, waited_seconds=self.waited_seconds)
         self.key = key
 
     def hold(self, pool: Pool) -> None:
         """Hold a slot of another pool too, until the answer has been sent. Raises ConcurrencyLimited, PoolExhausted."""
-        self._held.append(pool.acquire(self.key))
+        self._held.append(pool.acquire(self.key, waited_seconds=self.waited_seconds))
 
     def leave_thread(self) -> None:
         """Give back the thread's slot alone: what is left to be done holds none."""

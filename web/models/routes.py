@@ -137,7 +137,10 @@ def _read(call: Call) -> dict[str, Any]:
 def _create(call: Call, request: ParsedRequest) -> Response:
     models = call.services.models
     call.admission.hold(call.services.pools.model_calls)
-    inbox = invoke(models.invoker, models.catalog.current(), call.caller, request)
+    waited_seconds = call.admission.waited_seconds
+    inbox = invoke(
+        models.invoker, models.catalog.current(), call.caller, request, waited_seconds=waited_seconds
+    )
     watch = call.watch(require_model_access)
     if request.is_stream:
         return streamed_answer(models.invoker, inbox, Dialect(request.dialect), watch, call.http.environ)

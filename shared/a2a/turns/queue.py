@@ -6,6 +6,7 @@ every half second in any case, so that a lost hint costs no more than that. One 
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 
@@ -64,5 +65,5 @@ class TurnQueue:
         if lease is None:
             return None
         # Nobody else takes slots, and an organization that is not at its limit has room for one more.
-        slot = self._pool.acquire(PoolKey(lease.payer_id, lease.deployment_id), patience_seconds=0.0)
+        slot = self._pool.acquire(PoolKey(lease.payer_id, lease.deployment_id), waited_seconds=math.inf)
         return TakenTurn(lease=lease, slot=slot)

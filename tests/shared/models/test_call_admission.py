@@ -101,6 +101,15 @@ def test_a_call_that_waited_in_vain_is_limited_and_nothing_is_held(
     assert one.discrepancies() == []
 
 
+def test_a_call_that_has_waited_for_a_thread_waits_no_longer_for_its_share(tenants: Tenants) -> None:
+    one = tenants.organization()
+    for _ in range(2):
+        tenants.hold(one)
+    invocation = replace(one.new(0), provider="p")
+    with pytest.raises(ConcurrencyLimited):
+        tenants.admission.hold(invocation, PoolKey(one.organization_id, None), waited_seconds=20.0)
+
+
 def test_an_organization_without_a_call_is_told_that_the_service_lacks_room(
     tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
