@@ -56,7 +56,9 @@ TOO_SLOW = refusal("408 Request Timeout", "upload_timeout", "The body was sent t
 TOO_LONG = refusal(
     "431 Request Header Fields Too Large", "malformed_request", "The request's head is too long."
 )
-NO_ROOM = refusal("503 Service Unavailable", "service_unavailable", "Too much is being received; try again.")
+NO_ROOM = refusal(
+    "429 Too Many Requests", "concurrency_limit", "Too much is being received from this address; try again."
+)
 
 
 class _Held(BaseException):

@@ -37,7 +37,7 @@ STRANGERS: Final = "strangers"
 
 
 class ConcurrencyLimited(DomainError):
-    """Too many requests of yours are in progress; wait for some of them to end, then try again."""
+    """Too many requests are in progress, yours or of all without a credential; wait for some to end, then try again."""
 
     code = "concurrency_limit"
     kind = Kind.LIMITED
@@ -331,9 +331,9 @@ class Pool:
             self._tenants.pop(name, None)
 
     def _uses(self, tenant: _Tenant, key: PoolKey) -> bool:
-        """Tell whether a key has slots or waits for them; one stranger has nothing to do with what others use."""
+        """Tell whether a key's own use is why it gets no slot, or that of all strangers while others would get one."""
         if key.tenant == STRANGERS:
-            return key.member in tenant.used_by or key.member in tenant.queues
+            return self._free > 0 or key.member in tenant.used_by or key.member in tenant.queues
         return not tenant.is_idle
 
     def _refuse(self, tenant: _Tenant, key: PoolKey) -> None:

@@ -137,7 +137,7 @@ def test_the_address_with_most_bytes_makes_room_for_others(tmp_path: Path) -> No
         patient = stack.enter_context(front.connect(post(b"a" * 1000, length=1001), address="127.0.0.2"))
         big = post(b"a" * (100 << 10), length=101 << 10)
         greedy = [stack.enter_context(front.connect(big)) for _ in range(20)]
-        assert read_answer(greedy[0])[0] == 503
+        assert read_answer(greedy[0])[0] == 429
         patient.sendall(b"a")
         assert read_answer(patient)[1] == b"a" * 1001
 

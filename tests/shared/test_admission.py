@@ -215,6 +215,19 @@ def test_an_ipv6_stranger_is_known_by_its_network(one: str, other: str, is_same:
     assert stranger(one).tenant == STRANGERS
 
 
+def test_a_stranger_hears_that_strangers_are_too_many_while_others_would_be_given_a_slot() -> None:
+    pool = make_pool(8)
+    for number in range(8):
+        take_all(pool, stranger(f"10.0.{number}.1"), 1)
+    with pytest.raises(ConcurrencyLimited):
+        pool.acquire(stranger("203.0.113.7"))
+    take_all(pool, VICTIM)
+    take_all(pool, HOSTILE)
+    assert pool.in_use == pool.slots
+    with pytest.raises(PoolExhausted):
+        pool.acquire(stranger("203.0.113.7"))
+
+
 @pytest.mark.parametrize("address", [None, "", "nonsense", ":::", "unix:"])
 def test_an_address_that_is_none_is_a_stranger_too(address: str | None) -> None:
     assert stranger(address).tenant == STRANGERS
