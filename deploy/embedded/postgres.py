@@ -16,7 +16,6 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -25,8 +24,9 @@ from urllib.parse import quote
 import psycopg2
 
 from deploy.embedded.leftovers import end_leftover
+from deploy.embedded.servers import EmbeddedServer
 from deploy.embedded.wheels import StartFailed, find_program
-from deploy.processes import Program, kill, spawn, stop
+from deploy.processes import Program, spawn
 
 SUPERUSER = "quartermaster"
 DATABASE = "quartermaster"
@@ -50,7 +50,7 @@ SETTINGS = {
 FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(EmbeddedServer):
     """One Postgres server over `directory`; with `durable=False` it trades safety in power loss for speed."""
 
     def __init__(self, directory: Path, *, durable: bool = True) -> None:
@@ -59,7 +59,6 @@ class EmbeddedPostgres:
         self._sockets = _socket_directory(self.directory)
         self._account = ROOTS_ACCOUNT if os.geteuid() == 0 else None
         self._settings = SETTINGS if durable else SETTINGS | FORGETFUL
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -110,16 +109,6 @@ class EmbeddedPostgres:
             psycopg2.connect(self.url, connect_timeout=2).close()
             return True
         return False
-
-    def stop(self) -> None:
-        """Stop the server in order, disconnecting its clients."""
-        if self._process is not None:
-            stop(self._process, self.program())
-
-    def kill(self) -> None:
-        """End the server as a crash would."""
-        if self._process is not None:
-            kill(self._process)
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
         """Create a database unless it exists, as a copy of `template` if given; return the service's address of it.

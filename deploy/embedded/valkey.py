@@ -11,7 +11,6 @@ import contextlib
 import secrets
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -21,8 +20,9 @@ from redis.retry import Retry
 
 from deploy.embedded.leftovers import end_leftover
 from deploy.embedded.ports import find_free_port, is_free
+from deploy.embedded.servers import EmbeddedServer
 from deploy.embedded.wheels import StartFailed, find_program
-from deploy.processes import Program, kill, spawn, stop
+from deploy.processes import Program, kill, spawn
 
 START_SECONDS = 30
 CONFIGURATION = """\
@@ -43,7 +43,7 @@ set-proc-title no
 """
 
 
-class EmbeddedValkey:
+class EmbeddedValkey(EmbeddedServer):
     """One Valkey server over `directory`."""
 
     def __init__(self, directory: Path, *, keeps: bool = True) -> None:
@@ -51,7 +51,6 @@ class EmbeddedValkey:
         self._keeps = keeps
         self._data = self.directory / "data"
         self._configuration = self.directory / "valkey.conf"
-        self._process: subprocess.Popen[bytes] | None = None
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._password = _kept(self.directory / "password", secrets.token_urlsafe(24))
         self._port = int(_kept(self.directory / "port", str(find_free_port())))
@@ -107,16 +106,6 @@ class EmbeddedValkey:
         with contextlib.closing(client), contextlib.suppress(redis.RedisError):
             return bool(client.ping())
         return False
-
-    def stop(self) -> None:
-        """Stop the server in order."""
-        if self._process is not None:
-            stop(self._process, self.program())
-
-    def kill(self) -> None:
-        """End the server as a crash would."""
-        if self._process is not None:
-            kill(self._process)
 
     def _prepare(self) -> None:
         self._data.mkdir(parents=True, exist_ok=True)

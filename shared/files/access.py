@@ -156,7 +156,7 @@ def list_files(
 
 def list_versions(session: Session, file_id: UUID) -> list[Version]:
     """List a file's versions, newest first."""
-    return [_version(row) for row in session.execute(_VERSIONS, {"file_id": file_id})]
+    return [Version.of(row, row.id, row.file_id) for row in session.execute(_VERSIONS, {"file_id": file_id})]
 
 
 def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:
@@ -164,7 +164,7 @@ def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:
     row = session.execute(_VERSION, {"version_id": version_id, "file_id": file_id}).one_or_none()
     if row is None:
         raise VersionNotFound
-    return _version(row)
+    return Version.of(row, row.id, row.file_id)
 
 
 def _is_in_scope(
@@ -218,28 +218,6 @@ def _file(row: Row[Any], pending: Availability) -> File:
         revision=row.revision,
         retention_expires_at=row.retention_expires_at,
         ended_at=row.ended_at if availability in (Availability.EXPIRED, Availability.DELETED) else None,
-        version=Version(
-            id=row.version_id,
-            file_id=row.id,
-            revision=row.revision,
-            file_name=row.file_name,
-            media_type=row.media_type,
-            byte_size=row.byte_size,
-            content_sha256=row.content_sha256,
-            created_at=row.created_at,
-        ),
+        version=Version.of(row, row.version_id, row.id),
         is_damaged=row.damaged_at is not None,
-    )
-
-
-def _version(row: Row[Any]) -> Version:
-    return Version(
-        id=row.id,
-        file_id=row.file_id,
-        revision=row.revision,
-        file_name=row.file_name,
-        media_type=row.media_type,
-        byte_size=row.byte_size,
-        content_sha256=row.content_sha256,
-        created_at=row.created_at,
     )

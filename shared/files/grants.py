@@ -183,16 +183,7 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
         raise GrantExpired
     return Content(
         organization_id=row.organization_id,
-        version=Version(
-            id=row.id,
-            file_id=row.file_id,
-            revision=row.revision,
-            file_name=row.file_name,
-            media_type=row.media_type,
-            byte_size=row.byte_size,
-            content_sha256=row.content_sha256,
-            created_at=row.created_at,
-        ),
+        version=Version.of(row, row.id, row.file_id),
         is_placed=row.blob_state == "live",
         is_damaged=row.damaged_at is not None,
     )

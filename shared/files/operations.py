@@ -150,18 +150,8 @@ def _key(operation: Operation) -> dict[str, Any]:
 def _get_outcome(session: Session, done: Row[Any]) -> Outcome:
     """Read what an operation did; its rows outlive the file's content."""
     row = session.execute(_DONE, {"version_id": done.version_id}).one()
-    version = Version(
-        id=row.id,
-        file_id=row.file_id,
-        revision=row.revision,
-        file_name=row.file_name,
-        media_type=row.media_type,
-        byte_size=row.byte_size,
-        content_sha256=row.content_sha256,
-        created_at=row.created_at,
-    )
     return Outcome(
-        version=version,
+        version=Version.of(row, row.id, row.file_id),
         purpose=Purpose(row.purpose),
         retention_expires_at=done.retention_expires_at,
         content_hash=done.content_hash,

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, Self
 from uuid import UUID
+
+from sqlalchemy import Row
 
 from shared.identity.callers import OwnerKind
 
@@ -60,6 +63,20 @@ class Version:
     byte_size: int
     content_sha256: bytes
     created_at: datetime
+
+    @classmethod
+    def of(cls, row: Row[Any], version_id: UUID, file_id: UUID) -> Self:
+        """Read a version from a row that has the columns of `versions`, whatever the two ids are called there."""
+        return cls(
+            id=version_id,
+            file_id=file_id,
+            revision=row.revision,
+            file_name=row.file_name,
+            media_type=row.media_type,
+            byte_size=row.byte_size,
+            content_sha256=row.content_sha256,
+            created_at=row.created_at,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

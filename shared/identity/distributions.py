@@ -96,7 +96,7 @@ def create_distribution(
         )
     )
     distribution = _get(session, distribution_id)
-    _record(session, by, "distribution.created", distribution)
+    record_change(session, by, "distribution.created", distribution)
     return CreatedDistribution(distribution=distribution, token=token, webhook_secret=webhook_secret)
 
 
@@ -139,7 +139,7 @@ def update_distribution(
         changes["media_retention_days"] = _require_days(media_retention_days)
     if changes:
         _change(session, distribution_id, changes)
-        _record(session, by, "distribution.updated", distribution)
+        record_change(session, by, "distribution.updated", distribution)
     return _get(session, distribution_id)
 
 
@@ -156,7 +156,7 @@ def rotate_distribution_token(
         "token_last4": token.last4,
     }
     _change(session, distribution_id, changes)
-    _record(session, by, "distribution.token_rotated", distribution)
+    record_change(session, by, "distribution.token_rotated", distribution)
     return token
 
 
@@ -177,7 +177,7 @@ def rotate_webhook_secret(
         "webhook_secret_encrypted": Encryption(settings).encrypt(secret.value),
     }
     _change(session, distribution_id, changes)
-    _record(session, by, "distribution.webhook_secret_rotated", distribution)
+    record_change(session, by, "distribution.webhook_secret_rotated", distribution)
     return secret
 
 
@@ -185,7 +185,7 @@ def disable_distribution(session: Session, *, by: Actor, distribution_id: UUID) 
     """Disable a distribution: its token and attributions are refused until it is enabled."""
     distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
     if turn_off(session, distributions, distributions.c.disabled_at, distribution_id):
-        _record(session, by, "distribution.disabled", distribution)
+        record_change(session, by, "distribution.disabled", distribution)
     return _get(session, distribution_id)
 
 
@@ -193,7 +193,7 @@ def enable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -
     """Enable a disabled distribution."""
     distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
     if turn_on(session, distributions, distributions.c.disabled_at, distribution_id):
-        _record(session, by, "distribution.enabled", distribution)
+        record_change(session, by, "distribution.enabled", distribution)
     return _get(session, distribution_id)
 
 
@@ -214,6 +214,21 @@ def _change(session: Session, distribution_id: UUID, changes: dict[str, Any]) ->
     session.execute(update(distributions).where(distributions.c.id == distribution_id).values(changes))
 
 
+def record_change(
+    session: Session, by: Actor, action: str, distribution: Distribution, **details: Any
+) -> None:
+    """Record in the audit what was done to a distribution, or to what belongs to it."""
+    record(
+        session,
+        by=by,
+        action=action,
+        resource_kind="distribution",
+        resource_id=distribution.id,
+        organization_id=distribution.organization_id,
+        **details,
+    )
+
+
 def _overlap_end(overlap_seconds: int) -> Any:
     if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
         raise _wrong("overlapSeconds", f"must be from 0 to {MAX_OVERLAP_SECONDS}")
@@ -228,17 +243,6 @@ def _require_days(days: int) -> int:
 
 def _wrong(field: str, message: str) -> ValidationFailed:
     return ValidationFailed(errors=[FieldError(location="body", name=field, message=message)])
-
-
-def _record(session: Session, by: Actor, action: str, distribution: Distribution) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="distribution",
-        resource_id=distribution.id,
-        organization_id=distribution.organization_id,
-    )
 
 
 def _distribution(row: Row[Any]) -> Distribution:

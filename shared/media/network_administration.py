@@ -21,13 +21,13 @@ from sqlalchemy.dialects.postgresql import insert
 from shared.database import Session
 from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
-from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.distributions import (
     DEFAULT_OVERLAP_SECONDS,
     MAX_OVERLAP_SECONDS,
     Distribution,
     get_distribution,
+    record_change,
 )
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
@@ -89,9 +89,8 @@ def put_network_settings(
             key = (distribution_id, network, setting.name)
             _replace(session, encryption, key, checked[setting.name], overlap)
     _remove(session, distribution_id, network.name, _table.name.not_in(checked))
-    _record(
-        session, by, "distribution.network_set", distribution, network, settings=", ".join(sorted(checked))
-    )
+    changed = {"network": network.name, "settings": ", ".join(sorted(checked))}
+    record_change(session, by, "distribution.network_set", distribution, **changed)
     return _shown(session, distribution_id, network.name)
 
 
@@ -108,7 +107,7 @@ def remove_network_settings(session: Session, *, by: Actor, distribution_id: UUI
     distribution = _authorized(session, by, distribution_id)
     if not _remove(session, distribution_id, network.name):
         raise ResourceNotFound
-    _record(session, by, "distribution.network_removed", distribution, network)
+    record_change(session, by, "distribution.network_removed", distribution, network=network.name)
 
 
 def _authorized(session: Session, by: Actor, distribution_id: UUID) -> Distribution:
@@ -229,21 +228,6 @@ def _shown(session: Session, distribution_id: UUID, network: str) -> NetworkSett
         distribution_id=distribution_id,
         network=network,
         settings=tuple(SetValue(**row._asdict()) for row in rows),
-    )
-
-
-def _record(
-    session: Session, by: Actor, action: str, distribution: Distribution, network: Network, **details: str
-) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="distribution",
-        resource_id=distribution.id,
-        organization_id=distribution.organization_id,
-        network=network.name,
-        **details,
     )
 
 

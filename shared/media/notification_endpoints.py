@@ -21,9 +21,8 @@ from shared.egress.policy import EgressPolicy
 from shared.egress.urls import parse_url
 from shared.encryption import Encryption
 from shared.identity import distributions
-from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.distributions import Distribution
+from shared.identity.distributions import Distribution, record_change
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
 from shared.media.notification_tables import notification_endpoints
@@ -59,7 +58,7 @@ def set_endpoint(
     )
     changes = {"url_encrypted": sealed, "disabled_at": None}
     session.execute(statement.on_conflict_do_update(index_elements=[_table.distribution_id], set_=changes))
-    _record(session, by, "notification_endpoint.set", distribution)
+    record_change(session, by, "notification_endpoint.set", distribution)
     return _get(session, settings, distribution_id)
 
 
@@ -77,7 +76,7 @@ def remove_endpoint(session: Session, *, by: Actor, distribution_id: UUID) -> No
     removed = session.execute(delete(notification_endpoints).where(_table.distribution_id == distribution_id))
     if removed.rowcount:
         outbox.give_up(session, destination_id=distribution_id, code=REMOVED)
-        _record(session, by, "notification_endpoint.removed", distribution)
+        record_change(session, by, "notification_endpoint.removed", distribution)
 
 
 def list_notifications(
@@ -102,7 +101,7 @@ def resend_notification(
     """Send a notification again that was given up. Raises DeliveryNotFound, DeliveryNotDead."""
     distribution = _authorized(session, by, distribution_id)
     resent = outbox.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
-    _record(session, by, "notification.resent", distribution, notification_id=notification_id)
+    record_change(session, by, "notification.resent", distribution, notification_id=notification_id)
     return resent
 
 
@@ -111,7 +110,7 @@ def resend_dead_notifications(session: Session, *, by: Actor, distribution_id: U
     distribution = _authorized(session, by, distribution_id)
     count = outbox.resend_dead(session, destination_id=distribution_id)
     if count:
-        _record(session, by, "notification.dead_resent", distribution, count=count)
+        record_change(session, by, "notification.dead_resent", distribution, count=count)
     return count
 
 
@@ -136,16 +135,4 @@ def _endpoint(row: Row[Any], encryption: Encryption) -> NotificationEndpoint:
         url=encryption.decrypt(bytes(row.url_encrypted)),
         disabled_at=row.disabled_at,
         created_at=row.created_at,
-    )
-
-
-def _record(session: Session, by: Actor, action: str, distribution: Distribution, **details: Any) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="distribution",
-        resource_id=distribution.id,
-        organization_id=distribution.organization_id,
-        **details,
     )

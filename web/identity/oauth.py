@@ -7,9 +7,9 @@ dialect (`web/errors.py`), and no answer may be stored.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Response
 
@@ -25,6 +25,7 @@ from web.identity import oauth_schemas as schemas
 from web.identity.client_forms import ClientForm, InvalidTarget, read_client_form
 from web.routing import FormBody, Routes
 
+Described = TypeVar("Described")
 routes = Routes("oauth")
 
 GRANT_TYPE = "client_credentials"
@@ -96,16 +97,7 @@ def issue_token(call: Call) -> Answer:
     errors=(errors.InvalidRequest, errors.InvalidClient),
 )
 def revoke_token(call: Call) -> Answer:
-    services = call.services
-    with _client(call) as form:
-        token_exchange.revoke(
-            services.database,
-            services.settings,
-            services.signing_keys,
-            client_id=form.client_id,
-            client_secret=form.client_secret,
-            token=form.require("token"),
-        )
+    _with_token(call, token_exchange.revoke)
     return Answer(headers=_NO_STORE)
 
 
@@ -119,17 +111,7 @@ def revoke_token(call: Call) -> Answer:
     errors=(errors.InvalidRequest, errors.InvalidClient),
 )
 def introspect_token(call: Call) -> Response:
-    services = call.services
-    with _client(call) as form:
-        described = token_exchange.introspect(
-            services.database,
-            services.settings,
-            services.signing_keys,
-            client_id=form.client_id,
-            client_secret=form.client_secret,
-            token=form.require("token"),
-        )
-    return _document(described, _NO_STORE)
+    return _document(_with_token(call, token_exchange.introspect), _NO_STORE)
 
 
 @routes.operation(
@@ -163,6 +145,20 @@ def describe_protected_resource(call: Call) -> Response:
 )
 def read_key_set(call: Call) -> Response:
     return _document(call.services.signing_keys.jwks(), _cacheable())
+
+
+def _with_token(call: Call, act: Callable[..., Described]) -> Described:
+    """Do something for a client with the token that its form names."""
+    services = call.services
+    with _client(call) as form:
+        return act(
+            services.database,
+            services.settings,
+            services.signing_keys,
+            client_id=form.client_id,
+            client_secret=form.client_secret,
+            token=form.require("token"),
+        )
 
 
 @contextmanager

@@ -99,9 +99,7 @@ class FileTable(_Table):
         return self
 
 
-class PartTable(_Table):
-    """One part of a message or artifact."""
-
+class _PartFields(_Table):
     text: Text | None = None
     data: Any = None
     raw: Bytes | None = None
@@ -110,6 +108,10 @@ class PartTable(_Table):
     filename: Name | None = None
     media_type: Name | None = None
     metadata: Members | None = None
+
+
+class PartTable(_PartFields):
+    """One part of a message or artifact."""
 
     @model_validator(mode="after")
     def _hold_one(self) -> Self:
@@ -138,25 +140,17 @@ class ContentTable(_Table):
         return self
 
 
-class ArtifactTable(_Table):
+class ArtifactTable(_PartFields):
     """`artifact`: one part, several `parts`, or `chunks` sent one after the other, `every` so many seconds."""
 
     id: Name | None = None
     name: Text | None = None
     description: Text | None = None
-    text: Text | None = None
-    data: Any = None
-    raw: Bytes | None = None
-    url: Name | None = None
-    file: FileTable | None = None
-    filename: Name | None = None
-    media_type: Name | None = None
     parts: Annotated[list[PartForm], Field(min_length=1)] | None = None
     chunks: Annotated[list[PartForm], Field(min_length=1, max_length=MAX_REPEATS)] | None = None
     every: Seconds = 0.0
     append: bool = False
     last_chunk: bool = True
-    metadata: Members | None = None
     extensions: Uris = []
     event_metadata: Members | None = None
 

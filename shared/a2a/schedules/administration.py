@@ -88,11 +88,7 @@ def replace_schedule(
 
 
 def disable_schedule(
-    session: Session,
-    *,
-    by: Actor,
-    schedule_id: UUID,
-    deployment_id: UUID | None = None,
+    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
     """Let a schedule rest."""
     before, organization_id = _hold(session, by, schedule_id, deployment_id)
@@ -103,11 +99,7 @@ def disable_schedule(
 
 
 def enable_schedule(
-    session: Session,
-    *,
-    by: Actor,
-    schedule_id: UUID,
-    deployment_id: UUID | None = None,
+    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
     """Let a schedule go on with the next tick that comes; those of its rest were not missed."""
     before, organization_id = _hold(session, by, schedule_id, deployment_id)
@@ -118,11 +110,7 @@ def enable_schedule(
 
 
 def delete_schedule(
-    session: Session,
-    *,
-    by: Actor,
-    schedule_id: UUID,
-    deployment_id: UUID | None = None,
+    session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> None:
     """Delete a schedule and what is known of its runs; tasks that it began go on."""
     _, organization_id = _hold(session, by, schedule_id, deployment_id)

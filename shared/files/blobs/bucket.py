@@ -6,8 +6,8 @@ from contextlib import suppress
 from uuid import UUID
 
 from shared.errors import DomainError
-from shared.files.blobs.base import BlobMissing, BlobStoreUnavailable
-from shared.files.blobs.marker import MARKER
+from shared.files.blobs.base import BlobMissing
+from shared.files.blobs.marker import MARKER, parse_store_id
 from shared.files.blobs.s3 import S3Bucket, reading_errors, request_errors
 
 MOST_MARKER_BYTES = 1000
@@ -49,10 +49,7 @@ class MarkedBucket:
                 written = body.read(MOST_MARKER_BYTES).decode("ascii", "replace")
         except BlobMissing:
             return None
-        try:
-            return UUID(written.strip())
-        except ValueError:
-            raise BlobStoreUnavailable("The marker of the store of file content cannot be read.") from None
+        return parse_store_id(written)
 
     def write_id(self, store_id: UUID) -> None:
         """Write the marker; the caller holds the lock in the database and has found none."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import UUID
 
 from shared.files.blobs.base import BlobStoreUnavailable
-from shared.files.blobs.marker import MARKER
+from shared.files.blobs.marker import MARKER, parse_store_id
 from shared.files.blobs.staging import FILE_MODE, require_room, sync_directory, translated_errors
 from shared.ids import new_id
 
@@ -60,10 +60,7 @@ class LocalDirectory:
                     written = marker.read(100)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        try:
-            return UUID(written.strip())
-        except ValueError:
-            raise BlobStoreUnavailable("The marker of the store of file content cannot be read.") from None
+        return parse_store_id(written)
 
     def write_id(self, store_id: UUID) -> None:
         """Write the marker whole or not at all, and never over another."""

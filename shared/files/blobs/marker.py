@@ -27,6 +27,14 @@ MARKER = "store-id"
 REPEATED_LOG_SECONDS = 60.0
 
 
+def parse_store_id(written: str) -> UUID:
+    """Read what a marker holds. Raises BlobStoreUnavailable."""
+    try:
+        return UUID(written.strip())
+    except ValueError:
+        raise BlobStoreUnavailable("The marker of the store of file content cannot be read.") from None
+
+
 class Marked(Protocol):
     """A store as it is before anyone knows whether it is the right one."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self
 
 from urllib3.exceptions import HTTPError
@@ -62,13 +61,7 @@ class AnswerStream:
         """Begin to read."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Keep the connection if the answer was read to its end, else close it, which tells the upstream to stop."""
         if self._is_terminated and not self._is_at_end:
             self._read_the_end()

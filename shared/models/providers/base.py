@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from shared.models.catalog import Upstream
@@ -50,13 +49,7 @@ class UpstreamStream(Protocol):
     def __enter__(self) -> Self:
         """Begin to read."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Let go of the connection: kept if the answer was read to its end, else closed."""
 
     def batches(self) -> Iterator[list[Event]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 from shared.models.catalog import Upstream
@@ -58,13 +57,7 @@ class ScriptedStream:
         """Begin to read."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        /,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """There is no connection."""
 
     def __iter__(self) -> Iterator[Event]:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from types import TracebackType
 from typing import Self
 
 from shared.models.providers.base import Cancellation
@@ -162,9 +161,7 @@ class Watchdog:
         """Give itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """End the thread."""
         self.close()
 
