@@ -59,7 +59,7 @@ def test_the_release_before_finds_what_it_relies_on(migrated: Engine) -> None:
         "ALTER TABLE files RENAME COLUMN retention_expires_at TO expires_at",
         "ALTER TABLE deliveries RENAME TO notifications",
         "ALTER TABLE invocations ALTER COLUMN hold TYPE numeric",
-        "ALTER TABLE invocations ADD COLUMN request_price bigint NOT NULL",
+        "ALTER TABLE invocations ADD COLUMN surcharge bigint NOT NULL",
         "ALTER TABLE invocations ALTER COLUMN streamed_tokens DROP DEFAULT",
         "ALTER TABLE invocations ALTER COLUMN provider SET NOT NULL",
         "ALTER TABLE invocations ADD CHECK (hold > 0)",
@@ -82,7 +82,7 @@ def test_a_migration_that_breaks_the_release_before_is_found(migrated: Engine, c
     "change",
     [
         "CREATE TABLE more (id uuid PRIMARY KEY, hold bigint NOT NULL CHECK (hold > 0))",
-        "ALTER TABLE invocations ADD COLUMN request_price bigint NOT NULL DEFAULT 0 CHECK (request_price >= 0)",
+        "ALTER TABLE invocations ADD COLUMN surcharge bigint NOT NULL DEFAULT 0 CHECK (surcharge >= 0)",
         "ALTER TABLE invocations ADD COLUMN reason text",
         "ALTER TABLE invocations DROP CONSTRAINT ck_invocations_hold",
         "CREATE INDEX ON invocations (model)",
