@@ -19,8 +19,10 @@ from shared.files.references import ReferenceKind
 from shared.files.resources import Availability, Content, ReadGrant, Version
 from shared.files.tables import blobs, files, read_grants, versions
 from shared.identity.callers import Caller
+from shared.identity.errors import OrganizationSuspended
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, derive, hash_secret, is_well_formed, issue
+from shared.identity.tables import organizations
 from shared.ids import new_id
 
 
@@ -79,11 +81,13 @@ _GRANTED = (
         versions,
         files.c.organization_id,
         _is_valid.label("is_valid"),
+        organizations.c.suspended_at.is_not(None).label("is_suspended"),
         blobs.c.state.label("blob_state"),
         blobs.c.damaged_at,
     )
     .select_from(read_grants.join(versions, versions.c.id == read_grants.c.version_id))
     .join(files, files.c.id == versions.c.file_id)
+    .join(organizations, organizations.c.id == files.c.organization_id)
     .outerjoin(blobs, blobs.c.version_id == versions.c.id)
     .where(read_grants.c.token_hash == bindparam("token_hash"), read_grants.c.file_id == bindparam("file_id"))
 )
@@ -172,7 +176,8 @@ def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: dat
 def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
     """Get the version a token opens.
 
-    Raises GrantNotFound for what never was a token of this file, GrantExpired for one that no longer works.
+    Raises GrantNotFound for what never was a token of this file, GrantExpired for one that no longer works, and
+    OrganizationSuspended while nobody acts in the file's organization: a link is its maker's doing.
     """
     if not is_well_formed(token, Prefix.GRANT):
         raise GrantNotFound
@@ -181,6 +186,8 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
         raise GrantNotFound
     if not row.is_valid or row.blob_state is None:
         raise GrantExpired
+    if row.is_suspended:
+        raise OrganizationSuspended
     return Content(
         organization_id=row.organization_id,
         version=Version.of(row, row.id, row.file_id),

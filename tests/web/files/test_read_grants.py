@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from shared.identity.authorization import OPERATOR
+from shared.identity.organizations import resume_organization, suspend_organization
 from shared.identity.secrets import Prefix, is_well_formed, issue
 from tests.support.front import Front, open_front
 from tests.web.files.asking import Asker, expire, fields_of, leaving_nothing, refuse, run_sql, succeed
@@ -125,6 +127,28 @@ def test_a_revoked_link_does_not_work(cast: Cast, front: Front, file: Any) -> No
     link = succeed(cast.agent.grant(file), 201)["url"]
     run_sql(front, "UPDATE read_grants SET revoked_at = now() WHERE file_id = :id", id=file["id"])
     refuse(cast.nobody.follow(link), 410, "grant_expired")
+
+
+def test_a_link_of_a_suspended_organization_does_not_work_until_it_is_resumed(
+    cast: Cast, front: Front, file: Any
+) -> None:
+    link, ended = (succeed(cast.agent.grant(file), 201) for _ in range(2))
+    run_sql(front, "UPDATE read_grants SET access_expires_at = now() WHERE id = :id", id=ended["grantId"])
+    organization_id = UUID(file_organization(front, file))
+    with front.services.database.transaction() as session:
+        suspend_organization(session, by=OPERATOR, organization_id=organization_id)
+    suspended = cast.nobody.follow(link["url"])
+    refuse(suspended, 403, "organization_suspended")
+    assert suspended.headers["Access-Control-Allow-Origin"] == "*"
+    refuse(cast.nobody.follow(ended["url"]), 410, "grant_expired")
+    with front.services.database.transaction() as session:
+        resume_organization(session, by=OPERATOR, organization_id=organization_id)
+    assert cast.nobody.follow(link["url"]).data == b"first"
+
+
+def file_organization(front: Front, file: Any) -> str:
+    (row,) = run_sql(front, "SELECT organization_id FROM files WHERE id = :id", id=file["id"])
+    return str(row.organization_id)
 
 
 def test_a_wrong_link_is_one_answer_that_tells_nothing(cast: Cast, file: Any) -> None:
