@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import selectors
 import socket
 import threading
@@ -28,6 +27,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-
 from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
 from deploy.connections import hang_up, has_hung_up, is_readable
+from deploy.refusals import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, unreadable, writer_of
 from deploy.turns import Turns
 from shared.admission import WAITED
 from shared.held_answers import HOLD, HeldAnswer
@@ -43,22 +43,6 @@ LOOK_SECONDS = 0.25
 STOPPING_SECONDS = 2.0
 PIECE_BYTES = 64 << 10
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
-def refusal(status: str, code: str, detail: str) -> bytes:
-    """Write an answer that the application never sees."""
-    body = json.dumps({"title": status[4:], "status": int(status[:3]), "code": code, "detail": detail})
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
-
-
-TOO_SLOW = refusal("408 Request Timeout", "upload_timeout", "The body was sent too slowly; send it again.")
-TOO_LONG = refusal(
-    "431 Request Header Fields Too Large", "malformed_request", "The request's head is too long."
-)
-NO_ROOM = refusal(
-    "429 Too Many Requests", "concurrency_limit", "Too much is being received from this address; try again."
-)
 
 
 class _Held(BaseException):
@@ -92,6 +76,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     def load_wsgi(self) -> None:
         """Load the application, which may give answers to be held."""
         super().load_wsgi()
+        self.refusals = writer_of(self.wsgi)
         if not self.cfg.is_ssl:
             self.wsgi: Any = partial(self._call, self.wsgi)
 
@@ -176,15 +161,19 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
 
     def _evict(self, arrival: Arrival | None) -> None:
         if arrival is not None:
-            self._drop(arrival, NO_ROOM if arrival.stage is Stage.BODY else b"")
+            self._drop(arrival, NO_ROOM if arrival.stage is Stage.BODY else None)
 
-    def _drop(self, arrival: Arrival, answer: bytes = b"") -> None:
+    def _drop(self, arrival: Arrival, refusal: Refusal | None = None) -> None:
         self._forget(arrival)
         self.nr_conns -= 1
-        if answer:
-            with contextlib.suppress(OSError):
-                arrival.conn.sock.send(answer, socket.MSG_DONTWAIT)
+        if refusal is not None:
+            self._send_refusal(arrival.conn.sock, find_target(arrival.data), refusal)
         hang_up(arrival.conn.sock)
+
+    def _send_refusal(self, sock: socket.socket, target: str, refusal: Refusal) -> None:
+        answer = self.refusals.refuse(target, refusal.status, refusal.code, refusal.detail)
+        with contextlib.suppress(OSError):
+            sock.send(answer, socket.MSG_DONTWAIT)
 
     def _forget(self, arrival: Arrival) -> None:
         self.arrivals.remove(arrival)
@@ -202,7 +191,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         for conn in self.turns.find_overdue(now, self.cfg.threads // 2 - self.busy):
             self._begin_after_wait(conn)
         for arrival in [arrival for arrival in self.arrivals if arrival.deadline < now]:
-            self._drop(arrival, TOO_SLOW if arrival.stage is Stage.BODY else b"")
+            self._drop(arrival, TOO_SLOW if arrival.stage is Stage.BODY else None)
 
     def _cap_keepalive(self, deadline: float) -> None:
         """Give what is on its way a moment when the worker stops."""
@@ -254,7 +243,9 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         while True:
             conn.data_ready = True
             conn.init()
-            conn.parser.unreader.unread(conn.arrival.hand_over())
+            data = conn.arrival.hand_over()
+            self.thread.target = find_target(data)
+            conn.parser.unreader.unread(data)
             try:
                 is_kept = super().handle(conn)
             except _Held as held:
@@ -265,6 +256,10 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             if not self._follows(conn):
                 return True
             self.thread.waited_seconds = 0.0
+
+    def write_error(self, sock: socket.socket, status: int, reason: str, message: str) -> None:  # noqa: ARG002
+        """Refuse in the dialect of its path what gunicorn cannot read, for which it would write a page."""
+        self._send_refusal(sock, getattr(self.thread, "target", ""), unreadable(status))
 
     def _call(self, application: Any, environ: dict[str, Any], start_response: Any) -> Any:
         environ[HOLD] = self._spare_seconds

@@ -124,8 +124,12 @@ def post_fork(server, worker):
 
 
 def post_worker_init(worker):
-    """Have the accepting thread hang up without waiting for clients, which could otherwise hold up all others."""
+    """Have the accepting thread hang up without waiting for clients, which could otherwise hold up all others.
+
+    Have gunicorn's own refusals written in the dialect of their path too.
+    """
     gunicorn.util.close_graceful = hang_up
+    gunicorn.util.write_error = worker.write_error
     worker.log.access = lambda *_: None  # with a logconfig it would write nothing at the cost of writing it
     if _operations is not None:
         worker.app.wsgi().extensions["operations_port"].serve(

@@ -6,14 +6,8 @@ ours in our own domain, because clients turn an answer without an ErrorInfo into
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
-
-from flask import Response, current_app
-
-from web.calls import request_id
 
 PROTOCOL_DOMAIN = "a2a-protocol.org"
 _PATHS = frozenset(
@@ -58,8 +52,11 @@ _NAMES = {
     408: "DEADLINE_EXCEEDED",
     409: "ABORTED",
     413: "INVALID_ARGUMENT",
+    414: "INVALID_ARGUMENT",
     429: "RESOURCE_EXHAUSTED",
+    431: "INVALID_ARGUMENT",
     500: "INTERNAL",
+    501: "UNIMPLEMENTED",
     502: "UNAVAILABLE",
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
@@ -79,12 +76,6 @@ def a2a_status(status: int, code: str) -> int:
 def a2a_reason(code: str) -> str:
     """Give the reason that clients read."""
     return _REASONS.get(code, code.upper())
-
-
-def a2a_body(status: int, code: str, detail: str, **data: Any) -> dict[str, Any]:
-    """Make the body of an error within a request."""
-    host = urlsplit(current_app.config["BASE_URL"]).hostname or PROTOCOL_DOMAIN
-    return error_body(status, code, detail, request=request_id(), host=host, **data)
 
 
 def error_body(
@@ -112,9 +103,3 @@ def error_body(
         violations = [{"field": at["name"], "description": at["message"]} for at in errors]
         details.append({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations})
     return {"error": {"code": final, "status": name, "message": detail, "details": details}}
-
-
-def a2a_error(status: int, code: str, detail: str, **data: Any) -> Response:
-    """Make an error answer."""
-    body = a2a_body(status, code, detail, **data)
-    return Response(json.dumps(body), body["error"]["code"], content_type="application/json")

@@ -1,15 +1,13 @@
 """Turn errors into answers: the one place where a kind becomes a status.
 
-File and identity routes answer RFC 9457 problems; the paths below `/v1` speak OpenAI's dialect, the token endpoints
-OAuth's. Whatever was not foreseen is logged with its traceback and answered 500 without it.
+Each is written in the dialect of its path (`dialects.py`). What was not foreseen is logged with its traceback and
+answered 500 without it.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from flask import Flask, Response, current_app, request
@@ -17,10 +15,10 @@ from werkzeug.exceptions import HTTPException
 
 from shared.errors import DomainError, Kind
 from shared.telemetry import get_logger
-from web.a2a_errors import a2a_error, speaks_a2a
 from web.calls import request_id
+from web.dialects import Dialects, ErrorAnswer
 from web.http.edge import BODY_READ
-from web.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
+from web.openai_errors import RETRY_HEADER
 
 log = get_logger(__name__)
 
@@ -54,23 +52,6 @@ _HTTP_CODES = {
     400: "malformed_request",
     413: "content_too_large",
 }
-OAUTH_PATHS = ("/oauth/token", "/oauth/revoke", "/oauth/introspect")
-OAUTH_CODES = frozenset(
-    {
-        "invalid_request",
-        "invalid_client",
-        "unauthorized_client",
-        "unsupported_grant_type",
-        "invalid_scope",
-        "invalid_target",
-    }
-)
-_OAUTH_CODES_BY_STATUS = {
-    429: "temporarily_unavailable",
-    500: "server_error",
-    503: "temporarily_unavailable",
-}
-_NOT_DESCRIBABLE = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 _FIRST_OF_OURS = 500
 _INTERNAL = ("internal_error", "The service failed; the operators can find this request by its id.")
 
@@ -114,54 +95,9 @@ def _clip(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[: characters - 1]}…"
 
 
-def problem(
-    status: int, code: str, detail: str, *, errors: list[dict[str, str]] | None = None, **data: Any
-) -> Response:
-    """Make an `application/problem+json` answer (RFC 9457)."""
-    body: dict[str, Any] = {
-        "type": f"{current_app.config['BASE_URL']}/problems/{code}",
-        "title": title(code),
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "requestId": request_id(),
-        **data,
-    }
-    if errors:
-        body["errors"] = errors
-    return _close_unread(
-        Response(json.dumps(body, default=str), status, content_type="application/problem+json")
-    )
-
-
-def oauth_error(status: int, code: str, detail: str, **_: Any) -> Response:
-    """Make the error answer of a token endpoint (RFC 6749 5.2)."""
-    body = {"error": oauth_code(status, code), "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
-    response = Response(json.dumps(body), status, content_type="application/json")
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["Pragma"] = "no-cache"
-    return _close_unread(response)
-
-
-def openai_error(status: int, code: str, detail: str, **data: Any) -> Response:
-    """Make an error answer as OpenAI's clients read it; a final refusal tells them not to repeat the request."""
-    body = openai_body(status, code, detail, **data)
-    response = Response(json.dumps(body, default=str), status, content_type="application/json")
-    if is_final_status(status):
-        response.headers[RETRY_HEADER] = "false"
-    return _close_unread(response)
-
-
-def oauth_code(status: int, code: str) -> str:
-    """Give OAuth's own code for an error, the nearest where it has none."""
-    if code in OAUTH_CODES:
-        return code
-    return _OAUTH_CODES_BY_STATUS.get(status, "invalid_request")
-
-
-def title(code: str) -> str:
-    """Give the human name of a code."""
-    return code.replace("_", " ").capitalize()
+def problem(status: int, code: str, detail: str) -> Response:
+    """Make an `application/problem+json` answer (RFC 9457), whatever the path."""
+    return _respond(_dialects().problem(status, code, detail, request_id=request_id()))
 
 
 def problems() -> Iterator[tuple[str, int, str]]:
@@ -194,19 +130,17 @@ def _answer_unforeseen(_: Exception) -> Response:
 
 
 def _fail(status: int, code: str, detail: str, **data: Any) -> Response:
-    return _dialect(request.path)(status, code, detail, **data)
+    return _respond(_dialects().write(request.path, status, code, detail, request_id=request_id(), **data))
 
 
-def _dialect(path: str) -> Callable[..., Response]:
-    if path in OAUTH_PATHS:
-        return oauth_error
-    if speaks_a2a(path):
-        return _a2a_error
-    return openai_error if speaks_openai(path) else problem
+def _dialects() -> Dialects:
+    dialects: Dialects = current_app.extensions["dialects"]
+    return dialects
 
 
-def _a2a_error(status: int, code: str, detail: str, **data: Any) -> Response:
-    return _close_unread(a2a_error(status, code, detail, **data))
+def _respond(answer: ErrorAnswer) -> Response:
+    response = Response(answer.content, answer.status, answer.headers, content_type=answer.media_type)
+    return _close_unread(response)
 
 
 def _close_unread(response: Response) -> Response:

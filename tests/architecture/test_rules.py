@@ -21,7 +21,8 @@ from shared.errors import DomainError, Kind
 from shared.settings import Settings
 from tests.support.front import Front
 from web.authentication import Authentication
-from web.errors import OAUTH_CODES, STATUSES
+from web.dialects import OAUTH_CODES
+from web.errors import STATUSES
 from web.routing import Operation
 
 ROOT = Path(web.__file__).parents[1]

@@ -76,6 +76,13 @@ def test_the_response_writes_all_to_its_socket_by_sendall() -> None:
     assert "self.length" in inspect.getsource(LengthReader.__init__)
 
 
+def test_gunicorn_writes_its_own_refusals_by_one_function() -> None:
+    handler = inspect.getsource(ThreadWorker.handle_error)
+    assert "util.write_error(client, status_int, reason, mesg)" in handler
+    assert list(inspect.signature(util.write_error).parameters) == ["sock", "status_int", "reason", "mesg"]
+    assert inspect.getsource(ThreadWorker.handle).count("self.handle_error(req, conn.sock,") == 2
+
+
 def test_every_look_at_the_connections_is_followed_by_one_for_what_is_late() -> None:
     """`murder_pending` is where the worker looks at deadlines, also while it stops."""
     loop = inspect.getsource(ThreadWorker.run)

@@ -18,7 +18,8 @@ from shared.identity import errors as identity_errors
 from shared.media.networks.registry import NETWORKS
 from web.a2a_errors import a2a_status, speaks_a2a
 from web.authentication import Authentication
-from web.errors import OAUTH_PATHS, STATUSES, oauth_code
+from web.dialects import OAUTH_PATHS, PROBLEM, oauth_code
+from web.errors import STATUSES
 from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 from web.openai_errors import openai_code, openai_type, speaks_openai
 from web.operations.openapi_a2a import A2A_ERROR_SCHEMA, a2a_error_answer, a2a_header_parameters
@@ -33,7 +34,6 @@ from web.operations.openapi_components import (
 from web.rate_limits import RateLimited
 from web.routing import PROBES, FilePart, FormBody, JsonOrForm, Operation, RawBody
 
-PROBLEM = "application/problem+json"
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 _FIRST_REDIRECT = 300
