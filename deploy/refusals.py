@@ -1,6 +1,6 @@
 """What the front's server refuses by itself, before the application hears of it.
 
-The application writes these answers (`extensions["dialects"]`), so that clients read each in the dialect of its path.
+The application writes these answers (`extensions["error_dialects"]`), so that clients read each in its path's dialect.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PlainWriter:
 
 def writer_of(application: Any) -> Writer:
     """Give what writes refusals for an application."""
-    writer: Writer = getattr(application, "extensions", {}).get("dialects") or PlainWriter()
+    writer: Writer = getattr(application, "extensions", {}).get("error_dialects") or PlainWriter()
     return writer
 
 

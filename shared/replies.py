@@ -16,7 +16,6 @@ import queue
 import struct
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -34,7 +33,6 @@ LOOK_SECONDS = 1.0
 PING_AFTER_SECONDS = 5.0
 LISTENING_SECONDS = 2.0
 INBOX_LIMIT_BYTES = 8 << 20
-CANCEL_SECONDS = 900
 RETRY_SECONDS = 0.2
 _HEAD = struct.Struct(">16sIc")
 
@@ -295,23 +293,3 @@ class ReplyWriter:
             if is_answer_due:
                 connection.disconnect()
             self._pool.release(connection)
-
-
-def cancel(valkey: redis.Redis, invocation_id: UUID) -> None:
-    """Tell the worker that nobody waits for this invocation any more. Raises redis.RedisError."""
-    valkey.set(_cancel_key(invocation_id), b"1", ex=CANCEL_SECONDS)
-
-
-def is_cancelled(valkey: redis.Redis, invocation_id: UUID) -> bool:
-    """Tell whether an invocation was cancelled. Raises redis.RedisError."""
-    return bool(valkey.exists(_cancel_key(invocation_id)))
-
-
-def find_cancelled(valkey: redis.Redis, invocation_ids: Sequence[UUID]) -> set[UUID]:
-    """Tell which of these invocations were cancelled, in one round trip. Raises redis.RedisError."""
-    marks: Any = valkey.mget([_cancel_key(invocation_id) for invocation_id in invocation_ids])
-    return {invocation_id for invocation_id, mark in zip(invocation_ids, marks, strict=True) if mark}
-
-
-def _cancel_key(invocation_id: UUID) -> str:
-    return f"quartermaster:cancelled:{invocation_id.hex}"

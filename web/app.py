@@ -23,7 +23,7 @@ from shared.telemetry import (
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
 from web.credits.routes import ROUTES as CREDIT_ROUTES
-from web.dialects import Dialects
+from web.error_dialects import Dialects
 from web.errors import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
 from web.holding import HeldResponse
@@ -74,7 +74,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.extensions["services"] = services or build_services(settings)
-    app.extensions["dialects"] = Dialects(base_url=settings.base_url)
+    app.extensions["error_dialects"] = Dialects(base_url=settings.base_url)
     app.extensions["probes"] = _build_probes(settings, app.extensions["services"])
     app.extensions["operations_port"] = OperationsPort(app.extensions["probes"])
     register_converters(app)

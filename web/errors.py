@@ -1,6 +1,6 @@
 """Turn errors into answers: the one place where a kind becomes a status.
 
-Each is written in the dialect of its path (`dialects.py`). What was not foreseen is logged with its traceback and
+Each is written in the dialect of its path (`error_dialects.py`). What was not foreseen is logged with its traceback and
 answered 500 without it.
 """
 
@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException
 from shared.errors import DomainError, Kind
 from shared.telemetry import get_logger
 from web.calls import request_id
-from web.dialects import Dialects, ErrorAnswer
+from web.error_dialects import Dialects, ErrorAnswer
 from web.http.edge import BODY_READ
 from web.openai_errors import RETRY_HEADER
 
@@ -134,7 +134,7 @@ def _fail(status: int, code: str, detail: str, **data: Any) -> Response:
 
 
 def _dialects() -> Dialects:
-    dialects: Dialects = current_app.extensions["dialects"]
+    dialects: Dialects = current_app.extensions["error_dialects"]
     return dialects
 
 

@@ -9,6 +9,7 @@ import redis
 from celery import Celery
 
 from shared import failpoints
+from shared.cancel_marks import find_cancelled
 from shared.models.call_queue import CallQueue
 from shared.models.capacity import Announcement
 from shared.models.catalog_file import CatalogFile
@@ -19,7 +20,6 @@ from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.queues import MODELS
-from shared.replies import find_cancelled
 from shared.telemetry import get_logger
 from shared.valkey import MAX_CONNECTIONS, connect_valkey, writes_to_disk
 from workers.consumer_pool import ConsumerPool

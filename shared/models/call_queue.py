@@ -25,10 +25,11 @@ from uuid import UUID
 
 import redis
 
+from shared.cancel_marks import cancel
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
 from shared.models.entry_transport import read_entry, write_entry
-from shared.replies import ReplyAddress, cancel
+from shared.replies import ReplyAddress
 from shared.valkey import ask_together
 
 LISTS = 16

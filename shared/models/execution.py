@@ -12,6 +12,7 @@ from uuid import UUID
 
 import redis
 
+from shared.cancel_marks import is_cancelled
 from shared.credits.settlement import Outcome, Status
 from shared.errors import DomainError, Unavailable
 from shared.models.call_queue import AcceptedRequest, CallQueue
@@ -22,7 +23,7 @@ from shared.models.entry_transport import trusted
 from shared.models.heartbeats import Attended
 from shared.models.providers.errors import CallCancelled
 from shared.models.reply_waiting import describe_failure
-from shared.replies import ReplyAddress, ReplyKind, ReplyWriter, is_cancelled
+from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)

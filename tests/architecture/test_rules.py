@@ -21,7 +21,7 @@ from shared.errors import DomainError, Kind
 from shared.settings import Settings
 from tests.support.front import Front
 from web.authentication import Authentication
-from web.dialects import OAUTH_CODES
+from web.error_dialects import OAUTH_CODES
 from web.errors import STATUSES
 from web.routing import Operation
 

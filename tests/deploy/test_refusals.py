@@ -14,9 +14,9 @@ import pytest
 from tests.deploy.trivial_front import APPLICATION, TrivialFront, post, trivial_front
 
 WITH_DIALECTS = f"""
-from web.dialects import Dialects
+from web.error_dialects import Dialects
 {APPLICATION}
-application.extensions = {{"dialects": Dialects(base_url="https://qm.example")}}
+application.extensions = {{"error_dialects": Dialects(base_url="https://qm.example")}}
 """
 LONG_HEAD = b"POST %s HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 70_000
 LONG_FIELD = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nX-Long: " + b"x" * 9000 + b"\r\n\r\n"

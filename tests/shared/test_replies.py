@@ -10,6 +10,7 @@ import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import replies
+from shared.cancel_marks import cancel, find_cancelled, is_cancelled
 from shared.ids import new_id
 from shared.replies import (
     Reply,
@@ -17,9 +18,6 @@ from shared.replies import (
     ReplyChannel,
     ReplyKind,
     ReplyWriter,
-    cancel,
-    find_cancelled,
-    is_cancelled,
 )
 from shared.valkey import connect_valkey
 from tests.support.stack import free_port, wait_until

@@ -9,7 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from shared.a2a.identifiers import check_identifier
 from shared.a2a.tasks.listing import DEFAULT_PAGE, MAXIMUM_PAGE, TaskQuery
-from shared.a2a.types import Instant, TaskState
+from shared.a2a.types import TaskState
+from shared.a2a.wire import Instant
 from web.routing import AnyQuery
 
 _EMPTY_AS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)

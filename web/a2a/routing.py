@@ -22,7 +22,7 @@ from shared.a2a.errors import AgentNotFound, InvalidParams, TaskNotFound, Versio
 from shared.a2a.exact_json import NUMBERS, render
 from shared.a2a.identifiers import find_task_id
 from shared.a2a.turns.updates import DeclaredExtension
-from shared.a2a.types import A2A
+from shared.a2a.wire import A2A
 from shared.credits.errors import BillingOrganizationRequired
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable
 from web.a2a.extensions import active_extensions, echo_extensions

@@ -16,7 +16,7 @@ from shared.files.resources import Availability, Purpose
 from shared.identity.permissions import Permission
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.files import schemas
+from web.files import queries, schemas
 from web.files.answers import ENDED, FOUND, file_body, pending
 from web.http.requests import (
     FieldRequired,
@@ -34,12 +34,12 @@ routes = Routes("files")
     "/files",
     summary="List the files of the caller's owner scope, newest first",
     authentication=Authentication.CALLER,
-    query=schemas.ListQuery,
+    query=queries.ListQuery,
     answers={200: schemas.FilePage},
     errors=(PermissionDenied, ValidationFailed, MalformedRequest, Unavailable),
 )
 def list_files(call: Call) -> Answer:
-    query: schemas.ListQuery = call.query
+    query: queries.ListQuery = call.query
     with call.services.database.autocommit() as session:
         page = access.list_files(
             session,
@@ -96,7 +96,7 @@ def list_versions(call: Call, file_id: UUID) -> Answer:
     "/files/<id:file_id>/retention",
     summary="Renew a file's retention: to a later deadline, or with null for ever",
     authentication=Authentication.CALLER,
-    body=schemas.RetentionBody,
+    body=queries.RetentionBody,
     answers={200: schemas.FileBody},
     errors=(
         *FOUND,
@@ -115,7 +115,7 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
     database = call.services.database
     with database.autocommit() as session:
         retention.get_renewable(session, call.caller, file_id, pending=pending(call))
-    body: schemas.RetentionBody = call.read_body()
+    body: queries.RetentionBody = call.read_body()
     file = retention.renew(database, call.caller, file_id, body.retention_expires_at, pending=pending(call))
     return Answer(body=file_body(call.caller, file))
 
@@ -125,7 +125,7 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
     "/files/<id:file_id>",
     summary="Delete a file and all its versions; grants stop working at once",
     authentication=Authentication.CALLER,
-    query=schemas.DeleteQuery,
+    query=queries.DeleteQuery,
     answers={200: schemas.DeletionBody},
     errors=(
         *FOUND,

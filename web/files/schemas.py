@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from pydantic.config import JsonDict
-from pydantic_core import PydanticCustomError
 
-from shared.files.access import PAGE_LIMIT
 from shared.files.grant_revocation import ListedGrant
 from shared.files.references import ReferenceKind
 from shared.files.resources import (
@@ -24,7 +22,7 @@ from shared.files.resources import (
     Version,
 )
 from shared.identity.callers import OwnerKind
-from web.http.wire_types import Between, Count, Id, JsonCount, Sent, Text, UtcTime, Wire
+from web.http.wire_types import Id, JsonCount, Text, UtcTime, Wire
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
 _REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own
@@ -241,93 +239,3 @@ class ReferenceList(Wire):
     """What refers to a file, oldest first."""
 
     references: Sequence[ReferenceBody]
-
-
-class UploadQuery(Sent):
-    """The parameters of an upload."""
-
-    operation_id: Id = Field(
-        description="The same on retries of one upload; a fresh one for different content."
-    )
-    byte_size: Count = Field(description="The content's size in bytes.")
-    organization_id: Id | None = Field(default=None, description="The payer; must equal the verified one.")
-    retention_expires_at: UtcTime | None = Field(
-        default=None, description="A future deadline; none for indefinite."
-    )
-    association_kind: AssociationKind | None = Field(
-        default=None, description="With associationId: a reference."
-    )
-    association_id: ReferenceId | None = Field(default=None, description="With associationKind: a reference.")
-
-    @model_validator(mode="after")
-    def _both_or_neither(self) -> UploadQuery:
-        if (self.association_kind is None) != (self.association_id is None):
-            raise PydanticCustomError(
-                "pair", "associationKind and associationId go together: send both or neither"
-            )
-        return self
-
-
-class ReplaceQuery(Sent):
-    """The parameters of a replace."""
-
-    operation_id: Id
-    byte_size: Count
-    expected_version_id: Id | None = Field(
-        default=None, description="The current version.", json_schema_extra=_REQUIRED
-    )
-    expected_revision: Count | None = Field(
-        default=None, description="The current revision.", json_schema_extra=_REQUIRED
-    )
-
-
-class DeleteQuery(Sent):
-    """The parameters of a delete."""
-
-    operation_id: Id
-
-
-class GrantQuery(Sent):
-    """The parameters of a grant."""
-
-    ttl_seconds: Annotated[
-        Count,
-        Between(minimum=MINIMUM_TTL_SECONDS, maximum=MAXIMUM_TTL_SECONDS, step=TTL_STEP_SECONDS),
-        Field(description="Life of the link in seconds, in whole minutes."),
-    ] = 3600
-
-
-class GrantListQuery(Sent):
-    """The parameters of a listing of read grants."""
-
-    cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
-    limit: Annotated[
-        Count, Between(minimum=1, maximum=PAGE_LIMIT), Field(description="Grants on the page.")
-    ] = 50
-
-
-class ContentQuery(Sent):
-    """The parameters of a download with credentials; a grant names its version itself."""
-
-    version_id: Id | None = Field(default=None, description="An earlier version; the current one by default.")
-    disposition: Literal["attachment", "inline"] | None = Field(
-        default=None,
-        description="With a grant: `inline` to show images (not SVG), audio, video, PDF and plain text in a page.",
-    )
-
-
-class ListQuery(Sent):
-    """The parameters of a listing."""
-
-    cursor: Id | None = Field(default=None, description="The `nextCursor` of the page before.")
-    limit: Annotated[
-        Count, Between(minimum=1, maximum=PAGE_LIMIT), Field(description="Files on the page.")
-    ] = 50
-    purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None
-    availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None
-
-
-class RetentionBody(Sent):
-    """A renewal; the field is required, and null asks for indefinite retention."""
-
-    retention_expires_at: UtcTime | None

@@ -26,7 +26,7 @@ from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
 from web.errors import answer_domain_error
-from web.files import schemas
+from web.files import queries, schemas
 from web.files.answers import ENDED, FOUND, content_url
 from web.files.content_response import content_response
 from web.files.presentation import (
@@ -57,7 +57,7 @@ routes = Routes("files")
     "/files/<id:file_id>/versions/<id:version_id>/grants",
     summary="Create a read grant for an exact version; its url downloads without other credentials",
     authentication=Authentication.CALLER,
-    query=schemas.GrantQuery,
+    query=queries.GrantQuery,
     answers={201: schemas.GrantBody},
     errors=(*FOUND, errors.VersionNotFound, *ENDED, ValidationFailed),
 )
@@ -74,7 +74,7 @@ def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
     "/files/<id:file_id>/grants",
     summary="List the read grants of a file, newest first, without their urls",
     authentication=Authentication.CALLER,
-    query=schemas.GrantListQuery,
+    query=queries.GrantListQuery,
     answers={200: schemas.GrantPage},
     errors=(*FOUND, ValidationFailed),
 )
@@ -116,7 +116,7 @@ def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
         "any page."
     ),
     authentication=Authentication.GRANT_OR_CALLER,
-    query=schemas.ContentQuery,
+    query=queries.ContentQuery,
     answers={200: "application/octet-stream", 206: "application/octet-stream", 304: None},
     errors=(
         *FOUND,
@@ -156,7 +156,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
         "link pages of other origins get nothing."
     ),
     authentication=Authentication.PREFLIGHT,
-    query=schemas.ContentQuery,
+    query=queries.ContentQuery,
     answers={204: None},
     errors=(ValidationFailed,),
 )

@@ -24,7 +24,7 @@ from shared.files.staging import Sink
 from shared.identity.errors import OwnerRequired, PayerMismatch
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.files import schemas
+from web.files import queries, schemas
 from web.files.answers import ENDED, FOUND, content_url
 from web.files.preferences import read_preference
 from web.http.multipart import receive_file_part
@@ -82,14 +82,14 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
         "while the content is still being placed."
     ),
     authentication=Authentication.CALLER,
-    query=schemas.UploadQuery,
+    query=queries.UploadQuery,
     body=FilePart(),
     answers={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
     links=_OF_UPLOADED,
     errors=(OwnerRequired, PermissionDenied, PayerMismatch, Unavailable, *_BODY),
 )
 def upload_agent_artifact(call: Call) -> Answer:
-    query: schemas.UploadQuery = call.query
+    query: queries.UploadQuery = call.query
     association = None
     if query.association_kind is not None and query.association_id is not None:
         association = uploads.Association(kind=query.association_kind, id=query.association_id)
@@ -122,7 +122,7 @@ def upload_agent_artifact(call: Call) -> Answer:
         "retention; earlier versions stay readable by their versionId and their grants."
     ),
     authentication=Authentication.CALLER,
-    query=schemas.ReplaceQuery,
+    query=queries.ReplaceQuery,
     body=FilePart(),
     answers={200: schemas.UploadResult, 202: schemas.PendingUploadResult},
     errors=(
@@ -135,7 +135,7 @@ def upload_agent_artifact(call: Call) -> Answer:
     ),
 )
 def replace_content(call: Call, file_id: UUID) -> Answer:
-    query: schemas.ReplaceQuery = call.query
+    query: queries.ReplaceQuery = call.query
     request = replaces.ReplaceRequest(
         operation_id=query.operation_id,
         file_id=file_id,

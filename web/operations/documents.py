@@ -11,7 +11,7 @@ from flask import Response, current_app
 
 from web.authentication import Authentication
 from web.calls import Call
-from web.dialects import title
+from web.error_dialects import title
 from web.errors import problem, problems
 from web.operations.openapi import describe
 from web.routing import Routes

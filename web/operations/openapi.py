@@ -4,56 +4,35 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
-from shared.admission import ConcurrencyLimited
-from shared.errors import DomainError
 from shared.files.references import ReferenceKind
-from shared.identity import errors as identity_errors
 from shared.media.networks.registry import NETWORKS
-from web.a2a_errors import a2a_status, speaks_a2a
+from web.a2a_errors import speaks_a2a
 from web.authentication import Authentication
-from web.dialects import OAUTH_PATHS, PROBLEM, oauth_code
-from web.errors import STATUSES
-from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
-from web.openai_errors import openai_code, openai_type, speaks_openai
-from web.operations.openapi_a2a import A2A_ERROR_SCHEMA, a2a_error_answer, a2a_header_parameters
+from web.operations.openapi_a2a import A2A_ERROR_SCHEMA, a2a_header_parameters
 from web.operations.openapi_components import (
     OAUTH_SCHEMA,
     OPENAI_ERROR_SCHEMA,
     PROBLEM_SCHEMA,
+    REF,
     SECURITY_SCHEMES,
     SIGNATURE_SCHEMES,
     STATUS_MEANINGS,
+    ref,
 )
-from web.rate_limits import RateLimited
-from web.routing import PROBES, FilePart, FormBody, JsonOrForm, Operation, RawBody
+from web.operations.openapi_errors import describe_errors
+from web.routing import FilePart, FormBody, JsonOrForm, Operation, RawBody
 
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
 _FIRST_REDIRECT = 300
-_REF = "#/components/schemas/{model}"
 
-_ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
-_RECOGNIZED: tuple[type[DomainError], ...] = (
-    identity_errors.AuthenticationRequired,
-    identity_errors.InvalidToken,
-    identity_errors.AttributionEmpty,
-    identity_errors.AttributionRepeated,
-    identity_errors.PrincipalSelectorNotAllowed,
-    RateLimited,
-)
-_AUTHENTICATED: tuple[type[DomainError], ...] = (
-    *_RECOGNIZED,
-    identity_errors.AttributionInvalid,
-    identity_errors.AttributionMismatch,
-    identity_errors.OrganizationSuspended,
-)
 _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.PUBLIC: [],
     Authentication.PREFLIGHT: [],
@@ -118,7 +97,7 @@ def _operation(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]
             *_query_parameters(operation),
             *_header_parameters(operation),
         ],
-        "responses": _answers(operation, names) | _problems(operation),
+        "responses": _answers(operation, names) | describe_errors(operation),
     }
     body = _body(operation, names)
     if body is not None:
@@ -208,7 +187,7 @@ def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | No
     if operation.body is not None:
         return {
             "required": True,
-            "content": {"application/json": {"schema": _ref(names[operation.body, "validation"])}},
+            "content": {"application/json": {"schema": ref(names[operation.body, "validation"])}},
         }
     return None
 
@@ -226,7 +205,7 @@ def _json_or_form(body: JsonOrForm, names: Mapping[Any, str]) -> dict[str, Any]:
         "required": [*fields.get("required", ()), "file"],
         "additionalProperties": False,
     }
-    shapes = [_ref(names[shape, "validation"]) for shape in body.json]
+    shapes = [ref(names[shape, "validation"]) for shape in body.json]
     return {"application/json": {"schema": {"anyOf": shapes}}, "multipart/form-data": {"schema": form}}
 
 
@@ -237,7 +216,7 @@ def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
         if isinstance(body, str):
             answer["content"] = {body: {}}
         elif body is not None:
-            answer["content"] = {"application/json": {"schema": _ref(names[body, "serialization"])}}
+            answer["content"] = {"application/json": {"schema": ref(names[body, "serialization"])}}
         if operation.links and status < _FIRST_REDIRECT:
             answer["links"] = {
                 linked: {"operationId": linked, "parameters": dict(parameters)}
@@ -245,88 +224,6 @@ def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
             }
         described[str(status)] = answer
     return described
-
-
-def _problems(operation: Operation) -> dict[str, Any]:
-    by_status: dict[int, dict[str, str]] = defaultdict(dict)
-    status_of = a2a_status if speaks_a2a(operation.path) else _plain_status
-    for error in _errors(operation):
-        by_status[status_of(STATUSES[error.kind], error.code)].setdefault(
-            error.code, (error.__doc__ or "").strip().split("\n\n")[0]
-        )
-    if "<" in operation.path:
-        by_status[404].setdefault("not_found", "Nothing is at this address.")
-    by_status[500]["internal_error"] = "The service failed."
-    by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
-    render = _renderer(operation.path)
-    return {
-        str(status): render(status, codes)
-        for status, codes in sorted(by_status.items())
-        if status not in operation.answers
-    }
-
-
-def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "description": _list_codes(codes),
-        "content": {PROBLEM: {"schema": _ref("Problem") | {"properties": {"code": {"enum": list(codes)}}}}},
-    }
-
-
-def _plain_status(status: int, _: str) -> int:
-    return status
-
-
-def _a2a_error(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    return a2a_error_answer(codes, _ref("A2AError"))
-
-
-def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
-    if path in OAUTH_PATHS:
-        return _oauth_error
-    if speaks_a2a(path):
-        return _a2a_error
-    return _openai_error if speaks_openai(path) else _problem
-
-
-def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the errors of a status in OpenAI's dialect, where several of ours may share one code."""
-    own: dict[str, str] = {}
-    for code, meaning in codes.items():
-        own.setdefault(openai_code(code), meaning)
-    types = sorted({openai_type(status, code) for code in own})
-    named = {"type": {"enum": types}, "code": {"enum": list(own)}}
-    schema = _ref("OpenAIError") | {"properties": {"error": {"properties": named}}}
-    return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
-
-
-def _oauth_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the errors of a status in OAuth's dialect, where several of ours may share one code."""
-    own: dict[str, str] = {}
-    for code, meaning in codes.items():
-        own.setdefault(oauth_code(status, code), meaning)
-    schema = _ref("OAuthError") | {"properties": {"error": {"enum": list(own)}}}
-    return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
-
-
-def _list_codes(codes: Mapping[str, str]) -> str:
-    return "\n".join(f"- `{code}`: {meaning}" for code, meaning in codes.items())
-
-
-def _errors(operation: Operation) -> Iterable[type[DomainError]]:
-    yield from _ALWAYS
-    if operation.path not in PROBES:
-        yield ConcurrencyLimited
-    if operation.authentication.has_caller:
-        yield from _AUTHENTICATED
-    elif operation.authentication in (
-        Authentication.DISTRIBUTION,
-        Authentication.DISTRIBUTION_OR_SIGNATURE,
-    ):
-        yield from _RECOGNIZED
-    elif operation.authentication is Authentication.CLIENT:
-        yield RateLimited
-    yield from operation.errors
 
 
 def _schemas(operations: Sequence[Operation]) -> tuple[dict[str, Any], dict[Any, str]]:
@@ -338,10 +235,6 @@ def _schemas(operations: Sequence[Operation]) -> tuple[dict[str, Any], dict[Any,
         if isinstance(operation.body, JsonOrForm):
             models += [(shape, "validation") for shape in operation.body.json]
     unique = list(dict.fromkeys(models))
-    references, document = models_json_schema(unique, by_alias=True, ref_template=_REF)
+    references, document = models_json_schema(unique, by_alias=True, ref_template=REF)
     names = {key: reference["$ref"].rpartition("/")[2] for key, reference in references.items()}
     return document.get("$defs", {}), names
-
-
-def _ref(name: str) -> dict[str, Any]:
-    return {"$ref": _REF.format(model=name)}

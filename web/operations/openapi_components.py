@@ -6,6 +6,7 @@ from typing import Any
 
 from shared.media.networks.registry import NETWORKS
 
+REF = "#/components/schemas/{model}"
 STATUS_MEANINGS = {
     200: "Done.",
     201: "Made.",
@@ -92,3 +93,8 @@ SECURITY_SCHEMES: dict[str, Any] = {
         " `webhook-timestamp`; over the whole body, which may have 1 MiB.",
     },
 }
+
+
+def ref(name: str) -> dict[str, Any]:
+    """Refer to a schema of the document."""
+    return {"$ref": REF.format(model=name)}

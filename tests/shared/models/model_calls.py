@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import redis
 from sqlalchemy import text
 
+from shared.cancel_marks import find_cancelled
 from shared.credits.balances import Balance, get_balance
 from shared.credits.ledger import top_up
 from shared.credits.reconciliation import reconcile
@@ -32,7 +33,7 @@ from shared.models.lease_reader import LeaseReader
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
-from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind, find_cancelled
+from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind
 from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
 

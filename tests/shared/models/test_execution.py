@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from shared.cancel_marks import cancel
 from shared.database import Database
 from shared.ids import new_id
 from shared.models.call_queue import CallQueue
@@ -18,7 +19,7 @@ from shared.models.dialects import Dialect, parse_chat
 from shared.models.engine import Engine
 from shared.models.execution import execute
 from shared.models.invocations import invoke
-from shared.replies import Inbox, ReplyKind, cancel
+from shared.replies import Inbox, ReplyKind
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CATALOG, CREDITS, ModelCalls, data_of, received
 from tests.support.stack import free_port, wait_until

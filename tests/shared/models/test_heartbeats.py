@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from shared.cancel_marks import cancel
 from shared.credits import holds
 from shared.models import heartbeats
-from shared.replies import Inbox, Reply, ReplyKind, cancel
+from shared.replies import Inbox, Reply, ReplyKind
 from tests.shared.models.model_calls import ModelCalls, data_of, received
 from tests.support.stack import wait_until
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.cancel_marks import cancel, is_cancelled
 from shared.credits import holds
 from shared.credits.settlement import Outcome, Status, settle
 from shared.ids import new_id
@@ -17,7 +18,7 @@ from shared.models import lease_reader, reply_waiting
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.call_queue import CallQueue
 from shared.models.reply_waiting import CallFailed, CallLost, replies
-from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter, cancel, is_cancelled
+from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
 from tests.support.stack import free_port

@@ -1,0 +1,120 @@
+"""Describe which errors an operation answers, in the dialect of its path."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from shared.admission import ConcurrencyLimited
+from shared.errors import DomainError
+from shared.identity import errors as identity_errors
+from web.a2a_errors import a2a_status, speaks_a2a
+from web.authentication import Authentication
+from web.error_dialects import OAUTH_PATHS, PROBLEM, oauth_code
+from web.errors import STATUSES
+from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
+from web.openai_errors import openai_code, openai_type, speaks_openai
+from web.operations.openapi_a2a import a2a_error_answer
+from web.operations.openapi_components import ref
+from web.rate_limits import RateLimited
+from web.routing import PROBES, Operation
+
+_ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
+_RECOGNIZED: tuple[type[DomainError], ...] = (
+    identity_errors.AuthenticationRequired,
+    identity_errors.InvalidToken,
+    identity_errors.AttributionEmpty,
+    identity_errors.AttributionRepeated,
+    identity_errors.PrincipalSelectorNotAllowed,
+    RateLimited,
+)
+_AUTHENTICATED: tuple[type[DomainError], ...] = (
+    *_RECOGNIZED,
+    identity_errors.AttributionInvalid,
+    identity_errors.AttributionMismatch,
+    identity_errors.OrganizationSuspended,
+)
+
+
+def describe_errors(operation: Operation) -> dict[str, Any]:
+    """Give the answers of an operation that are errors, by status."""
+    by_status: dict[int, dict[str, str]] = defaultdict(dict)
+    status_of = a2a_status if speaks_a2a(operation.path) else _plain_status
+    for error in _errors(operation):
+        by_status[status_of(STATUSES[error.kind], error.code)].setdefault(
+            error.code, (error.__doc__ or "").strip().split("\n\n")[0]
+        )
+    if "<" in operation.path:
+        by_status[404].setdefault("not_found", "Nothing is at this address.")
+    by_status[500]["internal_error"] = "The service failed."
+    by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
+    render = _renderer(operation.path)
+    return {
+        str(status): render(status, codes)
+        for status, codes in sorted(by_status.items())
+        if status not in operation.answers
+    }
+
+
+def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "description": _list_codes(codes),
+        "content": {PROBLEM: {"schema": ref("Problem") | {"properties": {"code": {"enum": list(codes)}}}}},
+    }
+
+
+def _plain_status(status: int, _: str) -> int:
+    return status
+
+
+def _a2a_error(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    return a2a_error_answer(codes, ref("A2AError"))
+
+
+def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
+    if path in OAUTH_PATHS:
+        return _oauth_error
+    if speaks_a2a(path):
+        return _a2a_error
+    return _openai_error if speaks_openai(path) else _problem
+
+
+def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    """Describe the errors of a status in OpenAI's dialect, where several of ours may share one code."""
+    own: dict[str, str] = {}
+    for code, meaning in codes.items():
+        own.setdefault(openai_code(code), meaning)
+    types = sorted({openai_type(status, code) for code in own})
+    named = {"type": {"enum": types}, "code": {"enum": list(own)}}
+    schema = ref("OpenAIError") | {"properties": {"error": {"properties": named}}}
+    return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
+
+
+def _oauth_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    """Describe the errors of a status in OAuth's dialect, where several of ours may share one code."""
+    own: dict[str, str] = {}
+    for code, meaning in codes.items():
+        own.setdefault(oauth_code(status, code), meaning)
+    schema = ref("OAuthError") | {"properties": {"error": {"enum": list(own)}}}
+    return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
+
+
+def _list_codes(codes: Mapping[str, str]) -> str:
+    return "\n".join(f"- `{code}`: {meaning}" for code, meaning in codes.items())
+
+
+def _errors(operation: Operation) -> Iterable[type[DomainError]]:
+    yield from _ALWAYS
+    if operation.path not in PROBES:
+        yield ConcurrencyLimited
+    if operation.authentication.has_caller:
+        yield from _AUTHENTICATED
+    elif operation.authentication in (
+        Authentication.DISTRIBUTION,
+        Authentication.DISTRIBUTION_OR_SIGNATURE,
+    ):
+        yield from _RECOGNIZED
+    elif operation.authentication is Authentication.CLIENT:
+        yield RateLimited
+    yield from operation.errors
