@@ -1,6 +1,6 @@
 """`kill -9` of a front at every step of every write: the client tries again, and there is one effect or none.
 
-A front of its own is armed for one point and dies there; the retry, with the same operationId, goes to the other one.
+A second front is armed for one point and dies there; the retry, with the same operationId, goes to the other one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -18,6 +17,7 @@ import requests
 from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.raw_uploads import raw_upload
 from tests.support.agents import Client
+from tests.support.doomed import DoomedFront
 from tests.support.inventory import query, staged_names
 from tests.support.stack import Service, Stack, free_port, wait_until
 
@@ -28,12 +28,11 @@ AFTER_COMMIT = ("jobs.before_publish", "upload.committed")
 CONTENT = os.urandom(300_000)
 
 
-@contextmanager
-def doomed_front(stack: Stack, point: str) -> Iterator[Service]:
-    """Run a front that dies at this point."""
-    front = stack.web(port=free_port(), FAULTS=point)
-    with stack.running(front):
-        yield front
+@pytest.fixture(scope="module")
+def doomed(stack: Stack) -> Iterator[DoomedFront]:
+    """Run a front that dies when it is asked to."""
+    with DoomedFront(stack).running() as doomed:
+        yield doomed
 
 
 def assert_no_answer(call: object, front: Service, *arguments: object, **more: object) -> None:
@@ -42,10 +41,11 @@ def assert_no_answer(call: object, front: Service, *arguments: object, **more: o
 
 
 @pytest.mark.parametrize("point", BEFORE_COMMIT + AFTER_COMMIT)
-def test_an_upload_has_one_effect_whenever_its_front_dies(stack: Stack, agent: Client, point: str) -> None:
+def test_an_upload_has_one_effect_whenever_its_front_dies(
+    stack: Stack, doomed: DoomedFront, agent: Client, point: str
+) -> None:
     operation = uuid4()
-    with doomed_front(stack, point) as front:
-        assert_no_answer(agent.upload, front, CONTENT, operation=operation)
+    assert_no_answer(agent.upload, doomed.armed(point), CONTENT, operation=operation)
     retried = agent.upload(CONTENT, operation=operation)
     assert retried.status_code == (200 if point in AFTER_COMMIT else 201), retried.text
     assert retried.json()["replayed"] is (point in AFTER_COMMIT)
@@ -55,11 +55,12 @@ def test_an_upload_has_one_effect_whenever_its_front_dies(stack: Stack, agent: C
 
 
 @pytest.mark.parametrize("point", BEFORE_COMMIT + AFTER_COMMIT)
-def test_a_replace_has_one_effect_whenever_its_front_dies(stack: Stack, agent: Client, point: str) -> None:
+def test_a_replace_has_one_effect_whenever_its_front_dies(
+    stack: Stack, doomed: DoomedFront, agent: Client, point: str
+) -> None:
     file = agent.upload(b"before", operation=uuid4()).json()
     operation = uuid4()
-    with doomed_front(stack, point) as front:
-        assert_no_answer(agent.replace, front, CONTENT, operation=operation, current=file)
+    assert_no_answer(agent.replace, doomed.armed(point), CONTENT, operation=operation, current=file)
     retried = agent.replace(CONTENT, operation=operation, current=file)
     assert (retried.status_code, retried.json()["revision"]) == (200, 2)
     assert retried.json()["replayed"] is (point in AFTER_COMMIT)
@@ -71,12 +72,11 @@ def test_a_replace_has_one_effect_whenever_its_front_dies(stack: Stack, agent: C
 
 @pytest.mark.parametrize("point", ["delete.before_commit", "jobs.before_publish", "delete.committed"])
 def test_a_delete_has_one_effect_whenever_its_front_dies(
-    stack: Stack, agent: Client, owner: Client, point: str
+    stack: Stack, doomed: DoomedFront, agent: Client, owner: Client, point: str
 ) -> None:
     file = agent.upload(b"short-lived", operation=uuid4()).json()
     operation = uuid4()
-    with doomed_front(stack, point) as front:
-        assert_no_answer(owner.delete, front, file["id"], operation=operation)
+    assert_no_answer(owner.delete, doomed.armed(point), file["id"], operation=operation)
     if point == "delete.before_commit":
         assert agent.download(file["id"]).content == b"short-lived"
     retried = owner.delete(file["id"], operation=operation)
@@ -88,12 +88,11 @@ def test_a_delete_has_one_effect_whenever_its_front_dies(
 
 @pytest.mark.parametrize("point", ["renew.before_commit", "renew.committed"])
 def test_a_renewal_is_whole_or_absent_whenever_its_front_dies(
-    stack: Stack, agent: Client, point: str
+    stack: Stack, doomed: DoomedFront, agent: Client, point: str
 ) -> None:
     first, later = (write_time(datetime.now(UTC) + timedelta(days=days)) for days in (1, 2))
     file = agent.upload(b"renewed", operation=uuid4(), retentionExpiresAt=first).json()
-    with doomed_front(stack, point) as front:
-        assert_no_answer(agent.renew, front, file["id"], later)
+    assert_no_answer(agent.renew, doomed.armed(point), file["id"], later)
     deadline = agent.read(file["id"]).json()["metadata"]["retentionExpiresAt"]
     assert deadline == (first if point == "renew.before_commit" else later)
     assert agent.renew(file["id"], later).json()["metadata"]["retentionExpiresAt"] == later

@@ -17,6 +17,7 @@ from shared.files.blobs.marker import MARKER
 from tests.contracts.s3_servers import running_ministack
 from tests.journeys.raw_uploads import raw_upload
 from tests.support.agents import Client, exchange_token
+from tests.support.doomed import DoomedFront
 from tests.support.inventory import find_disagreeing_rows, query, settle
 from tests.support.stack import Servers, Stack, free_port, wait_until
 
@@ -34,6 +35,7 @@ class OnS3:
     bucket: Any
     agent: Client
     owner: Client
+    doomed: DoomedFront
 
     def objects(self) -> set[str]:
         found = self.bucket.list_objects_v2(Bucket=BUCKET).get("Contents", [])
@@ -80,12 +82,14 @@ def on_s3(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         )
         credentials = stack.set_up()
         front = stack.web()
-        with stack.running(front, stack.worker("files"), stack.worker("background")):
+        workers = stack.worker("files"), stack.worker("background")
+        with stack.running(front, *workers), DoomedFront(stack).running() as doomed:
             yield OnS3(
                 stack=stack,
                 bucket=bucket,
                 agent=Client(front.url, exchange_token(front.url, credentials)),
                 owner=Client(front.url, credentials["ownerApiKey"]),
+                doomed=doomed,
             )
         bucket.close()
 
@@ -109,8 +113,8 @@ def test_an_upload_is_answered_201_when_it_is_placed_and_202_for_who_does_not_wa
 @pytest.mark.parametrize("point", UNFINISHED)
 def test_an_upload_whose_front_dies_before_its_commit_is_aborted(on_s3: OnS3, point: str) -> None:
     operation = uuid4()
-    front = on_s3.stack.web(port=free_port(), FAULTS=point)
-    with on_s3.stack.running(front), pytest.raises(requests.ConnectionError):
+    front = on_s3.doomed.armed(point)
+    with pytest.raises(requests.ConnectionError):
         on_s3.agent.upload(CONTENT, operation=operation, via=front.url)
     retried = on_s3.agent.upload(CONTENT, operation=operation)
     assert (retried.status_code, retried.json()["replayed"]) == (201, False)
@@ -131,8 +135,8 @@ def test_an_upload_whose_front_dies_in_the_middle_of_the_body_is_aborted(on_s3: 
 
 def test_an_acknowledged_upload_is_placed_although_its_front_and_worker_died(on_s3: OnS3) -> None:
     operation = uuid4()
-    front = on_s3.stack.web(port=free_port(), FAULTS="jobs.before_publish")
-    with on_s3.stack.running(front), pytest.raises(requests.ConnectionError):
+    front = on_s3.doomed.armed("jobs.before_publish")
+    with pytest.raises(requests.ConnectionError):
         on_s3.agent.upload(CONTENT, operation=operation, via=front.url)
     settle(on_s3.stack)
     retried = on_s3.agent.upload(CONTENT, operation=operation)

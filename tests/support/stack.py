@@ -222,8 +222,11 @@ class Stack:
 
     def web(self, *, port: int | None = None, **settings: str) -> Service:
         """Describe a front; the first one, without a port of its own, is where links point to."""
-        port = port or self.web_port
-        return self._service(f"web-{port}", web_command(), {"PORT": str(port), **settings}, port=port)
+        return self.web_by(web_command(), port=port or self.web_port, settings=settings)
+
+    def web_by(self, command: list[str], *, port: int, settings: Mapping[str, str]) -> Service:
+        """Describe a front that is started by another command."""
+        return self._service(f"web-{port}", command, {"PORT": str(port), **settings}, port=port)
 
     def worker(self, name: str, **settings: str) -> Service:
         """Describe a worker, `files` or `background`."""
