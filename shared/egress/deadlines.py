@@ -66,11 +66,6 @@ class Deadline:
             self._watched.clear()
 
     @property
-    def has_passed(self) -> bool:
-        """Whether the time is over."""
-        return self._has_passed
-
-    @property
     def remaining_seconds(self) -> float:
         """The time that is left, more than nothing."""
         return max(self._ends_at - time.monotonic(), 0.001)

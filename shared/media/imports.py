@@ -48,11 +48,6 @@ class ImportState(StrEnum):
     STORED = "Stored"
     FAILED = "Failed"
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing more will happen to it."""
-        return self in (ImportState.STORED, ImportState.FAILED)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMedia(Job):

@@ -24,12 +24,6 @@ class ReplyForm(Enum):
         return self.value[1]
 
 
-OUTPUT_MODES = tuple(form.media_type for form in ReplyForm)
-"""What a model-backed behavior writes."""
-INPUT_MODES = ("text/plain", "text/markdown", "application/json")
-"""What a model-backed behavior reads whatever its model is; one whose model takes images reads `image/*` too."""
-
-
 def choose_form(accepted: Sequence[str]) -> ReplyForm:
     """Choose the first form that the client takes; text where it says nothing, or nothing that we write."""
     for mode in accepted:
