@@ -1,4 +1,4 @@
-"""Admission control: share a pool of slots among tenants, so that nobody uses it up while others want it.
+"""Admission control: fair sharing of a pool of slots among tenants, and load shedding when it is exhausted.
 
 A pool knows who uses it. A slot is given while there is room and the tenant's use is below its limit, which is the
 larger of two: as much as is still free (a dynamic threshold: an idle pool may be used, a busy one keeps room), and an

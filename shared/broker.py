@@ -1,4 +1,4 @@
-"""Our corrections to kombu's Redis transport, under its own name.
+"""Corrections to kombu's Redis transport, the broker of jobs, under its own name.
 
 Two, each found by measurement against kombu 5.7 (a test fails when the parts relied upon change):
 

@@ -1,4 +1,4 @@
-"""Encrypt the few secrets we must be able to read back: signing keys, webhook secrets, credentials of networks.
+"""Encryption at rest of the few secrets we must read back: signing keys, webhook secrets, credentials of networks.
 
 Fernet (AES-128-CBC and HMAC-SHA256) with several keys: the first encrypts, all decrypt, so that a key is replaced by
 putting the new one in front, re-encrypting (`reencryption.py`), and then dropping the old one.

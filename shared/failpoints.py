@@ -1,4 +1,4 @@
-"""Named points at which a test may end the process, between any two steps of a flow.
+"""Failpoints: named points at which a test may end the process, between any two steps of a flow.
 
 Inert in production: nothing is armed unless the setting `FAULTS` names points, as `upload.committed` or, to let some
 pass first, `upload.committed=3`.

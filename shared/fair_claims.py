@@ -1,4 +1,4 @@
-"""Claim waiting rows fairly: round robin over tenants, and within a tenant over its members, in the claiming statement.
+"""Fair queueing: claim waiting rows round robin over tenants, and within a tenant over its members, in one statement.
 
 A tenant is an organization; a member is what shares the organization's turn: a distribution, a destination, a
 deployment. However many rows one tenant has waiting, another's first row is claimed after one row of each.

@@ -1,4 +1,4 @@
-"""Cut lists into pages by the id of the last item seen, so that the cost of a page does not grow with its number."""
+"""Pagination by the id of the last item seen: the cost of a page does not grow with its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assemble the front: routes, error answers, request ids, logs and metrics around every request."""
+"""Assemble the front: routes, error answers, and the middleware around requests: ids, logs and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limit how often one credential, or one address with wrong credentials, may ask.
+"""Rate limits: how often one credential, or one address with wrong credentials, may ask.
 
 GCRA in Valkey: one key holds the moment at which the caller's allowance is used up; one script call decides. Where
 the limit is high a process takes a few requests at a time and counts those down by itself: no answer waits for Valkey

@@ -1,4 +1,4 @@
-"""Threads that each take a piece of work, do it, and take the next: as many as have work, and a few that wait.
+"""A consumer pool: threads that each take work, do it, and take the next: as many as have work, and a few that wait.
 
 Nothing is handed from thread to thread: the thread that waited for the work does it. A thread that waits costs a
 connection and a look every few seconds, so only a few do; whenever the last of them has found work, another one

@@ -1,4 +1,4 @@
-"""Reserve credits for a call, and hand out the one right to make it.
+"""Holds: reserve credits for a call, and hand out the one right to make it.
 
 An invocation is `held` from the moment the front accepts it, and `dispatched` once exactly one worker may call the
 provider: so a sweep can tell what may have been consumed from what was not. Whether the organization can afford it is

@@ -1,4 +1,4 @@
-"""Set aside the servers that do not answer in time: a circuit breaker for each origin an organization posts to.
+"""A circuit breaker for each origin an organization posts to: set aside the servers that do not answer in time.
 
 A breaker is closed until an attempt fails by taking too long; then it is open for a growing pause in which nothing is
 sent there, and after it half-open: one attempt at a time, until the server answers, whatever its status, which closes

@@ -1,4 +1,4 @@
-"""Messages to other services, as rows: written in the transaction of what they tell about, kept until they arrived.
+"""The outbox: messages to other services, as rows of the transaction that they tell about, kept until they arrived.
 
 A message reaches its destination at least once and always under the same id, which is the delivery's own. Its body
 may hold personal data: it goes when it has arrived, and with the row some weeks after it was given up.

@@ -1,4 +1,4 @@
-"""Forget what has had its use: records of what arrived, and in the end also what was given up, with its body."""
+"""Purge the outbox: records of what arrived, and later dead letters, which were given up, with their bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a message is tried again: the schedule that Standard Webhooks recommends, three days in all.
+"""The retry schedule of messages: the backoff that Standard Webhooks recommends, three days in all.
 
 Each wait begins with the failure before it and is spread by a tenth, so that what failed together does not come back
 together.

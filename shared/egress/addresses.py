@@ -1,4 +1,4 @@
-"""Which addresses may be connected to.
+"""SSRF protection: which addresses may be connected to.
 
 An allowlist: IPv4 that the registries call global, and IPv6 global unicast, both without what tunnels into other
 networks, tests, or answers to clouds. `ipaddress` alone is not enough: it takes NAT64, 6to4's relays and Azure's wire

@@ -1,4 +1,4 @@
-"""Connections that go only where the policy allows.
+"""SSRF protection: connections that go only where the policy allows.
 
 A connection resolves its host once, requires every answer to be allowed, and connects to the very addresses that it
 looked at: a name that answers differently the next time (DNS rebinding), a redirect or an unusual spelling of an

@@ -1,4 +1,4 @@
-"""Fetch what others point at, without being turned against what only we can reach.
+"""Fetch what others point at, guarded against SSRF: no address leads to what only we can reach.
 
 Protects: nothing private is connected to (`connections.py`), credentials go only to whom they are for, and no source
 decides how long a fetch lasts or how much of it is kept. Storing the bytes, repeating what may pass and judging their

@@ -1,4 +1,4 @@
-"""Delete the bytes of content that has become unreachable, and forget where they were.
+"""Garbage collection: delete the bytes of content that has become unreachable, and forget where they were.
 
 Only rows say what is garbage; the store is never listed for it. A doomed row is claimed with a lease, the bytes are
 removed durably, and the row is deleted last: a crash in between repeats the removal, which succeeds on nothing.

@@ -1,4 +1,4 @@
-"""Idempotency: one operationId of one executing identity has one effect and one result.
+"""Idempotency keys: one operationId of one executing identity has one effect and one result.
 
 The first attempt's commit writes the operation's row together with its effect. A retry with the same request and the
 same content gets that result again; with anything different it is refused. An attempt that runs at the same time

@@ -1,4 +1,4 @@
-"""What was done to identity, by whom: written in the transaction of the change itself, and never altered.
+"""The audit log: what was done to identity, by whom, written in the transaction of the change and never altered.
 
 Details hold names and ids, never a secret.
 """

@@ -1,4 +1,4 @@
-"""Move signing keys from `next` to `current` to `previous` to gone, without a failed call on the way.
+"""Key rotation: move signing keys from `next` to `current` to `previous` to gone, without a failed call on the way.
 
 The next key is published long before it signs, so that clients which cache the key set have it; the previous one
 verifies until its last token has expired. One lock per database makes two processes that rotate at once rotate once.

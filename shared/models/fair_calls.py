@@ -1,4 +1,4 @@
-"""Which waiting call a worker makes next, so that no provider has all of its threads.
+"""Fair queueing of model calls: which one a worker makes next, so that no provider has all of its threads.
 
 The worker's slots are a pool whose tenants are providers: one alone may use seven eighths of them, as it may of all
 workers' slots together (`shares`, whose view is a moment old, where this one is exact). A call whose provider has no

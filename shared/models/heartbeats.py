@@ -1,4 +1,4 @@
-"""Look after the calls of a worker process while their threads wait for upstreams.
+"""Heartbeats of model calls: say that a worker process's calls live while their threads wait for upstreams.
 
 Two threads go round. One tells each waiting front that its call is alive, and notices that a client has gone. The
 other renews the leases of all calls in one statement, with the counts of what was streamed, from which a call is

@@ -1,4 +1,4 @@
-"""The outermost layer, below any logger, tracer or error page: what must happen before Flask sees a request.
+"""WSGI middleware below any logger, tracer or error page: what must happen before Flask sees a request.
 
 It moves the read grant out of the address, so that nothing further in can write it down: access logs, spans, error
 pages and `request.url` all see an address without the secret. It finds the client's address behind trusted proxies

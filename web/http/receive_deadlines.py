@@ -1,4 +1,4 @@
-"""How many bodies one process receives at once, and how long it waits for their senders.
+"""Deadlines for slow clients, and how many bodies one process receives at once.
 
 The rule it protects: slow senders never hold all threads. A body is cut off when the time spent waiting for its sender
 exceeds a grace plus what its bytes so far would take at the lowest accepted rate; a declared size buys no time, and

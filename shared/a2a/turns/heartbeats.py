@@ -1,4 +1,4 @@
-"""Look after the turns of a worker process while their threads wait for models and for time to pass.
+"""Heartbeats of turns: renew the leases of a worker process while its threads wait for models and for time to pass.
 
 One thread goes round: it keeps all leases, and notices which turns were cancelled or taken away, which work for
 somebody who has been disabled meanwhile, and which have run for too long. It asks of all turns at once, over

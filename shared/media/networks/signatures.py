@@ -1,4 +1,4 @@
-"""How a network proves that it sent a webhook: each network declares it once, and `verify` holds requests to it.
+"""Check webhook signatures: each network declares once how it proves that it sent one, and `verify` holds it to that.
 
 The check itself, the OpenAPI document, the README's table and the tests derive from the declaration. A time that is
 signed has a window, so no network can sign one that nobody looks at. Whatever a stranger sends in a header is text that

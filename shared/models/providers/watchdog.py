@@ -1,4 +1,4 @@
-"""Hanging up on upstreams that are too slow, or that nobody waits for any more.
+"""Timeouts of upstreams: hang up on those that are too slow, or that nobody waits for any more.
 
 A socket's own timeout begins anew with every byte, and nothing interrupts a thread that reads. So each call to an
 upstream is watched by one thread of the process, which shuts the socket under the reader when a bound is passed or
