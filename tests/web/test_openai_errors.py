@@ -1,3 +1,5 @@
+"""Errors in OpenAI's shape: which type, parameter and retry each code has."""
+
 import pytest
 
 from web.openai_errors import is_final_status, openai_body

@@ -1,3 +1,5 @@
+"""Amounts are written as decimal strings and read in that one spelling."""
+
 from decimal import Decimal
 
 import pytest

@@ -1,3 +1,5 @@
+"""The life of a call in the ledger: held, dispatched, charged, released or settled by estimate."""
+
 from uuid import uuid4
 
 import pytest

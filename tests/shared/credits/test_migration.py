@@ -1,3 +1,5 @@
+"""The migrations make the ledger's tables, and count what older rows hold."""
+
 from collections.abc import Iterator
 from uuid import uuid4
 

@@ -1,3 +1,5 @@
+"""The price of a call: exact, rounded up once, and the same in Python and in Postgres."""
+
 import json
 from decimal import ROUND_CEILING, Decimal
 

@@ -1,3 +1,5 @@
+"""Names of files are cleaned on arrival, and a download offers them to any client."""
+
 import unicodedata
 
 import pytest

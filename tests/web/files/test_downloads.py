@@ -1,3 +1,5 @@
+"""Downloads: headers, ranges, and content that breaks off or has changed."""
+
 import base64
 import hashlib
 import http.client

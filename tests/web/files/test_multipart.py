@@ -1,3 +1,5 @@
+"""The one file part of an upload is read from whatever a client sends."""
+
 import base64
 import email.policy
 import hashlib

@@ -1,3 +1,5 @@
+"""Which bytes of a download are asked for, by ranges and preconditions."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

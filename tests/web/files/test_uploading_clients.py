@@ -1,3 +1,5 @@
+"""Common clients upload, and hear a refusal while they are still sending."""
+
 import hashlib
 import json
 import os

@@ -1,3 +1,5 @@
+"""Bodies have a time in which to arrive: who sends slowly is cut off while others are served."""
+
 import hashlib
 import io
 import json

@@ -1,0 +1,55 @@
+"""Where tests stand: a folder mirrors the package that it tests, and each file says what it is about."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("web", "workers", "shared", "deploy")
+ACROSS = {
+    "architecture",
+    "benchmarks",
+    "chaos",
+    "clients",
+    "contracts",
+    "fuzz",
+    "journeys",
+    "support",
+    "upstreams",
+}
+"""Folders of what crosses packages, as `docs/style.md` says."""
+
+
+def folders(below: Path) -> Iterator[Path]:
+    yield from (path for path in below.rglob("*") if path.is_dir() and path.name != "__pycache__")
+
+
+def test_folders_of_tests_mirror_packages() -> None:
+    tops = {path.name for path in (ROOT / "tests").iterdir() if (path / "__init__.py").exists()}
+    assert tops == ACROSS.union(PACKAGES)
+    for package in PACKAGES:
+        for folder in folders(ROOT / "tests" / package):
+            mirrored = ROOT / folder.relative_to(ROOT / "tests")
+            assert (mirrored / "__init__.py").exists(), f"{folder} tests a package that is not there"
+
+
+def test_style_names_the_folders_of_what_crosses_packages() -> None:
+    style = (ROOT / "docs" / "style.md").read_text()
+    assert [folder for folder in ACROSS if f"`{folder}`" not in style] == []
+
+
+def test_every_file_of_tests_says_what_it_is_about() -> None:
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        said = ast.get_docstring(ast.parse(path.read_text()))
+        assert said, f"{path} says nothing"
+        assert path.parent.joinpath("__init__.py").exists(), f"{path.parent} is no package"
+
+
+def test_nothing_else_is_named_like_a_test() -> None:
+    """Pytest would collect a file of helpers, and pass over tests in a file of another name."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        names = [at.name for at in ast.parse(path.read_text()).body if isinstance(at, ast.FunctionDef)]
+        has_tests = any(name.startswith("test_") for name in names)
+        assert has_tests == path.name.startswith("test_"), path
