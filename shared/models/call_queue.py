@@ -9,7 +9,8 @@ twice the processor of all the rest of a call in the worker. Nothing is promised
 make a call, so an entry may come twice; one that is lost is put again by the front that waits for its reply.
 
 Prompts are never in Postgres, in the list or in a log; here they are taken out by the one worker that may make the
-call, dropped when nobody waits for it, and forgotten after a while.
+call, dropped when nobody waits for it, and forgotten after a while. Beside each travels its catalog entry: a call keeps
+the one it was accepted with, because the worker may have read another file, or none that knows the model.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ import json
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import redis
+from pydantic import TypeAdapter
 
 from shared.cancel_marks import cancel
+from shared.credits.prices import COMPONENTS
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
-from shared.models.entry_transport import read_entry, write_entry
 from shared.replies import ReplyAddress
 from shared.valkey import ask_together
 
@@ -39,6 +42,8 @@ ASIDE = "quartermaster:model-calls-aside"
 KEPT_SECONDS = 60
 """Longer than the lease of a hold, after which nobody may make the call."""
 _ID_BYTES = 16
+_REMEMBERED_ENTRIES = 4096
+_ENTRY = TypeAdapter(ModelEntry)
 _SEPARATOR = b"\0"
 _FORGET_IF_EMPTY = """
 if redis.call('EXISTS', KEYS[2]) == 0 then redis.call('SREM', KEYS[1], ARGV[1]) end
@@ -96,7 +101,7 @@ class CallQueue:
     def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
         """Let a call wait for a worker."""
         values = {
-            "entry": write_entry(request.entry),
+            "entry": _write_entry(request.entry),
             "dialect": request.dialect.value,
             "is_stream": request.is_stream,
             "created": request.created,
@@ -163,7 +168,7 @@ class CallQueue:
             return None
         values = json.loads(stored)
         return AcceptedRequest(
-            **{**values, "entry": read_entry(values["entry"]), "dialect": Dialect(values["dialect"])}
+            **{**values, "entry": _read_entry(values["entry"]), "dialect": Dialect(values["dialect"])}
         )
 
     def drop_request(self, invocation_id: UUID) -> None:
@@ -197,3 +202,20 @@ def _read(entry: bytes) -> QueuedCall:
     channel, _, provider = entry[_ID_BYTES:].partition(_SEPARATOR)
     address = ReplyAddress(invocation_id=UUID(bytes=entry[:_ID_BYTES]), channel=channel.decode())
     return QueuedCall(address=address, provider=provider.decode())
+
+
+@lru_cache(maxsize=_REMEMBERED_ENTRIES)
+def _write_entry(entry: ModelEntry) -> str:
+    """Write an entry, without what is for readers of the catalog alone."""
+    return _ENTRY.dump_json(replace(entry, name="", description="")).decode()
+
+
+@lru_cache(maxsize=_REMEMBERED_ENTRIES)
+def _read_entry(text: str) -> ModelEntry:
+    """Read an entry. Raises ValueError for what `_write_entry` has not written.
+
+    A front of the release before knows fewer prices: what it does not name is free, as in the invocation it has held.
+    """
+    values = json.loads(text)
+    values["prices"] = dict.fromkeys(COMPONENTS, 0) | values["prices"]
+    return _ENTRY.validate_python(values)

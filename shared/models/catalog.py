@@ -10,12 +10,14 @@ errors (`catalog_format`), talking to upstreams (`providers`), and how an entry 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from shared.credits.prices import Prices
+from shared.models.dialects import ParsedRequest, upstream_body
 from shared.models.dialects.requests import Dialect
+from shared.models.errors import InvalidRequest
 
 
 class ProviderKind(StrEnum):
@@ -114,3 +116,28 @@ class Catalog:
     def __len__(self) -> int:
         """Count all models."""
         return len(self._by_id)
+
+
+def speaking_for(entry: ModelEntry, request: ParsedRequest) -> ModelEntry:
+    """Give the entry with those of its upstreams to which the request can be said.
+
+    Raises InvalidRequest, naming the field, when there is none.
+    """
+    if all(upstream.dialect is request.dialect for upstream in entry.upstreams):
+        return entry
+    speakable, refusal = [], InvalidRequest()
+    for upstream in entry.upstreams:
+        try:
+            _require_speakable(request, upstream)
+        except InvalidRequest as error:
+            refusal = error
+        else:
+            speakable.append(upstream)
+    if not speakable:
+        raise refusal
+    return replace(entry, upstreams=tuple(speakable))
+
+
+def _require_speakable(request: ParsedRequest, upstream: Upstream) -> None:
+    if upstream.dialect is not request.dialect:
+        upstream_body(request, upstream.dialect, upstream.model)

@@ -25,7 +25,7 @@ from shared.credits.prices import TokenCounts
 from shared.credits.settlement import Outcome, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
-from shared.models.catalog import ModelEntry, Upstream
+from shared.models.catalog import ModelEntry, Upstream, speaking_for
 from shared.models.dialects import Delta, Failure, ParsedRequest, Translator, upstream_body
 from shared.models.errors import ContextLengthExceeded
 from shared.models.heartbeats import Attended, Heartbeats, Listener
@@ -33,7 +33,6 @@ from shared.models.providers.base import Cancellation, Event, UpstreamStream
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
-from shared.models.upstreams import speaking_for
 from shared.retry import retry
 from shared.telemetry import get_logger
 

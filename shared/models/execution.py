@@ -1,13 +1,14 @@
 """The worker's door to the engine: carry out an accepted call, and tell the front that waits for it.
 
-Takes the request that the front left in Valkey, has the engine carry the call out, sends frames as they come, and the
-last of them only when the call has been settled: what the client reads has been charged.
+Takes the request that the front left in Valkey and the catalog entry that travels with it, has the engine carry the
+call out, sends frames as they come, and the last of them only when the call has been settled: what the client reads
+has been charged.
 """
 
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import redis
@@ -16,10 +17,10 @@ from shared.cancel_marks import is_cancelled
 from shared.credits.settlement import Outcome, Status
 from shared.errors import DomainError, Unavailable
 from shared.models.call_queue import AcceptedRequest, CallQueue
+from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import DONE, frame_writer
 from shared.models.engine import NOTHING, Asked, Engine, ModelCall
-from shared.models.entry_transport import trusted
 from shared.models.heartbeats import Attended
 from shared.models.providers.errors import CallCancelled
 from shared.models.reply_waiting import describe_failure
@@ -80,7 +81,7 @@ def _is_cancelled(executor: Executor, invocation_id: UUID) -> bool:
 
 
 def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended) -> None:
-    parsed, entry = request.parsed(), trusted(request.entry, executor.catalog)
+    parsed, entry = request.parsed(), _trusted(request.entry, executor.catalog)
     call = ModelCall(executor.engine, attended, frame_writer(parsed.dialect))
     asked = Asked(entry=entry, parsed=parsed, created=request.created, cancelled=attended.cancelled)
     try:
@@ -92,6 +93,15 @@ def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended)
         _say_failed(error, attended, call.ending)
     else:
         attended.send(ReplyKind.END, call.ending + DONE if request.is_stream else call.reply.body())
+
+
+def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
+    """Leave out upstreams whose secrets the worker's own catalog has never sent to that address; maybe all.
+
+    Else who can write to Valkey could have a secret sent elsewhere.
+    """
+    upstreams = tuple(at for at in entry.upstreams if catalog.trusts(at.provider))
+    return entry if len(upstreams) == len(entry.upstreams) else replace(entry, upstreams=upstreams)
 
 
 def _say_failed(error: DomainError, attended: Attended, frames: bytes) -> None:

@@ -23,11 +23,10 @@ from shared.identity.permissions import Permission
 from shared.ids import new_id
 from shared.models.call_admission import CallAdmission, ModelsOverloaded
 from shared.models.call_queue import AcceptedRequest, CallQueue
-from shared.models.catalog import Catalog, Endpoint, ModelEntry
+from shared.models.catalog import Catalog, Endpoint, ModelEntry, speaking_for
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
 from shared.models.lease_reader import LeaseReader
-from shared.models.upstreams import speaking_for
 from shared.replies import Inbox, ReplyAddress, ReplyChannel
 from shared.telemetry import get_logger
 

@@ -25,14 +25,13 @@ from shared.a2a.turns.updates import Turn
 from shared.credits import holds
 from shared.errors import DomainError, Kind
 from shared.models.call_admission import CallAdmission, refusal
-from shared.models.catalog import Catalog, ModelEntry
+from shared.models.catalog import Catalog, ModelEntry, speaking_for
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Delta, parse_chat
 from shared.models.engine import Asked, Engine, ModelCall
 from shared.models.errors import ModelNotSupported
 from shared.models.invocations import get_model, new_invocation, require_model_access
 from shared.models.providers.errors import CallCancelled, ProviderOverloaded
-from shared.models.upstreams import speaking_for
 from shared.replies import ReplyKind
 
 SLOT_SECONDS = 300.0

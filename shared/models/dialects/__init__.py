@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from shared.models.dialects.chat_requests import parse_chat
 from shared.models.dialects.deltas import DONE, Delta, FrameWriter, frame_writer
-from shared.models.dialects.estimates import estimate_completion_tokens, estimate_prompt_tokens
 from shared.models.dialects.failures import Failure
 from shared.models.dialects.requests import Dialect, ParsedRequest, describe
 from shared.models.dialects.responses_requests import parse_responses
+from shared.models.dialects.token_counts import (
+    TokenCounts,
+    estimate_completion_tokens,
+    estimate_prompt_tokens,
+)
 from shared.models.dialects.translator import Translator
 from shared.models.dialects.upstream_bodies import upstream_body
-from shared.models.dialects.usage import TokenCounts
 
 __all__ = [
     "DONE",

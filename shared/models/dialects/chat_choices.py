@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.models.dialects.estimates import utf8_size
-from shared.models.dialects.reading import object_or_empty
-from shared.models.dialects.requests import Json
+from shared.models.dialects.requests import Json, object_or_empty
+from shared.models.dialects.token_counts import utf8_size
 from shared.models.dialects.tool_calls import ToolCalls
 
 _KNOWN_FINISHES = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})

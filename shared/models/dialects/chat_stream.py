@@ -13,7 +13,7 @@ from shared.models.dialects.completions import CompletionChoice
 from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure, chat_error
 from shared.models.dialects.requests import Json, ParsedRequest
-from shared.models.dialects.usage import TokenCounts, chat_usage, read_usage
+from shared.models.dialects.token_counts import TokenCounts, chat_usage, read_usage
 
 _SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})
@@ -89,14 +89,19 @@ class ChatStream:
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
         """End a complete stream: finish reasons that were never given, usage if asked for."""
-        deltas = []
-        for index, choice in self._choices.items():
-            if choice.finish_reason is None:
-                said = {"index": index, "delta": {}, "finish_reason": choice.infer_finish()}
-                deltas.append(self._delta([said]))
-                self._whole[index].finish_reason = choice.infer_finish()
+        unfinished = {
+            index: choice.infer_finish()
+            for index, choice in self._choices.items()
+            if choice.finish_reason is None
+        }
         if not self._is_stream:
+            for index, reason in unfinished.items():
+                self._whole[index].finish_reason = reason
             return []
+        deltas = [
+            self._delta([{"index": index, "delta": {}, "finish_reason": reason}])
+            for index, reason in unfinished.items()
+        ]
         if self._wants_usage:
             deltas.append(self._delta([], chat_usage(usage)))
         return deltas
@@ -133,8 +138,9 @@ class ChatStream:
             if missing in self._choices:
                 continue
             state = self._choices[missing] = ChatChoice(f"{self._call_id_prefix}{missing:x}")
-            self._whole[missing] = CompletionChoice(missing)
-            if missing < index and self._is_stream:
+            if not self._is_stream:
+                self._whole[missing] = CompletionChoice(missing)
+            elif missing < index:
                 opener = {"index": missing, "delta": {"role": "assistant"}, "finish_reason": None}
                 state.has_role = True
                 deltas.append(self._delta([opener]))

@@ -1,6 +1,7 @@
 """A creation request that was read: which dialect it speaks, and the few facts that the flow needs of it.
 
-The body stays the client's own; unknown fields travel on to upstreams that may understand them.
+The body stays the client's own; unknown fields travel on to upstreams that may understand them. Of JSON about which
+nothing is certain, what is not of the expected type counts as absent.
 """
 
 from __future__ import annotations
@@ -50,3 +51,13 @@ def _chat_limit(body: Json) -> int | None:
     """Where both spellings are given an upstream may follow either: count with the larger."""
     given = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
     return max(given, default=None)
+
+
+def object_or_empty(value: Any) -> Json:
+    """Take an object; anything else is an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[Json]:
+    """Take the objects in a list; anything else holds none."""
+    return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from shared.models.dialects.reading import object_or_empty, objects_in
-from shared.models.dialects.requests import Json
-from shared.models.dialects.usage import chat_usage, read_usage
+from shared.models.dialects.requests import Json, object_or_empty, objects_in
+from shared.models.dialects.token_counts import chat_usage, read_usage
 
 _STREAMED_PARTS = {
     "response.output_text": "output_text",

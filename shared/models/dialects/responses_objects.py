@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.models.dialects.requests import Json, ParsedRequest
-from shared.models.dialects.usage import TokenCounts, responses_usage
+from shared.models.dialects.token_counts import TokenCounts, responses_usage
 
 _ECHOED = (
     "instructions", "max_output_tokens", "max_tool_calls", "safety_identifier", "prompt_cache_key", "user",

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shared.models.dialects.deltas import Delta
-from shared.models.dialects.estimates import utf8_size
 from shared.models.dialects.failures import Failure
-from shared.models.dialects.reading import objects_in
-from shared.models.dialects.requests import Json, ParsedRequest
+from shared.models.dialects.requests import Json, ParsedRequest, objects_in
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
 from shared.models.dialects.responses_stream import EventLog
-from shared.models.dialects.usage import TokenCounts, read_usage
+from shared.models.dialects.token_counts import TokenCounts, read_usage, utf8_size
 from shared.models.dialects.whole_responses import events_of, size_of_output
 
 _BEGINNINGS = frozenset({"response.created", "response.in_progress", "response.queued"})

@@ -15,13 +15,16 @@ from uuid import UUID
 
 from shared.models.dialects.chat_stream import ChatStream
 from shared.models.dialects.deltas import Delta, write_json
-from shared.models.dialects.estimates import estimate_completion_tokens, estimate_prompt_tokens
 from shared.models.dialects.failures import Failure, read_failure, truncated
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest
 from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
 from shared.models.dialects.responses_relay import ResponsesRelay
 from shared.models.dialects.responses_stream import ResponsesStream
-from shared.models.dialects.usage import TokenCounts
+from shared.models.dialects.token_counts import (
+    TokenCounts,
+    estimate_completion_tokens,
+    estimate_prompt_tokens,
+)
 
 EARLY_REPORT_FACTOR = 2
 

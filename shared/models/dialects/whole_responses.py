@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from shared.models.dialects.estimates import utf8_size
-from shared.models.dialects.reading import objects_in
-from shared.models.dialects.requests import Json
+from shared.models.dialects.requests import Json, objects_in
+from shared.models.dialects.token_counts import utf8_size
 
 _PARTS = {"output_text": ("output_text", "text"), "refusal": ("refusal", "refusal")}
 _CALLS = {

@@ -3,16 +3,21 @@
 `requests` carries the calls, but only its transport adapter: a session would add redirects, cookies, `.netrc`
 credentials and the environment's proxies, none of which may touch a call that is paid. Below the adapter, urllib3's
 connections tell the watchdog of the call they serve (the sending thread's) how to hang up, even before an answer.
+
+Upstreams send each event as a chunk of its own, and http.client gives one chunk at a time however many have arrived.
+What follows an event (translating, sending it on) costs by the piece, so all that is there is read at once.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from requests import PreparedRequest, Response
@@ -22,9 +27,9 @@ from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConn
 from urllib3.poolmanager import ProxyManager
 from urllib3.response import BaseHTTPResponse
 
-from shared.models.providers.gathering import GatheringResponse
 from shared.models.providers.watchdog import Call
 
+MAX_GATHERED_BYTES = 64 << 10
 CONNECTIONS_PER_PROVIDER = 128
 """Idle connections kept; threads beyond them connect anew."""
 KEPT_IDLE_SECONDS = 50.0
@@ -47,6 +52,55 @@ def serving(call: Call, *, connect_timeout_seconds: float) -> Iterator[None]:
         yield
     finally:
         _serving.call = None
+
+
+class GatheringResponse(HTTPResponse):
+    """A response whose `read1` gives all whole chunks that have arrived."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        """Remember the socket: only it can be asked without waiting."""
+        super().__init__(sock, *args, **kwargs)
+        self._socket = sock
+        self._broken_by: Exception | None = None
+
+    def read1(self, n: int = -1) -> bytes:
+        """Wait for some bytes, then add what else is there; a break after them is told by the next call."""
+        if self._broken_by is not None:
+            error, self._broken_by = self._broken_by, None
+            raise error
+        piece = super().read1(n)
+        if not self.chunked or not piece:
+            return piece
+        pieces, size_bytes = [piece], len(piece)
+        try:
+            while piece and size_bytes < MAX_GATHERED_BYTES and self._has_a_chunk():
+                piece = super().read1(n)
+                pieces.append(piece)
+                size_bytes += len(piece)
+        except (HTTPException, OSError, ValueError) as error:
+            self._broken_by = error
+        return b"".join(pieces)
+
+    def _has_a_chunk(self) -> bool:
+        """Whether a read would not wait: bytes of this chunk are there, or the next one's head and some of it."""
+        there = self._peek()
+        if self.chunk_left:
+            return bool(there)
+        head, _, rest = there[2:].partition(b"\r\n")
+        is_last = not head.partition(b";")[0].strip(b"0")  # after it come trailers, up to an empty line
+        return rest.startswith(b"\r\n") if is_last else bool(rest)
+
+    def _peek(self) -> bytes:
+        if self.isclosed():
+            return b""
+        patience = self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            return self.fp.peek(1)
+        except ssl.SSLWantReadError:
+            return b""
+        finally:
+            self._socket.settimeout(patience)
 
 
 class _Cuttable(HTTPConnection):
