@@ -1,10 +1,12 @@
 """Corrections to kombu's Redis transport, the broker of jobs, under its own name.
 
-Two, each found by measurement against kombu 5.7 (a test fails when the parts relied upon change):
+Three, each found by measurement against kombu 5.7 (a test fails when the parts relied upon change):
 
 - When a broker restarts while late-acknowledged messages are in flight, the closing channel asks a transport that has
   lost its client for the connection's parameters and raises AttributeError, which ends the worker. Here that is the
   connection error it really is, and the worker reconnects.
+- A server that refuses to write, because its disk is full or its replicas are gone, answers an error that kombu takes
+  for our mistake, which ends the worker too. Here the worker reconnects until the server writes again.
 - A new `redis.Redis` is built for every command, a fifth of the cost of publishing; here one is kept per pool.
 """
 
@@ -16,6 +18,7 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 
 def register_transport() -> None:
@@ -48,3 +51,4 @@ class Transport(redis.Transport):
     """kombu's Redis transport with our channel."""
 
     Channel = Channel
+    connection_errors = (*redis.Transport.connection_errors, ResponseError)

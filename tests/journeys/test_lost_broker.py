@@ -54,6 +54,22 @@ def test_a_hundred_queued_uploads_survive_a_valkey_that_forgets_everything(
         assert agent.download(answer.json()["id"]).content == b"%d" % number
 
 
+def test_running_workers_go_on_after_valkey_refused_to_write(
+    stack: Stack, servers: Servers, agent: Client
+) -> None:
+    workers = [stack.worker("files"), stack.worker("background")]
+    with stack.running(*workers), redis.Redis.from_url(stack.redis_url) as valkey:
+        valkey.config_set("min-replicas-to-write", 1)
+        try:
+            for worker in workers:
+                wait_until(lambda worker=worker: worker.has_logged("NOREPLICAS"), "it was refused")  # type: ignore[misc]
+        finally:
+            valkey.config_set("min-replicas-to-write", 0)
+        uploaded = agent.upload(b"after the refusals", operation=uuid4())
+        wait_until(lambda: states_of([uploaded], stack) == ["live"], "it is placed")
+        assert all(worker.is_running for worker in workers)
+
+
 def test_running_workers_go_on_after_valkey_was_killed_and_after_it_was_emptied(
     stack: Stack, servers: Servers, agent: Client
 ) -> None:

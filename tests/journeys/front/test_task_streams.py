@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from tests.deploy.trivial_front import many_files
-from tests.support.stack import Servers, Service, Stack
+from tests.support.stack import Servers, Service, Stack, wait_until
 
 STREAMS = 1000
 SENDS = 300
@@ -66,7 +66,7 @@ def test_streams_and_sends_that_wait_hold_no_thread(caller: Caller) -> None:
             message = {**MESSAGE, "messageId": f"s-{number}"}
             stack.enter_context(caller.begin("/message:send", {"message": message}))
         for _ in range(5):
-            assert requests.get(f"{caller.front.url}/readyz", timeout=5).status_code == 200
+            wait_until(lambda: requests.get(f"{caller.front.url}/readyz", timeout=5).ok, "the front is ready")
             found = requests.get(f"{caller.front.url}/tasks/{task}", headers=caller.headers, timeout=5)
             assert found.json()["status"]["state"] == "TASK_STATE_SUBMITTED"
         assert caller.post(f"/tasks/{task}:cancel", {}).status_code == 200
