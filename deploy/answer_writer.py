@@ -59,7 +59,7 @@ class HeldConnection:
     )
 
     def __init__(self, conn: Any, response: Any, answer: HeldAnswer) -> None:
-        """Have the response write into an outbox from now on."""
+        """Make the response write into an outbox."""
         self.conn = conn
         self.answer = answer
         self.fd: int = conn.sock.fileno()
@@ -195,7 +195,7 @@ class AnswerWriter:
             self._settle(held)
 
     def _claim(self, held: HeldConnection, state: State) -> bool:
-        """Have nobody else ask an answer that is in this state."""
+        """Claim an answer that is in this state, so that no other thread asks it."""
         with self._lock:
             if held.state is not state:
                 return False
@@ -211,7 +211,7 @@ class AnswerWriter:
             self._rouse()
 
     def _settle(self, held: HeldConnection) -> None:
-        """Go on after an answer was asked."""
+        """Continue after an answer was asked."""
         held.resume_at = time.monotonic() + held.answer.idle_seconds
         with self._lock:
             held.state = State.IDLE

@@ -53,7 +53,7 @@ class Arrival:
     __slots__ = ("_length", "address", "conn", "data", "deadline", "is_watched", "sender", "stage")
 
     def __init__(self, conn: Any, address: str) -> None:
-        """Nothing has come yet."""
+        """Start with an empty request."""
         self.conn = conn
         self.address = stranger(address).member
         self.data = bytearray()
@@ -105,7 +105,7 @@ class Arrivals:
     """All requests of a process that are not whole yet."""
 
     def __init__(self, limits: Limits) -> None:
-        """Begin with none."""
+        """Start without requests."""
         self.limits = limits
         self.handed_over_bytes = 0
         self._of: defaultdict[Any, dict[Arrival, None]] = defaultdict(dict)
@@ -127,7 +127,7 @@ class Arrivals:
         self._count(arrival, len(arrival.data))
 
     def remove(self, arrival: Arrival) -> None:
-        """Expect it no more."""
+        """Stop expecting a request."""
         mine = self._of[arrival.address]
         del mine[arrival]
         self._count(arrival, -len(arrival.data))

@@ -61,7 +61,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     send_seconds: ClassVar = 60.0
 
     def init_process(self) -> None:
-        """Begin to serve, in the process that does."""
+        """Start to serve, in the worker's own process."""
         self.arrivals = Arrivals(self.limits)
         self.looked_at = time.monotonic()
         self.busy = 0
@@ -218,7 +218,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             hang_up(conn.sock)
 
     def _take_back(self, conn: Any, is_sent: bool) -> None:  # noqa: FBT001 (through gunicorn's queue)
-        """Go on with a connection whose held answer is over; close it unless the answer and the body were whole."""
+        """Continue with a connection whose held answer is over; close it unless the answer and the body were whole."""
         if is_sent and getattr(conn.parser.mesg.body.reader, "length", None) == 0:
             conn.arrival.take(conn.parser.unreader.take_buffered())
             self._gather(conn.arrival, self._patience(conn.arrival.stage))

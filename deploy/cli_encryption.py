@@ -1,4 +1,4 @@
-"""The command by which encryption keys come to their end."""
+"""The command that encrypts everything with the newest key, so that old keys can be dropped."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def drop_capabilities(keep: Iterable[int]) -> None:
 
 
 def keep_over_change_of_account() -> None:
-    """Let capabilities outlast the next change of account."""
+    """Keep capabilities over the next change of account."""
     check(_libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl")
 
 
@@ -63,7 +63,7 @@ def keep_path_capability() -> None:
 
 
 def gain_no_privileges() -> None:
-    """Make set-user-id programs and file capabilities worthless from here on."""
+    """Disable set-user-id programs and file capabilities for this process and its successors."""
     check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
 
 

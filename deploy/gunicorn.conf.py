@@ -109,7 +109,7 @@ def _refuse_wrong_store():
 
 
 def when_ready(server):
-    """Have the kernel hang up on clients that take nothing for too long, each of which holds a thread.
+    """Make the kernel close connections of clients that read nothing for too long: each holds a thread.
 
     Connections inherit it from their listener; sending then fails, which ends a download and cancels a stream's call.
     """
@@ -119,12 +119,12 @@ def when_ready(server):
 
 
 def post_fork(server, worker):
-    """Let no worker outlive a master that was killed."""
+    """End this worker when its master is killed."""
     bind_to_parent(signal.SIGKILL)
 
 
 def post_worker_init(worker):
-    """Have the accepting thread hang up without waiting for clients, which could otherwise hold up all others.
+    """Close connections without waiting for the client, which would block the accepting thread.
 
     Have gunicorn's own refusals written in the dialect of their path too.
     """
@@ -139,6 +139,6 @@ def post_worker_init(worker):
 
 
 def on_exit(server):
-    """Leave nothing behind."""
+    """Remove what this process left behind."""
     if _own_metrics:
         shutil.rmtree(_own_metrics, ignore_errors=True)

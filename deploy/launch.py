@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def bind_to_parent(death_signal: int) -> None:
-    """Have the kernel send this process a signal when its parent (precisely: the parent's thread) ends."""
+    """Make the kernel send this process a signal when its parent (precisely: the parent's thread) ends."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0) != 0:

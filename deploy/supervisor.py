@@ -31,7 +31,7 @@ NAME_WIDTH = 18
 
 
 class Interrupted(Exception):
-    """Somebody asked us to stop."""
+    """The supervisor was asked to stop."""
 
 
 class GaveUp(Exception):
@@ -60,7 +60,7 @@ class Supervisor:
         self._signals = 0
 
     def listen(self) -> None:
-        """Take SIGINT, SIGTERM and SIGHUP as the wish to stop; a second one kills what still runs."""
+        """Stop at SIGINT, SIGTERM or SIGHUP; a second one kills what still runs."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._note_signal)
 

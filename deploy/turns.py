@@ -25,7 +25,7 @@ class Turns:
     """Who is given a thread next."""
 
     def __init__(self, *, each: int, patience_seconds: float) -> None:
-        """Let each credential have so many requests in threads, and none of them wait longer than that."""
+        """Limit the requests of each credential in threads, and how long one waits."""
         self._each = each
         self._patience_seconds = patience_seconds
         self._senders: dict[bytes, _Sender] = {}

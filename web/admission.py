@@ -59,7 +59,7 @@ def admit(environ: WSGIEnvironment, pools: Pools, credential: Credential | None)
 
 
 def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
-    """Let a request pass that waits for nobody, as it asks how the service is; with a slot if there is one."""
+    """Admit a probe at once, with a slot if one is free."""
     key = pool_key(environ)
     admission = Admission(key, pools.probes.try_acquire(key))
     if admission.has_thread:
@@ -68,7 +68,7 @@ def admit_always(environ: WSGIEnvironment, pools: Pools) -> Admission:
 
 
 def give_slots_back(app: Flask) -> None:
-    """Have every request of the application give its slots back; call it before other functions are registered."""
+    """Release the slots of every request when it is over; call it before other functions are registered."""
     if "admission" not in app.extensions:
         app.extensions["admission"] = True
         app.after_request(_end_with_answer)  # the first one registered runs last: no other can fail after it

@@ -29,7 +29,7 @@ class AgentDirectory:
     """Finds agents."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Know none yet."""
+        """Start with an empty cache."""
         self._database = database
         self._settings = settings
         self.own = OwnExtensions(settings.base_url)

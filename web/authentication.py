@@ -105,7 +105,7 @@ def check_header_rules(http: Request) -> str | None:
 
 
 def name_in_log(credential: Credential | None) -> None:
-    """Say in every further line of this request whose it is: credential, actor and organization."""
+    """Add credential, actor and organization to every further log line of this request."""
     if credential is None:
         return
     caller, distribution = credential.caller, credential.distribution

@@ -40,10 +40,10 @@ class Channel(Protocol):
     """One kind of delivery."""
 
     def find_address(self, session: Session, message: Message) -> Address | None:
-        """Say where and how this message is posted now; None when its destination is no more."""
+        """Find where and how this message is posted now; None when its destination is gone."""
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
-        """Note that a destination wants nothing any more (410); False when it has moved from that address since."""
+        """Disable a destination that answered 410; False when its address has changed since."""
 
 
 class SealedAddresses:

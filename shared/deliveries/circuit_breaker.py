@@ -51,7 +51,7 @@ class CircuitBreakers:
     """The breakers of a process that are not closed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Have all of them closed."""
+        """Start with all breakers closed."""
         self._clock = clock
         self._breakers: OrderedDict[Origin, _Breaker] = OrderedDict()
         self._lock = threading.Lock()

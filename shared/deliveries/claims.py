@@ -192,7 +192,7 @@ def record_failed(
 
 
 def set_aside(session: Session, claim: Claim, *, wait_seconds: float) -> None:
-    """Let a message wait that was not attempted, with all that is ready for its destination; it counts no attempt."""
+    """Postpone a message that was not attempted, with all that is ready for its destination; no attempt is counted."""
     session.execute(
         _SET_ASIDE,
         {

@@ -146,7 +146,7 @@ def list_deliveries(
 
 
 def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
-    """Begin anew with a delivery that was given up, under the id it had. Raises DeliveryNotFound, DeliveryNotDead."""
+    """Resend a delivery that was given up, under the id it had. Raises DeliveryNotFound, DeliveryNotDead."""
     if _revive(session, _table.id == delivery_id, _table.destination_id == destination_id) == 0:
         get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
         raise DeliveryNotDead
@@ -154,7 +154,7 @@ def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID
 
 
 def resend_dead(session: Session, *, destination_id: UUID) -> int:
-    """Begin anew with every delivery to a destination that was given up; give how many."""
+    """Resend every delivery to a destination that was given up; return how many."""
     return _revive(session, _table.destination_id == destination_id)
 
 

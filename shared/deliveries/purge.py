@@ -33,7 +33,7 @@ def _purge_deliveries(context: Context) -> int:
 
 
 def purge_deliveries(database: Database) -> int:
-    """Forget old deliveries, batch by batch; return how many."""
+    """Delete old deliveries, batch by batch; return how many."""
     purged = _purge(database, "Delivered", DELIVERED_KEPT) + _purge(database, "Dead", DEAD_KEPT)
     SWEPT.labels("deliveries").inc(purged)
     return purged

@@ -118,7 +118,7 @@ def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> Ac
 
 
 def revoke_token(session: Session, claims: AccessClaims) -> None:
-    """Put a token on the list of the revoked, where it stays until it would have expired."""
+    """Add a token to the list of revoked ones, where it stays until it would have expired."""
     expires_at = datetime.fromtimestamp(claims.expires_at_seconds, tz=UTC)
     session.execute(
         insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
@@ -135,7 +135,7 @@ def _sweep_revoked_tokens(context: Context) -> int:
 
 
 def sweep_revoked_tokens(session: Session) -> int:
-    """Forget revocations of tokens that have expired anyway; give how many, at most `SWEEP_LIMIT`."""
+    """Delete revocations of tokens that have expired; return how many, at most `SWEEP_LIMIT`."""
     due = (
         revoked_tokens.select()
         .with_only_columns(revoked_tokens.c.jti)

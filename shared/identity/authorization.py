@@ -55,7 +55,7 @@ OPERATOR = Actor(
 
 
 def administrator(caller: Caller, request_id: str | None, client_address: str | None = None) -> Actor:
-    """Let a user administer with what they hold; raise PermissionDenied for a deployment, which never does."""
+    """Return the administrator of a request, with the user's permissions; raise PermissionDenied for a deployment."""
     if caller.executor.kind is not ExecutorKind.USER:
         raise PermissionDenied("A deployment does not administer; use a user's API key.")
     return Actor(caller=caller, request_id=request_id, client_address=client_address)

@@ -35,7 +35,7 @@ class LastUse:
         )
 
     def note(self, table: Table, credential_id: UUID) -> None:
-        """Take down a use; returns at once."""
+        """Record a use; returns at once."""
         with self._lock:
             if len(self._pending) < PENDING_LIMIT:
                 self._pending[table.name, credential_id] = table

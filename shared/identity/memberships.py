@@ -54,7 +54,7 @@ def add_member(session: Session, *, by: Actor, organization_id: UUID, email: str
 
 
 def get_member(session: Session, *, by: Actor, organization_id: UUID, user_id: UUID) -> Membership:
-    """Read one membership of an organization the actor acts in."""
+    """Get one membership of an organization the actor acts in."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
     return get_membership(session, organization_id, user_id)
 
@@ -76,7 +76,7 @@ def list_members(
 def change_member_role(
     session: Session, *, by: Actor, organization_id: UUID, user_id: UUID, role: Role
 ) -> Membership:
-    """Give a member another role; raise LastOwner when no owner would be left."""
+    """Change a member's role; raise LastOwner when no owner would be left."""
     authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
     authorize_role(by, role, organization_id)
     current = _get_for_change(session, by, organization_id, user_id)

@@ -35,7 +35,7 @@ class Organization:
 
 
 def create_organization(session: Session, *, by: Actor, name: str, owner_id: UUID) -> Organization:
-    """Make an organization and its first owner."""
+    """Create an organization with its first owner."""
     authorize_operation(by)
     get_user(session, by=by, user_id=owner_id)
     row = session.execute(
@@ -69,7 +69,7 @@ def list_organizations(
 
 
 def rename_organization(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Organization:
-    """Give an organization another name."""
+    """Rename an organization."""
     authorize_administration(by, Permission.ORGANIZATION_MANAGE, organization_id)
     row = session.execute(
         update(organizations)

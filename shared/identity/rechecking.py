@@ -33,7 +33,7 @@ class Rechecks:
     """Judges callers again; one per process, safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Remember nothing yet."""
+        """Start with an empty cache."""
         self._database = database
         self._fresh_seconds = min(FRESH_SECONDS, settings.live_row_cache_seconds)
         self._credentials = ExpiringCache[Credential](CACHE_LIMIT)

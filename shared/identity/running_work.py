@@ -40,20 +40,20 @@ class RunningCall:
         self._wake = wake
 
     def end(self, revocation: DomainError) -> None:
-        """Note why the call is to end."""
+        """Record why the call is to end."""
         self.revocation = revocation
         self._wake()
 
     def close(self) -> None:
-        """Have the call watched no longer; again does nothing."""
+        """Stop watching the call; a second time does nothing."""
         self._owner.forget(self)
 
     def __enter__(self) -> Self:
-        """Be watched within a block."""
+        """Watch the call within a block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Be watched no longer."""
+        """Stop watching the call."""
         self.close()
 
 
@@ -61,7 +61,7 @@ class RunningWork:
     """The calls of this process; the thread begins with the first."""
 
     def __init__(self, rechecks: Rechecks) -> None:
-        """Watch nothing yet."""
+        """Start without calls."""
         self._rechecks = rechecks
         self._calls: set[RunningCall] = set()
         self._lock = threading.Lock()
@@ -83,7 +83,7 @@ class RunningWork:
         return call
 
     def forget(self, call: RunningCall) -> None:
-        """Watch a call no longer."""
+        """Stop watching a call."""
         with self._lock:
             self._calls.discard(call)
 
@@ -93,7 +93,7 @@ class RunningWork:
         return len(self._calls)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._thread.stop()
 
     def _check_all(self) -> None:

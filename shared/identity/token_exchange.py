@@ -57,7 +57,7 @@ class Client:
 
 
 def authenticate_client(database: Database, *, client_id: str, client_secret: str) -> Client:
-    """Recognize a deployment's client; raise InvalidClient, whatever it is that does not fit."""
+    """Authenticate a deployment's client; raise InvalidClient, whatever is wrong."""
     if not is_well_formed(client_secret, Prefix.CLIENT_SECRET):
         raise InvalidClient
     with database.transaction() as session:
@@ -109,7 +109,7 @@ def revoke(
     client_secret: str,
     token: str,
 ) -> None:
-    """Revoke one of the client's own access tokens at once; any other token is none of its business and is ignored."""
+    """Revoke one of the client's own access tokens at once; any other token is ignored."""
     client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
     claims = _find_own_claims(settings, keys, client, token)
     if claims is not None:

@@ -38,7 +38,7 @@ class User:
 
 
 def create_user(session: Session, *, by: Actor, email: str) -> User:
-    """Make a user who belongs to no organization yet; raise AlreadyExists for a known address."""
+    """Create a user who belongs to no organization yet; raise AlreadyExists for a known address."""
     authorize_operation(by)
     user = insert_user(session, email, is_operator=False)
     _record(session, by, "user.created", user.id)
@@ -46,7 +46,7 @@ def create_user(session: Session, *, by: Actor, email: str) -> User:
 
 
 def create_operator(session: Session, *, by: Actor, email: str) -> User:
-    """Make a user who operates the installation: who may administer every organization."""
+    """Create a user who operates the installation: one who may administer every organization."""
     authorize_operation(by)
     user = insert_user(session, email, is_operator=True)
     _record(session, by, "user.operator_created", user.id)

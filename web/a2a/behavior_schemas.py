@@ -28,7 +28,7 @@ class SentExtension(Sent):
     ] = ()
 
     def declared(self) -> DeclaredExtension:
-        """Say it to the domain."""
+        """Return it as the domain takes it."""
         return DeclaredExtension(
             uri=self.uri,
             description=self.description,
@@ -62,7 +62,7 @@ class ChangedBehavior(Sent):
     extensions: Annotated[Sequence[SentExtension], Field(max_length=50)] = ()
 
     def draft(self) -> BehaviorDraft:
-        """Say it to the domain."""
+        """Return it as the domain takes it."""
         return BehaviorDraft(
             name=self.name,
             kind=BehaviorKind(self.kind),

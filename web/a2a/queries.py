@@ -43,7 +43,7 @@ class TaskListQuery(AgentQuery):
     include_artifacts: Literal["true", "false", ""] = ""
 
     def wanted(self) -> TaskQuery:
-        """Say it to the domain. Raises InvalidParams for a context that nothing is in."""
+        """Return it as the domain takes it. Raises InvalidParams for a context that nothing is in."""
         if self.context_id is not None:
             check_identifier("contextId", self.context_id, location="query")
         return TaskQuery(

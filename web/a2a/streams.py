@@ -63,7 +63,7 @@ class Source:
 
     @classmethod
     def of(cls, call: AgentCall, task_id: UUID, waiting: Waiting) -> Source:
-        """Take what is needed of a request."""
+        """Read what is needed of a request."""
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
             database=call.call.services.database,
@@ -74,7 +74,7 @@ class Source:
         )
 
     def watch(self) -> Watch:
-        """Be woken when the task changes."""
+        """Ask to be woken when the task changes."""
         return self.services.watch.watch(self.task_id, self.waiting.bell)
 
     def follow(self, watch: Watch, after_sequence: int) -> Iterator[Event | None]:

@@ -25,7 +25,7 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
 def wrap(application: Application, trusted_proxies: Sequence[Network] = ()) -> Application:
-    """Put the edge around a WSGI application; `trusted_proxies` may say whose requests they pass on."""
+    """Wrap a WSGI application in the edge; `trusted_proxies` may say whose requests they pass on."""
 
     def edge(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         _hide_grants(environ)

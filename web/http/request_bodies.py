@@ -64,7 +64,7 @@ def has_arrived(environ: WSGIEnvironment) -> bool:
 
 
 def spoil_connection(environ: WSGIEnvironment) -> None:
-    """Have gunicorn close the connection after this answer, as nobody knows where its next request would begin."""
+    """Make gunicorn close the connection after this answer, as the beginning of its next request is unknown."""
     body = environ["wsgi.input"]
     if hasattr(body, "failed"):
         body.failed = True

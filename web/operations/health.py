@@ -65,7 +65,7 @@ def metrics(call: Call) -> Response:
 
 
 def read_readiness(probes: Probes) -> Readiness:
-    """Put the outcomes of all checks together."""
+    """Combine the outcomes of all checks."""
     checks = probes.readiness()
     is_ready = all(outcome == "ok" for outcome in checks.values())
     return Readiness(status="ok" if is_ready else "unavailable", checks=checks)

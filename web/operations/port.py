@@ -46,7 +46,7 @@ class OperationsPort:
         self._is_draining: Callable[[], bool] = lambda: False
 
     def serve(self, listener: socket.socket, *, is_draining: Callable[[], bool]) -> None:
-        """Begin to answer, in threads of its own, for the life of this process."""
+        """Start to answer, in threads of its own, for the life of this process."""
         self._is_draining = is_draining
         threading.Thread(target=self._accept, args=(listener,), name="operations", daemon=True).start()
 

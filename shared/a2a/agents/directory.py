@@ -101,7 +101,7 @@ def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
 
 
 def authorize(caller: Caller, agent: Agent) -> Scope:
-    """Let a caller talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
+    """Authorize a caller to talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
     if caller.payer_id is None or caller.organization_id is None:
         raise BillingOrganizationRequired
     if caller.organization_id != agent.organization_id:

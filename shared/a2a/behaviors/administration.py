@@ -259,7 +259,7 @@ def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
 
 
 def _hold_deployment(session: Session, deployment_id: UUID) -> None:
-    """Let one change of a deployment's behaviors wait for the other."""
+    """Lock a deployment, so that changes of its behaviors wait for each other."""
     held = select(deployments.c.id).where(deployments.c.id == deployment_id)
     session.execute(held.with_for_update(key_share=True))
 

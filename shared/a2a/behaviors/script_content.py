@@ -21,7 +21,7 @@ class Stage:
     """Makes the updates of one turn."""
 
     def __init__(self, turn: Turn, files: StoredFiles) -> None:
-        """Say nothing yet."""
+        """Start without content."""
         self._turn = turn
         self._files = files
         self._messages = 0
@@ -69,7 +69,7 @@ class Stage:
         )
 
     def echoed_status(self, state: TaskState, scene: Scene) -> StatusChanged:
-        """Say what was received."""
+        """Echo what was received."""
         return StatusChanged(state=state, message=self._echo(scene.message))
 
     def echoed_reply(self, scene: Scene) -> Replied:

@@ -70,7 +70,7 @@ class StoredFiles:
         self._settings = settings
 
     def store(self, turn: Turn, new: NewFile) -> StoredFile:
-        """Keep a file, or find it kept by an earlier run of the turn.
+        """Store a file, or find the one that an earlier run of the turn stored.
 
         Raises PermissionDenied when the daemon may not create files or share them, and what `upload` raises.
         """

@@ -54,7 +54,7 @@ class PushConfigurations:
     def create(
         self, session: Session, task_id: UUID, wanted: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        """Keep a configuration, in place of the one of the same id. Raises InvalidParams for what cannot be posted to.
+        """Create a configuration, or replace the one of the same id. Raises InvalidParams for what cannot be posted to.
 
         Raises PushNotificationNotSupported.
         """
@@ -97,7 +97,7 @@ class PushConfigurations:
         return tuple(self._shown(row) for row in rows[:size]), token
 
     def delete(self, session: Session, task_id: UUID, config_id: str) -> None:
-        """Forget a configuration and what still waits to be posted there; there may be none."""
+        """Delete a configuration and what still waits to be posted there, if there is one."""
         if not is_identifier(config_id):
             return
         gone = delete(task_push_configurations).where(_table.task_id == task_id, _table.id == config_id)

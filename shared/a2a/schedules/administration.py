@@ -90,7 +90,7 @@ def replace_schedule(
 def disable_schedule(
     session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
-    """Let a schedule rest."""
+    """Disable a schedule."""
     before, organization_id = _hold(session, by, schedule_id, deployment_id)
     if before.disabled_at is None:
         _change(session, schedule_id, {"disabled_at": func.now(), "next_at": None})
@@ -101,7 +101,7 @@ def disable_schedule(
 def enable_schedule(
     session: Session, *, by: Actor, schedule_id: UUID, deployment_id: UUID | None = None
 ) -> Schedule:
-    """Let a schedule go on with the next tick that comes; those of its rest were not missed."""
+    """Enable a schedule from the next tick on; ticks while it was disabled do not count as missed."""
     before, organization_id = _hold(session, by, schedule_id, deployment_id)
     if before.disabled_at is not None:
         _change(session, schedule_id, {"disabled_at": None, "next_at": _next_tick(session, before)})

@@ -31,7 +31,7 @@ def fold_artifacts(
 
 
 def fold(events: Iterable[Mapping[str, Any]]) -> tuple[Artifact, ...]:
-    """Put the artifacts of a task's artifact events together, in the order in which they began."""
+    """Build a task's artifacts from its artifact events, in the order in which they began."""
     pieces: dict[str, list[TaskArtifactUpdateEvent]] = {}
     for event in events:
         piece = TaskArtifactUpdateEvent.model_validate(event["artifactUpdate"])

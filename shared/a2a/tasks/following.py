@@ -70,7 +70,7 @@ class TurnState:
 
 
 def read_turn_state(session: Session, turn_id: UUID) -> TurnState:
-    """Look at a turn. Raises InvalidAgentResponse when its agent has answered nothing at all."""
+    """Read the state of a turn. Raises InvalidAgentResponse when its agent has answered nothing at all."""
     statement = select(task_turns.c.state, task_turns.c.outcome, task_turns.c.reply, tasks.c.is_visible)
     joined = statement.join(tasks, tasks.c.id == task_turns.c.task_id).where(task_turns.c.id == turn_id)
     row = session.execute(joined).one()

@@ -126,7 +126,7 @@ class TaskLog:
         self._hints.tell(claimed.turn.task_id)
 
     def hand_back(self, claimed: ClaimedTurn) -> None:
-        """Let go of a turn that this worker will not finish; what becomes of it is decided as if it had died."""
+        """Release a turn that this worker will not finish; it is treated as if the worker had died."""
         hand_back(self._database, self._hints, claimed.lease)
 
     def _write_once(self, claimed: ClaimedTurn, said: Update) -> None:

@@ -39,7 +39,7 @@ def _sweep_tasks(context: Context) -> int:
 
 
 def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
-    """Forget what is due; give how many tasks went."""
+    """Delete the tasks that are due; return how many."""
     _drain(database, _purge_events)
     purged = _drain(database, lambda session: _purge_tasks(session, timedelta(days=task_days)))
     kept = timedelta(days=key_days)
@@ -90,7 +90,7 @@ def _purge_tasks(session: Session, kept: timedelta) -> int:
 
 
 def _release_files(session: Session, task_ids: Sequence[UUID]) -> None:
-    """Let go of the files whose addresses stand in these tasks."""
+    """Delete the references to files whose addresses are in these tasks."""
     said = union_all(
         select(tasks.c.id.label("task_id"), cast(tasks.c.artifacts, Text).label("said")).where(
             tasks.c.id.in_(task_ids)

@@ -76,7 +76,7 @@ class Sent:
 
 
 def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent:
-    """Take a message, or find that it was taken before under its Idempotency-Key.
+    """Accept a message, or find that it was accepted before under its Idempotency-Key.
 
     Raises TaskNotFound, UnsupportedOperation, InvalidParams, ContentTypeNotSupported, IdempotencyKeyReused, and what
     `PushConfigurations.create` raises.

@@ -60,7 +60,7 @@ def new_snapshot(task: HeldTask, message: Message, *, history_length: int | None
 def snapshots_of(
     session: Session, rows: Sequence[Row[Any]], *, history_length: int, with_artifacts: bool
 ) -> tuple[Task, ...]:
-    """Put several tasks together from their rows, in a fixed number of statements."""
+    """Read several tasks from their rows, in a fixed number of statements."""
     said = _said(session, rows, history_length)
     made = _artifacts_of(session, rows) if with_artifacts else {}
     return tuple(_task(row, said.get(row.id, {}), made.get(row.id, ()), history_length) for row in rows)

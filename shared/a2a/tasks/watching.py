@@ -39,7 +39,7 @@ class TaskHints:
         self._silent_until = 0.0
 
     def tell(self, task_id: UUID) -> None:
-        """Wake who waits; while Valkey is away nobody is told, and nobody waits for it either."""
+        """Wake the fronts that wait; while Valkey is away they look at the rows by themselves."""
         if time.monotonic() < self._silent_until:
             return
         try:
@@ -109,7 +109,7 @@ class TaskWatch:
                 self._seen.pop(watch.task_id, None)
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Stop watching."""
         self._thread.stop()
 
     def _listen(self) -> None:

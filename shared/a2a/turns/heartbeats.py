@@ -48,7 +48,7 @@ class TurnHeartbeats:
     """The turns of this process; the thread begins with the first."""
 
     def __init__(self, leases: TurnLeases, *, turn_seconds: float) -> None:
-        """Look after nothing yet; no turn may take longer than this."""
+        """Start without turns; none may take longer than this."""
         self._leases = leases
         self._turn_seconds = turn_seconds
         self._turns: set[WatchedTurn] = set()
@@ -61,7 +61,7 @@ class TurnHeartbeats:
 
     @contextmanager
     def watch(self, lease: Lease) -> Iterator[WatchedTurn]:
-        """Look after a turn within the block."""
+        """Watch a turn within the block."""
         watched = WatchedTurn(lease, self._turn_seconds)
         with self._lock:
             self._turns.add(watched)

@@ -51,7 +51,7 @@ class TurnLeases:
         self._rotation = Rotation()
 
     def take(self, full: Collection[Any] = ()) -> Lease | None:
-        """Take the turn that is next in turn, none of the organizations in `full`; None when no other waits.
+        """Lease the next turn, of no organization in `full`; None when no other waits.
 
         Raises Unavailable.
         """
@@ -69,7 +69,7 @@ class TurnLeases:
         )
 
     def renew(self, leases: Collection[Lease]) -> None:
-        """Keep leases for another while; nothing happens to those that are lost. Raises Unavailable."""
+        """Renew leases; those that are lost stay lost. Raises Unavailable."""
         with self._database.autocommit() as session:
             session.fetch_one(_RENEW, {**_held(leases), "seconds": LEASE_SECONDS})
 

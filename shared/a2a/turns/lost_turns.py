@@ -51,11 +51,11 @@ class TurnSweeper:
         )
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._thread.stop(wait=True)
 
 
@@ -71,7 +71,7 @@ def sweep_turns(database: Database, hints: TaskHints) -> int:
 
 
 def hand_back(database: Database, hints: TaskHints, lease: Lease) -> None:
-    """Let its holder give a turn back; nothing happens if it is lost already."""
+    """Release a turn for its holder; nothing happens if the lease is lost already."""
     with database.transaction() as session:
         task = find_and_hold_task(session, lease.task_id)
         held = (task_turns.c.id == lease.turn_id, task_turns.c.lease_id == lease.id)

@@ -54,7 +54,7 @@ class TurnQueue:
             self._looking.release()
 
     def release(self, taken: TakenTurn) -> None:
-        """Let another turn have the slot of one that has ended."""
+        """Release the slot of a turn that has ended."""
         taken.slot.release()
         self.wake()
 

@@ -85,7 +85,7 @@ def _sweep_turns(context: Context) -> int:
 
 
 def mark_next_turns(database: Database) -> int:
-    """Let turns be claimed that are next of their task and not marked so; give how many.
+    """Mark turns as ready that are next of their task; return how many.
 
     A worker of the release before, which has ended the turns before them, does not know of the mark.
     """
