@@ -15,47 +15,27 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections import OrderedDict, deque
 from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from shared import failpoints
-from shared.errors import DomainError, Kind, Unavailable
-from shared.telemetry import POOL_REFUSALS, POOL_USE, POOL_WAITS
+from shared.fair_shares import (
+    ALPHA,
+    STRANGERS,
+    ConcurrencyLimited,
+    FairShares,
+    PoolExhausted,
+    PoolKey,
+    Tenant,
+    Waiter,
+)
 
-ALPHA = 1.0
-"""A tenant may use this multiple of what is free."""
+__all__ = ["STRANGERS", "ConcurrencyLimited", "Pool", "PoolExhausted", "PoolKey", "Slot", "stranger"]
 DEFAULT_PATIENCE_SECONDS = 10.0
-RETRY_SECONDS = 1
 UNFAIR = "admission.unfair"
 """The fault that switches shares off, so that tests can prove that they would notice."""
 WAITED: Final = "quartermaster.waited_seconds"
 """Key in a request's environ: how long it has waited for a thread, which counts for every wait of it thereafter."""
-STRANGERS: Final = "strangers"
-"""The tenant of everybody whose credential is not known."""
-
-
-class ConcurrencyLimited(DomainError):
-    """Too many requests are in progress, yours or of all without a credential; wait for some to end, then try again."""
-
-    code = "concurrency_limit"
-    kind = Kind.LIMITED
-
-    def __init__(self) -> None:
-        """Ask for a retry after a second."""
-        super().__init__(retry_after_seconds=RETRY_SECONDS)
-
-
-class PoolExhausted(Unavailable):
-    """The service is busy with other requests at the moment; try again."""
-
-
-class PoolKey(NamedTuple):
-    """Who uses a slot: the tenant it counts for, and which of the tenant's members."""
-
-    tenant: Hashable
-    member: Hashable
 
 
 def stranger(address: str | None) -> PoolKey:
@@ -73,30 +53,6 @@ def _network(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
-
-
-@dataclass(slots=True, eq=False)
-class _Tenant:
-    """The slots that a tenant uses and the callers that wait, in all and by member; waiting members take turns."""
-
-    use: int = 0
-    used_by: dict[Hashable, int] = field(default_factory=dict)
-    waiting: int = 0
-    queues: OrderedDict[Hashable, deque[_Waiter]] = field(default_factory=OrderedDict)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self.use and not self.waiting
-
-
-class _Waiter:
-    """A caller that waits for a slot."""
-
-    __slots__ = ("event", "is_granted")
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self.is_granted = False
 
 
 class Slot:
@@ -135,7 +91,7 @@ class Slot:
         self.release()
 
 
-class Pool:
+class Pool(FairShares):
     """A bounded number of slots of one kind, shared within this process."""
 
     def __init__(
@@ -152,18 +108,10 @@ class Pool:
         `name` is a label of metrics. A caller waits `patience_seconds`. A tenant may use
         `alpha` times what is free.
         """
-        self._alpha = alpha
-        self.name = name
-        self.slots = slots
+        super().__init__(name, slots, room=slots if waiting is None else waiting, alpha=alpha)
         self._patience_seconds = patience_seconds
-        self._room = slots if waiting is None else waiting
-        self._free = slots
-        self._waiting = 0
         self._is_fair = not failpoints.is_armed(UNFAIR)
-        self._tenants: dict[Hashable, _Tenant] = {}
-        self._queued: OrderedDict[Hashable, _Tenant] = OrderedDict()
         self._lock = threading.Lock()
-        self._use_gauge = POOL_USE.labels(name)
 
     @property
     def in_use(self) -> int:
@@ -201,7 +149,7 @@ class Pool:
         """Take a slot if one is to be had at once and nobody of the same tenant waits for it."""
         seen = self._as_seen(key)
         with self._lock:
-            tenant = self._tenants.get(seen.tenant) or _Tenant()
+            tenant = self._tenants.get(seen.tenant) or Tenant()
             if tenant.waiting or not self._may_take(tenant, seen):
                 return None
             self._take(self._tenants.setdefault(seen.tenant, tenant), seen)
@@ -226,125 +174,7 @@ class Pool:
     def _as_seen(self, key: PoolKey) -> PoolKey:
         return key if self._is_fair else PoolKey(None, None)
 
-    # What follows is called with the lock held.
-
-    def _enter(self, key: PoolKey) -> _Waiter | None:
-        """Take a slot, or begin to wait; None when the slot was given."""
-        tenant = self._tenants.setdefault(key.tenant, _Tenant())
-        if key.member not in tenant.queues and self._may_take(tenant, key):
-            self._take(tenant, key)
-            return None
-        if not self._has_waiting_room(tenant, key):
-            self._refuse(tenant, key)
-        waiter = _Waiter()
-        tenant.queues.setdefault(key.member, deque()).append(waiter)
-        tenant.waiting += 1
-        self._waiting += 1
-        self._queued.setdefault(key.tenant, tenant)
-        POOL_WAITS.labels(self.name).inc()
-        return waiter
-
-    def _limit(self, free: int, whole: int, active: int) -> float:
-        """Give how much of `whole` one of `active` may use, of which so much is free."""
-        return max(self._alpha * free, whole / (active + 1)) if self._is_fair else whole
-
-    def _has_room(self, tenant: _Tenant) -> bool:
-        return self._free > 0 and tenant.use < self._limit(self._free, self.slots, len(self._tenants))
-
-    def _may_take(self, tenant: _Tenant, key: PoolKey) -> bool:
-        if not self._has_room(tenant):
-            return False
-        if key.tenant != STRANGERS:
-            return True
-        whole = self._limit(self._free, self.slots, len(self._tenants))
-        members = len(tenant.used_by.keys() | tenant.queues.keys() | {key.member})
-        return tenant.used_by.get(key.member, 0) < self._limit(int(whole) - tenant.use, int(whole), members)
-
-    def _has_waiting_room(self, tenant: _Tenant, key: PoolKey) -> bool:
-        free = self._room - self._waiting
-        if free <= 0:
-            return False
-        whole = self._limit(free, self._room, len(self._queued.keys() | {key.tenant}))
-        if tenant.waiting >= whole:
-            return False
-        if key.tenant != STRANGERS:
-            return True
-        members = len(tenant.queues.keys() | {key.member})
-        limit = self._limit(int(whole) - tenant.waiting, int(whole), members)
-        return len(tenant.queues.get(key.member, ())) < limit
-
-    def _take(self, tenant: _Tenant, key: PoolKey) -> None:
-        self._free -= 1
-        self._use_gauge.inc()
-        tenant.use += 1
-        tenant.used_by[key.member] = tenant.used_by.get(key.member, 0) + 1
-
-    def _put_back(self, key: PoolKey) -> None:
-        tenant = self._tenants[key.tenant]
-        self._free += 1
-        self._use_gauge.dec()
-        tenant.use -= 1
-        left = tenant.used_by[key.member] - 1
-        if left:
-            tenant.used_by[key.member] = left
-        else:
-            del tenant.used_by[key.member]
-        self._forget_if_idle(key.tenant, tenant)
-
-    def _hand_over(self) -> None:
-        """Give what is free to those that wait: the tenant served longest ago first, and its members in turn."""
-        passed = 0
-        while self._free and passed < len(self._queued):
-            name, tenant = next(iter(self._queued.items()))
-            self._queued.move_to_end(name)
-            passed = 0 if self._serve(name, tenant) else passed + 1
-
-    def _serve(self, name: Hashable, tenant: _Tenant) -> bool:
-        for _ in range(len(tenant.queues)):
-            member, queue = next(iter(tenant.queues.items()))
-            tenant.queues.move_to_end(member)
-            key = PoolKey(name, member)
-            if self._may_take(tenant, key):
-                waiter = queue[0]
-                self._leave(key, waiter)
-                self._take(tenant, key)
-                waiter.is_granted = True
-                waiter.event.set()
-                return True
-            if name != STRANGERS:
-                return False
-        return False
-
-    def _leave(self, key: PoolKey, waiter: _Waiter) -> None:
-        tenant = self._tenants[key.tenant]
-        queue = tenant.queues[key.member]
-        queue.remove(waiter)
-        if not queue:
-            del tenant.queues[key.member]
-        tenant.waiting -= 1
-        self._waiting -= 1
-        if not tenant.waiting:
-            del self._queued[key.tenant]
-
-    def _forget_if_idle(self, name: Hashable, tenant: _Tenant) -> None:
-        if tenant.is_idle:
-            self._tenants.pop(name, None)
-
-    def _uses(self, tenant: _Tenant, key: PoolKey) -> bool:
-        """Tell whether a key's own use is why it gets no slot, or that of all strangers while others would get one."""
-        if key.tenant == STRANGERS:
-            return self._free > 0 or key.member in tenant.used_by or key.member in tenant.queues
-        return not tenant.is_idle
-
-    def _refuse(self, tenant: _Tenant, key: PoolKey) -> None:
-        is_own_use = self._uses(tenant, key)
-        self._forget_if_idle(key.tenant, tenant)
-        POOL_REFUSALS.labels(self.name, "tenant" if is_own_use else "pool").inc()
-        raise ConcurrencyLimited if is_own_use else PoolExhausted
-
-    # Called without it.
-
-    def _wait(self, key: PoolKey, waiter: _Waiter, waited_seconds: float) -> None:
+    def _wait(self, key: PoolKey, waiter: Waiter, waited_seconds: float) -> None:
         if waiter.event.wait(max(0.0, self._patience_seconds - waited_seconds)):
             return
         with self._lock:

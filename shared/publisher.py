@@ -33,6 +33,20 @@ HINTS_LIMIT = 1_000
 VISIBILITY_TIMEOUT_SECONDS = 3600
 
 
+_TRANSPORT = {
+    "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    # Without these a broker that accepts and does not answer would block a publisher for ever.
+    "socket_timeout": 5,
+    "socket_connect_timeout": 1,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+    "priority_steps": [0],
+    "global_keyprefix": KEY_PREFIX,
+}
+
+
 def create_celery(redis_url: str) -> Celery:
     """Configure Celery for messages that are hints: late acknowledgement, no results, no events, bounded waits."""
     register_transport()
@@ -42,18 +56,7 @@ def create_celery(redis_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_pool_limit=32,
-        broker_transport_options={
-            "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
-            "unacked_restore_interval": 5,
-            "unacked_restore_throttle": 1,
-            # Without these a broker that accepts and does not answer would block a publisher for ever.
-            "socket_timeout": 5,
-            "socket_connect_timeout": 1,
-            "socket_keepalive": True,
-            "health_check_interval": 10,
-            "priority_steps": [0],
-            "global_keyprefix": KEY_PREFIX,
-        },
+        broker_transport_options=_TRANSPORT,
         result_backend=None,
         task_ignore_result=True,
         task_serializer="json",

@@ -174,7 +174,6 @@ def used_recently(last_used_at: ColumnElement[Any]) -> Any:
 # The statements are built once: assembling one anew costs more than running it.
 
 _suspended = organizations.c.suspended_at.is_not(None)
-
 _RUNTIME = (
     select(
         deployments.c.organization_id,
@@ -198,7 +197,6 @@ _RUNTIME = (
         ~exists().where(revoked_tokens.c.jti == bindparam("token")),
     )
 )
-
 _API_KEY = (
     select(
         api_keys.c.id,
@@ -235,7 +233,6 @@ _API_KEY = (
         or_(api_keys.c.organization_id.is_(None), memberships.c.organization_id.is_not(None)),
     )
 )
-
 _EXPIRED_API_KEY = select(
     exists().where(
         api_keys.c.hash == bindparam("hash"),
@@ -243,9 +240,7 @@ _EXPIRED_API_KEY = select(
         api_keys.c.expires_at <= func.now(),
     )
 )
-
 _daemons = identities.alias("daemons")
-
 _DISTRIBUTION = (
     select(
         distributions.c.id,
@@ -278,9 +273,7 @@ _DISTRIBUTION = (
         ),
     )
 )
-
 _payers = organizations.alias("payers")
-
 _ATTRIBUTION = (
     select(
         identities.c.kind.label("owner_kind"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from shared import failpoints
@@ -17,6 +18,7 @@ from shared.database import Database
 from shared.files.blobs.base import AtMost, BlobStore
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink, stage
+from shared.identity.receiving import LiveReceiver
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.authority import authorize_import
@@ -69,15 +71,10 @@ def push_content(
         file_id, request_hash = new_id(), hash_description(attachment)
         with staged.committing(in_transaction=True) as session:
             receiver = authorize_import(session, distribution_id)
-            values = {
+            values = _values(receiver, settings, request_hash) | {
                 "distribution_id": distribution_id,
-                "organization_id": receiver.organization_id,
-                "network": STANDARD,
-                "request_hash": request_hash,
-                "state": ImportState.STORED.value,
                 "file_id": file_id,
                 "version_id": staged.version_id,
-                **ending(receiver.media_retention_days + settings.media_record_days),
             }
             stored = insert_import(session, values, attachment)
             if stored is not None:
@@ -95,6 +92,16 @@ def push_content(
             attachment=attachment,
             request_hash=request_hash,
         )
+
+
+def _values(receiver: LiveReceiver, settings: Settings, request_hash: bytes) -> dict[str, Any]:
+    return {
+        "organization_id": receiver.organization_id,
+        "network": STANDARD,
+        "request_hash": request_hash,
+        "state": ImportState.STORED.value,
+        **ending(receiver.media_retention_days + settings.media_record_days),
+    }
 
 
 def _judge(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:

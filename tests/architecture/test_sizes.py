@@ -1,0 +1,42 @@
+"""Modules and functions are small enough to be read at once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.architecture.test_rules import sources
+
+MODULE_LINES = 300
+"""At this size ask which two things a module is."""
+FUNCTION_LINES = 40
+"""Besides its docstring; ten are common."""
+MIGRATIONS = "shared/migrations/versions/"
+"""What a migration did is written once, from top to bottom, and never changed."""
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    """Every function of the product, with its lines besides the docstring."""
+    for path, source in sources():
+        if path.as_posix().startswith(MIGRATIONS):
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{path}:{node.lineno} {node.name}", lines_of(node)
+
+
+def lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+    first = node.body[0]
+    if ast.get_docstring(node) is not None:
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def test_no_module_is_longer_than_three_hundred_lines() -> None:
+    lengths = {str(path): len(source.splitlines()) for path, source in sources()}
+    assert {path: lines for path, lines in lengths.items() if lines > MODULE_LINES} == {}
+
+
+def test_no_function_is_longer_than_forty_lines() -> None:
+    assert [(name, lines) for name, lines in functions() if lines > FUNCTION_LINES] == []
