@@ -37,6 +37,10 @@ _STATES = (
     " 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED', 'TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED'"
 )
 
+_SCOPE = ("caller_id", "principal_id", "deployment_id")
+_LAST_CHANGED = (text("status_at DESC"), text("id DESC"))
+_VISIBLE = text("is_visible")
+
 ENDED_STATES = "'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED', 'TASK_STATE_REJECTED'"
 
 behaviors = Table(
@@ -84,16 +88,9 @@ tasks = Table(
     Column("has_events", Boolean, nullable=False, server_default=text("true")),
     created_at(),
     CheckConstraint(f"state IN ({_STATES})", name="state"),
-    Index(
-        "ix_tasks_listed",
-        "caller_id",
-        "principal_id",
-        "deployment_id",
-        text("status_at DESC"),
-        text("id DESC"),
-        postgresql_where=text("is_visible"),
-    ),
-    Index("ix_tasks_context", "caller_id", "principal_id", "deployment_id", "context_id"),
+    Index("ix_tasks_listed", *_SCOPE, *_LAST_CHANGED, postgresql_where=_VISIBLE),
+    Index("ix_tasks_by_context", *_SCOPE, "context_id", *_LAST_CHANGED, postgresql_where=_VISIBLE),
+    Index("ix_tasks_by_state", *_SCOPE, "state", *_LAST_CHANGED, postgresql_where=_VISIBLE),
     Index("ix_tasks_status_at", "status_at"),
     Index("ix_tasks_ended", "status_at", postgresql_where=text(f"has_events AND state IN ({ENDED_STATES})")),
 )

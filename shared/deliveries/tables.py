@@ -54,6 +54,13 @@ deliveries = Table(
     CheckConstraint("attempt_limit BETWEEN 1 AND 10", name="attempt_limit"),
     Index("ix_deliveries_destination_id_id", "destination_id", "id"),
     Index(
+        "ix_deliveries_ended",
+        "destination_id",
+        "state",
+        "id",
+        postgresql_where=text("state IN ('Delivered', 'Dead')"),
+    ),
+    Index(
         "ix_deliveries_open",
         "destination_id",
         "due_at",

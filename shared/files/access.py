@@ -11,29 +11,27 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, bindparam, case, false, func, or_, select
+from sqlalchemy import Row, bindparam, case, func, or_, select
 
 from shared.database import Session
 from shared.errors import PermissionDenied
 from shared.files.errors import FileDeleted, FileExpired, FileNotFound, VersionNotFound
-from shared.files.resources import Availability, File, Page, Purpose, Version
+from shared.files.resources import Availability, File, Purpose, Version
 from shared.files.tables import blobs, files, versions
 from shared.identity.callers import Caller, Owner, OwnerKind
 from shared.identity.errors import OwnerRequired
 from shared.identity.permissions import Permission
 
-PAGE_LIMIT = 100
-
 Recheck = Callable[[Caller], Caller]
 """Gives a caller as the rows have it now; raises what a request of a caller who was revoked is answered."""
 
 # The clock at the moment of reading, not of the transaction's start: a wait for a lock may outlast a deadline.
-_is_unexpired = or_(
+is_unexpired = or_(
     files.c.retention_expires_at.is_(None), files.c.retention_expires_at > func.clock_timestamp()
 )
 _availability = case(
     (files.c.state == "Deleted", "Deleted"),
-    (or_(files.c.state == "Expired", ~_is_unexpired), "Expired"),
+    (or_(files.c.state == "Expired", ~is_unexpired), "Expired"),
     (blobs.c.state == "live", "Available"),
     else_="Pending",
 ).label("availability")
@@ -59,10 +57,10 @@ _columns = (
 _joined = files.join(versions, versions.c.id == files.c.current_version_id).outerjoin(
     blobs, blobs.c.version_id == versions.c.id
 )
-_select_file = select(*_columns).select_from(_joined)
+SELECT_FILE = select(*_columns).select_from(_joined)
 
 # Built once: assembling a statement anew costs as much as running it.
-_FILE = _select_file.where(files.c.id == bindparam("file_id"))
+_FILE = SELECT_FILE.where(files.c.id == bindparam("file_id"))
 _FILE_LOCK = select(files.c.id).where(files.c.id == bindparam("file_id")).with_for_update()
 _VERSION = select(versions).where(
     versions.c.id == bindparam("version_id"), versions.c.file_id == bindparam("file_id")
@@ -83,7 +81,7 @@ def get_file(
     row = session.execute(_FILE, {"file_id": file_id}).one_or_none()
     if row is None:
         raise FileNotFound
-    file = _file(row, pending)
+    file = read_file(row, pending)
     authorize(caller, permission, owner_id=file.owner_id, organization_id=file.organization_id)
     return file
 
@@ -129,31 +127,6 @@ def refuse_ended(file: File) -> None:
         raise FileExpired
 
 
-def list_files(
-    session: Session,
-    caller: Caller,
-    *,
-    cursor: UUID | None,
-    limit: int,
-    purpose: Purpose | None,
-    availability: Availability | None,
-    pending: Availability,
-) -> Page:
-    """List the files of the caller's owner scope, newest first; a user without FileRead sees none."""
-    query = _in_scope(_select_file, caller)
-    if query is None:
-        return Page(files=(), next_cursor=None)
-    if cursor is not None:
-        query = query.where(files.c.id < cursor)
-    if purpose is not None:
-        query = query.where(files.c.purpose == purpose.value)
-    if availability is not None:
-        query = query.where(_availability_is(availability, pending))
-    rows = session.execute(query.order_by(files.c.id.desc()).limit(limit + 1)).all()
-    found = [_file(row, pending) for row in rows[:limit]]
-    return Page(files=found, next_cursor=found[-1].id if len(rows) > limit else None)
-
-
 def list_versions(session: Session, file_id: UUID) -> list[Version]:
     """List a file's versions, newest first."""
     return [Version.of(row, row.id, row.file_id) for row in session.execute(_VERSIONS, {"file_id": file_id})]
@@ -175,37 +148,8 @@ def _is_in_scope(
     return caller.organization_id == organization_id and Permission.FILE_READ in permissions
 
 
-def _in_scope(query: Select[Any], caller: Caller) -> Select[Any] | None:
-    if caller.owner is not None:
-        owner = caller.owner
-        permissions = caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
-        if Permission.FILE_READ not in permissions:
-            raise PermissionDenied(
-                f"This operation needs {Permission.FILE_READ}.", permission=Permission.FILE_READ
-            )
-        return query.where(files.c.owner_id == owner.id)
-    if caller.organization_id is None:
-        return None
-    query = query.where(files.c.organization_id == caller.organization_id)
-    if Permission.FILE_READ in caller.permissions_on(organization_id=caller.organization_id):
-        return query
-    readable = [
-        scope
-        for scope, permissions in caller.permissions_by_scope.items()
-        if Permission.FILE_READ in permissions
-    ]
-    return query.where(files.c.owner_id.in_(readable)) if readable else None
-
-
-def _availability_is(availability: Availability, pending: Availability) -> Any:
-    if availability is Availability.AVAILABLE and pending is Availability.AVAILABLE:
-        return _availability.in_(["Available", "Pending"])
-    if availability is Availability.PENDING and pending is Availability.AVAILABLE:
-        return false()
-    return _availability == availability.value
-
-
-def _file(row: Row[Any], pending: Availability) -> File:
+def read_file(row: Row[Any], pending: Availability) -> File:
+    """Make a file of a row of `SELECT_FILE`."""
     availability = Availability(row.availability)
     return File(
         id=row.id,

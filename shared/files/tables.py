@@ -46,8 +46,8 @@ files = Table(
     CheckConstraint("purpose IN ('AgentArtifact', 'MessagingMedia')", name="purpose"),
     CheckConstraint("(state = 'Available') = (ended_at IS NULL)", name="ended"),
     CheckConstraint("revision >= 1", name="revision"),
-    Index("ix_files_owner_id_id", "owner_id", "id"),
-    Index("ix_files_organization_id_id", "organization_id", "id"),
+    Index("ix_files_listed_by_owner", "owner_id", "purpose", "state", "id"),
+    Index("ix_files_listed_by_organization", "organization_id", "purpose", "state", "id"),
     Index(
         "ix_files_due",
         "retention_expires_at",

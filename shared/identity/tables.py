@@ -112,6 +112,7 @@ deployments = Table(
     UniqueConstraint("client_id"),
     UniqueConstraint("daemon_identity_id"),
     Index("ix_deployments_organization_id_id", "organization_id", "id"),
+    Index("ix_deployments_enabled", "id", postgresql_where=text("disabled_at IS NULL")),
 )
 
 versions = Table(

@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from shared.schema import created_at, id_column, instant, metadata
 
 _WAITING = text("state IN ('Queued', 'Fetching')")
+_ENDED = text("state IN ('Stored', 'Failed')")
 
 media_imports = Table(
     "media_imports",
@@ -79,6 +80,6 @@ media_imports = Table(
     ),
     Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
     Index("ix_media_imports_fetching", "distribution_id", postgresql_where=text("state = 'Fetching'")),
-    Index("ix_media_imports_failed", "distribution_id", "id", postgresql_where=text("state = 'Failed'")),
+    Index("ix_media_imports_ended", "distribution_id", "state", "id", postgresql_where=_ENDED),
     Index("ix_media_imports_forget_at", "forget_at", postgresql_where=text("forget_at IS NOT NULL")),
 )

@@ -44,3 +44,27 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield node
     for child in node.get("Plans", ()):
         yield from _walk(child)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A statement as it was given to the driver."""
+
+    text: str
+    parameters: Any
+
+
+def rows_read(database: Database, statement: Statement) -> tuple[int, str]:
+    """Carry out a query; give how many rows its plan took from tables, used or not, and the plan."""
+    explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
+    with database.engine.connect() as connection:
+        root = connection.exec_driver_sql(explained, statement.parameters).scalar_one()[0]["Plan"]
+    steps = [f"{node['Node Type']} {node.get('Relation Name', '')} {_read_by(node)}" for node in _walk(root)]
+    return sum(_read_by(node) for node in _walk(root)), "\n".join([statement.text, *steps])
+
+
+def _read_by(node: Mapping[str, Any]) -> int:
+    if "Relation Name" not in node or not node["Node Type"].endswith("Scan"):
+        return 0
+    removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return int((node["Actual Rows"] + removed) * node["Actual Loops"])

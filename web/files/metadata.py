@@ -10,9 +10,9 @@ from shared.files import (
     access,
     deletion,
     errors,
+    listing,
     retention,
 )
-from shared.files.resources import Availability, Purpose
 from shared.identity.permissions import Permission
 from web.authentication import Authentication
 from web.calls import Answer, Call
@@ -41,13 +41,12 @@ routes = Routes("files")
 def list_files(call: Call) -> Answer:
     query: queries.ListQuery = call.query
     with call.services.database.autocommit() as session:
-        page = access.list_files(
+        page = listing.list_files(
             session,
             call.caller,
+            query.wanted(),
             cursor=query.cursor,
             limit=query.limit,
-            purpose=Purpose(query.purpose) if query.purpose else None,
-            availability=Availability(query.availability) if query.availability else None,
             pending=pending(call),
         )
     files = [file_body(call.caller, file) for file in page.files]

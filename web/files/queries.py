@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
-from shared.files.access import PAGE_LIMIT
+from shared.files.listing import PAGE_LIMIT, FileFilter
+from shared.files.resources import Availability, Purpose
 from web.files.schemas import ReferenceId
 from web.http.wire_types import Between, Count, Id, Sent, UtcTime
 
@@ -99,6 +100,13 @@ class ListQuery(Sent):
     ] = 50
     purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None
     availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None
+
+    def wanted(self) -> FileFilter:
+        """Say it to the domain."""
+        return FileFilter(
+            purpose=Purpose(self.purpose) if self.purpose else None,
+            availability=Availability(self.availability) if self.availability else None,
+        )
 
 
 class RetentionBody(Sent):

@@ -1,0 +1,257 @@
+"""Fill a database with the rows of a large owner, among as many of somebody else's.
+
+A list that reads its owner's whole set, or everybody's, is as quick as any other while there are ten rows. Each table
+is filled by copies of one row that the service itself wrote. Copies of others' lie between ours in the order of ids
+and times, so that walking along a table in that order finds no page either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import Connection, Table, text
+
+from shared.a2a.schedules.tables import schedule_runs, schedules
+from shared.a2a.tables import behaviors, task_push_configurations, tasks
+from shared.credits.tables import ledger_entries, usage_records
+from shared.deliveries.tables import deliveries
+from shared.files.tables import blobs, files, read_grants, references
+from shared.files.tables import versions as file_versions
+from shared.identity.tables import (
+    api_keys,
+    audit_events,
+    client_credentials,
+    deployments,
+    distributions,
+    identities,
+    invitations,
+    memberships,
+    organizations,
+    role_bindings,
+    users,
+    versions,
+)
+from shared.media.tables import media_imports
+from shared.schema import metadata
+
+COPIES = 1500
+NEW_ID = "uuidv7(make_interval(secs => (i::float / :copies - 0.5) * 1000))"
+RANDOM = "gen_random_uuid()"
+RANDOM_HASH = "sha256(uuid_send(gen_random_uuid()))"
+EARLIER = "now() - make_interval(secs => i * 7)"
+SOMEBODY = "'00000000-0000-4000-8000-00000000beef'::uuid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How the rows of one table multiply.
+
+    `owner` are the columns that make a row ours, by the path parameter that names whom; `others` those that make a
+    copy somebody else's; `changes` what is different in every copy, in SQL, `i` being its number; `others_changes` what
+    else is in those of others, so that they have by the thousand what we have not.
+    """
+
+    table: Table
+    owner: Mapping[str, str]
+    changes: Mapping[str, str] = field(default_factory=lambda: {"id": NEW_ID})
+    others: tuple[str, ...] = ()
+    others_changes: Mapping[str, str] = field(default_factory=dict)
+    copies: int = COPIES
+
+
+_OF_ORGANIZATION = {"organization_id": "organizationId"}
+_OF_DEPLOYMENT = {"deployment_id": "deploymentId"}
+
+GROWTHS = (
+    Growth(table=organizations, owner={"id": "organizationId"}),
+    Growth(
+        table=users, owner={"id": "userId"}, changes={"id": NEW_ID, "email": "'copy-' || i || '@example.org'"}
+    ),
+    Growth(table=audit_events, owner=_OF_ORGANIZATION),
+    Growth(table=invitations, owner=_OF_ORGANIZATION, changes={"id": NEW_ID, "token_hash": RANDOM_HASH}),
+    Growth(
+        table=api_keys,
+        owner={"id": "keyId"},
+        changes={"id": NEW_ID, "hash": RANDOM_HASH},
+        others=("user_id", "organization_id"),
+    ),
+    Growth(table=identities, owner=_OF_ORGANIZATION),
+    Growth(
+        table=role_bindings,
+        owner={"id": "bindingId"},
+        changes={"id": NEW_ID, "subject_identity_id": RANDOM},
+        others=("organization_id",),
+    ),
+    Growth(
+        table=deployments,
+        owner=_OF_ORGANIZATION,
+        changes={"id": NEW_ID, "client_id": RANDOM, "daemon_identity_id": RANDOM, "disabled_at": "now()"},
+    ),
+    Growth(table=versions, owner=_OF_DEPLOYMENT, changes={"id": NEW_ID, "number": "number + i"}),
+    Growth(
+        table=client_credentials, owner=_OF_DEPLOYMENT, changes={"id": NEW_ID, "secret_hash": RANDOM_HASH}
+    ),
+    Growth(
+        table=distributions,
+        owner=_OF_ORGANIZATION,
+        changes={"id": NEW_ID, "token_hash": RANDOM_HASH, "deployment_id": RANDOM},
+    ),
+    Growth(
+        table=files,
+        owner={"id": "fileId"},
+        changes={"id": NEW_ID, "current_version_id": RANDOM},
+        others=("organization_id", "owner_id", "payer_id"),
+        others_changes={"purpose": "'MessagingMedia'"},
+    ),
+    Growth(table=references, owner={"file_id": "fileId"}, changes={"reference_id": "'copy-' || i"}),
+    Growth(table=read_grants, owner={"file_id": "fileId"}, changes={"id": NEW_ID, "token_hash": RANDOM_HASH}),
+    Growth(
+        table=usage_records, owner=_OF_ORGANIZATION, changes={"invocation_id": RANDOM, "occurred_at": EARLIER}
+    ),
+    Growth(
+        table=ledger_entries,
+        owner=_OF_ORGANIZATION,
+        changes={"version": "version + i", "reference": "'copy-' || i"},
+    ),
+    Growth(
+        table=media_imports,
+        owner={"distribution_id": "distributionId"},
+        changes={"id": NEW_ID, "attachment_id": "'copy-' || i"},
+        others_changes={
+            "state": "'Stored'",
+            "file_id": RANDOM,
+            "version_id": RANDOM,
+            "ended_at": "now()",
+            "forget_at": "now()",
+            "headers_encrypted": "NULL",
+        },
+    ),
+    Growth(
+        table=deliveries,
+        owner={"destination_id": "distributionId"},
+        others_changes={"state": "'Delivered'", "body": "NULL", "ended_at": "now()"},
+    ),
+    # A deployment has at most fifty behaviors and two hundred schedules.
+    Growth(
+        table=behaviors,
+        owner=_OF_DEPLOYMENT,
+        changes={"id": NEW_ID, "name": "'copy-' || i", "is_default": "false"},
+        copies=48,
+    ),
+    Growth(table=schedules, owner=_OF_DEPLOYMENT, copies=198),
+    Growth(
+        table=schedule_runs, owner={"schedule_id": "scheduleId"}, changes={"id": NEW_ID, "tick_at": EARLIER}
+    ),
+    Growth(
+        table=tasks,
+        owner={"id": "taskId"},
+        changes={"id": NEW_ID, "status_at": EARLIER},
+        others=("organization_id", "deployment_id", "caller_id", "principal_id"),
+        others_changes={"state": "'TASK_STATE_FAILED'"},
+    ),
+    Growth(
+        table=task_push_configurations,
+        owner={"task_id": "taskId"},
+        changes={"id": "'copy-' || i", "destination_id": RANDOM},
+        copies=20,
+    ),
+)
+
+
+def fill(connection: Connection, resources: Mapping[str, str], organization_id: UUID) -> None:
+    """Multiply the rows of the resources that paths name."""
+    # Copies point at rows that are not there; nothing here is about them.
+    connection.execute(text("SET LOCAL session_replication_role = replica"))
+    _write_what_no_route_writes(connection, organization_id, resources["scheduleId"])
+    for growth in GROWTHS:
+        _grow(connection, growth, resources)
+    _complete_files(connection, resources)
+    _join(connection, resources)
+    connection.execute(text("RESET session_replication_role"))
+
+
+def analyze(connection: Connection) -> None:
+    """Bring the planner's statistics up to date."""
+    for table in metadata.sorted_tables:
+        connection.execute(text(f'ANALYZE "{table.name}"'))
+
+
+def _grow(connection: Connection, growth: Growth, resources: Mapping[str, str]) -> None:
+    found = " AND ".join(f"{column} = '{resources[name]}'" for column, name in growth.owner.items())
+    _copy(connection, growth, found, growth.changes, growth.copies)
+    others = growth.others or tuple(growth.owner)
+    foreign = dict.fromkeys((name for name in others if name not in growth.changes), SOMEBODY)
+    shifted = {name: change.replace("'copy-'", "'other-'") for name, change in growth.changes.items()}
+    _copy(connection, growth, found, {**shifted, **foreign, **growth.others_changes}, COPIES)
+
+
+def _copy(
+    connection: Connection, growth: Growth, found: str, changes: Mapping[str, str], copies: int
+) -> None:
+    name = growth.table.name
+    columns = [column.name for column in growth.table.columns]
+    values = [changes.get(column, f'"{column}"') for column in columns]
+    statement = (
+        f"INSERT INTO {name} ({', '.join(columns)}) SELECT {', '.join(values)}"
+        f" FROM (SELECT * FROM {name} WHERE {found} LIMIT 1) AS one, generate_series(1, :copies) AS i"
+    )
+    written = connection.execute(text(statement), {"copies": copies}).rowcount
+    assert written == copies, f"{name}: no row to copy"
+
+
+def _complete_files(connection: Connection, resources: Mapping[str, str]) -> None:
+    """Give each copy of a file its version and its placed bytes."""
+    for table, key, changes in (
+        (file_versions, "id", {"id": "files.current_version_id", "file_id": "files.id"}),
+        (blobs, "version_id", {"version_id": "files.current_version_id", "state": "'live'"}),
+    ):
+        columns = [column.name for column in table.columns]
+        values = [changes.get(column, f"one.{column}") for column in columns]
+        connection.execute(
+            text(
+                f"INSERT INTO {table.name} ({', '.join(columns)}) SELECT {', '.join(values)} FROM files,"
+                f" (SELECT * FROM {table.name} WHERE {key} = :version_id) AS one"
+                f" WHERE files.current_version_id NOT IN (SELECT {key} FROM {table.name})"
+            ),
+            {"version_id": resources["fileVersion"]},
+        )
+
+
+def _join(connection: Connection, resources: Mapping[str, str]) -> None:
+    """Make every user a member of the organization, and the one user a member of every organization."""
+    values = {"organization": resources["organizationId"], "user_id": resources["userId"]}
+    name = memberships.name
+    for one in (
+        (
+            f"INSERT INTO {name} (organization_id, user_id, role) SELECT :organization, id, 'Member' FROM users"
+            " ON CONFLICT DO NOTHING"
+        ),
+        (
+            f"INSERT INTO {name} (organization_id, user_id, role) SELECT id, :user_id, 'WorkspaceOwner'"
+            " FROM organizations ON CONFLICT DO NOTHING"
+        ),
+    ):
+        connection.execute(text(one), values)
+
+
+def _write_what_no_route_writes(connection: Connection, organization_id: UUID, schedule_id: str) -> None:
+    values = {"organization_id": organization_id, "schedule_id": schedule_id}
+    for statement in (
+        (
+            "INSERT INTO usage_records (invocation_id, organization_id, model, prompt_tokens, completion_tokens,"
+            " cached_tokens, reasoning_tokens, cost, status, is_estimated, user_id, occurred_at)"
+            " VALUES (gen_random_uuid(), :organization_id, 'scripted/echo', 1, 1, 0, 0, 0, 'completed', false,"
+            " gen_random_uuid(), now())"
+        ),
+        (
+            "INSERT INTO ledger_entries (organization_id, version, kind, reference, amount, balance_after, occurred_at)"
+            " VALUES (:organization_id, 1000, 'top_up', 'first', 1, 1, now())"
+        ),
+        (
+            "INSERT INTO schedule_runs (id, schedule_id, tick_at, state, passed_over)"
+            " VALUES (uuidv7(), :schedule_id, now(), 'skipped', 0)"
+        ),
+    ):
+        connection.execute(text(statement), values)

@@ -1,0 +1,214 @@
+"""Every list is read by an index: a page costs what is on it, however much its owner has.
+
+The lists are those of the OpenAPI document, asked for with every value of every filter by everybody who may; what the
+database did for them is read from its plans. A new list fails here until `large_owner.py` fills its table, a new
+filter until its schema gives its values, or an example of one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import event
+
+from tests.support import large_owner
+from tests.support.agent_worker import answering_turns
+from tests.support.front import Front
+from tests.support.plans import Statement, rows_read
+from tests.web.test_cross_organization import DOCUMENT, Tenant, bearer, make_resources, make_tenant
+
+PAGE = 5
+LEAST_ROWS, ROWS_PER_ITEM = 250, 3
+_PAGE_SIZES, _CURSORS = {"limit", "pageSize"}, {"cursor", "pageToken"}
+
+WHOLE = {
+    "list_versions": "a file's versions, which are one by one uploaded",
+    "list_references": "a file's references",
+    "list_models": "the operator's catalog, from memory",
+    "list_signing_keys": "a handful",
+}
+"""Lists that are given in one piece: they may read what they give."""
+
+COUNTED = {"list_tasks", "list_tasks_of_agent"}
+"""The protocol wants to know of every page how many tasks there are in all."""
+
+NO_LISTS = {
+    "read_key_set",
+    "read_credits",
+    "read_usage",
+    "read_storage_usage",
+    "read_organization_credits",
+    "read_organization_storage",
+    "read_network_settings",
+    "read_behavior",
+    "read_agent_card",
+    "read_agent_card_of_agent",
+    "read_extended_agent_card",
+    "read_extended_agent_card_of_agent",
+    "read_task",
+    "read_task_of_agent",
+}
+"""Single things, and reports over a window, whose answers hold arrays too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Large:
+    """An owner of much, and everybody who may ask for it."""
+
+    front: Front
+    resources: Mapping[str, str]
+    credentials: Mapping[str, Mapping[str, str]]
+
+    def get(self, template: str, by: str, query: Mapping[str, str]) -> Any:
+        """Ask for a page; None where they may not."""
+        path = re.sub(r"\{(\w+)\}", lambda match: self.resources[match[1]], template)
+        answer = self.front.client.get(path, headers=self.credentials[by], query_string=query)
+        return answer.get_json() if answer.status_code == 200 else None
+
+
+def described() -> Iterator[tuple[str, str, Any]]:
+    """Each GET, by its name, with its path and description."""
+    for path, methods in DOCUMENT["paths"].items():
+        if "get" in methods:
+            yield methods["get"]["operationId"], path, methods["get"]
+
+
+def holds_objects(schema: Mapping[str, Any]) -> bool:
+    """Tell whether an answer has an array of objects."""
+    return any(
+        member.get("type") == "array" and "$ref" in member.get("items", {})
+        for member in resolve(schema).get("properties", {}).values()
+    )
+
+
+def resolve(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in schema:
+        schema = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return schema
+
+
+LISTS = {
+    name: (path, operation)
+    for name, path, operation in described()
+    if name.startswith("list_") and "application/json" in operation["responses"]["200"]["content"]
+}
+
+
+@pytest.fixture(scope="module")
+def large(front: Front) -> Large:
+    acme = make_tenant(front, "Acme")
+    with answering_turns(front.services):
+        resources = make_resources(front, acme)
+    front.services.agents.watch.close()
+    with front.services.database.transaction() as session:
+        large_owner.fill(session.connection, resources, acme.organization_id)
+        large_owner.analyze(session.connection)
+    return Large(front=front, resources=resources, credentials=everybody(front, acme))
+
+
+def everybody(front: Front, acme: Tenant) -> Mapping[str, Mapping[str, str]]:
+    return {**acme.credentials, "operator": bearer(front.identity.operator().authorization)}
+
+
+def test_what_answers_with_an_array_is_a_list_or_known_to_be_none() -> None:
+    found = {
+        name
+        for name, _, operation in described()
+        for content in operation["responses"].get("200", {}).get("content", {}).values()
+        if holds_objects(content.get("schema", {}))
+    }
+    assert found - set(LISTS) <= NO_LISTS
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
+    template, operation = LISTS[name]
+    for query in queries(operation, large.resources, is_whole=name in WHOLE):
+        pages = [page for by in large.credentials if (page := look(large, name, template, by, query))]
+        assert pages, f"{query} was refused to all: its schema needs an example"
+        is_first = not query or query.keys() <= _PAGE_SIZES
+        if is_first and name not in WHOLE:
+            assert any(map(next_cursor, pages)), "there is no second page: fill the table in large_owner.py"
+
+
+def look(large: Large, name: str, template: str, by: str, query: Mapping[str, str]) -> Any:
+    """Ask for a page; fail for a statement that read much more than what was given. None where they may not ask."""
+    with recorded_statements(large.front) as statements:
+        page = large.get(template, by, query)
+    if page is None:
+        return None
+    items = max(len(member) for member in page.values() if isinstance(member, list))
+    for statement in statements:
+        if name in COUNTED and statement.text.startswith("SELECT count(*)"):
+            continue
+        read, plan = rows_read(large.front.services.database, statement)
+        assert read <= LEAST_ROWS + ROWS_PER_ITEM * items, f"{by}, {query}: {read} rows for {items}\n{plan}"
+    return page
+
+
+def queries(operation: Any, resources: Mapping[str, str], *, is_whole: bool) -> Iterator[dict[str, str]]:
+    """Every value of every filter, alone and with every value of another."""
+    parameters = {
+        parameter["name"]: resolve(parameter["schema"])
+        for parameter in operation["parameters"]
+        if parameter["in"] == "query"
+    }
+    size = {name: str(PAGE) for name in _PAGE_SIZES & set(parameters)}
+    assert size or is_whole, "a list has pages"
+    filters = {name: schema for name, schema in parameters.items() if name not in _PAGE_SIZES | _CURSORS}
+    values = [
+        [(name, value) for value in values_of(schema, resources.get(name))]
+        for name, schema in filters.items()
+    ]
+    yield size
+    for one in itertools.chain.from_iterable(values):
+        yield size | dict([one])
+    for some, others in itertools.combinations(values, 2):
+        for pair in itertools.product(some, others):
+            yield size | dict(pair)
+
+
+def values_of(schema: Mapping[str, Any], resource: str | None) -> list[str]:
+    """Give values that a parameter may have, among them one that next to nothing has, or the resource it names."""
+    if resource is not None:
+        return [resource]
+    for choice in schema.get("anyOf", ()):
+        if choice.get("type") != "null":
+            return values_of(resolve(choice), None)
+    if "enum" in schema:
+        return [value for value in schema["enum"] if value]
+    if schema.get("format") == "uuid":
+        return [str(uuid4())]
+    if schema.get("format") == "date-time":
+        return ["2100-01-01T00:00:00Z"]
+    if schema.get("type") == "integer":
+        return [str(schema.get("minimum", 0))]
+    return [str(example) for example in schema.get("examples", ["nothing-has-this"])]
+
+
+def next_cursor(page: Mapping[str, Any]) -> str | None:
+    return page.get("nextCursor") or page.get("nextPageToken") or page.get("next_cursor") or None
+
+
+@contextmanager
+def recorded_statements(front: Front) -> Iterator[list[Statement]]:
+    """Keep what is asked of the database."""
+    kept: list[Statement] = []
+
+    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.lstrip().upper().startswith(("SELECT", "WITH")):
+            kept.append(Statement(text=statement, parameters=parameters))
+
+    engine = front.services.database.engine
+    event.listen(engine, "before_cursor_execute", keep)
+    try:
+        yield kept
+    finally:
+        event.remove(engine, "before_cursor_execute", keep)
