@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.cli import main
+from shared.credits.prices import COMPONENTS
 from shared.models.catalog_format import parse_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
 
@@ -65,6 +66,11 @@ def test_a_dollar_may_be_any_number_of_credits_and_fractions_round_up() -> None:
     )
     prices = catalog.entries[0].prices
     assert (prices.prompt, prices.completion) == (1, 3_000_000)
+
+
+def test_every_component_of_a_price_is_imported() -> None:
+    catalog, _ = imported(listed(pricing=dict.fromkeys(COMPONENTS, "0.000002")))
+    assert all(catalog.entries[0].prices.columns().values())
 
 
 def test_what_cannot_be_offered_is_left_out_and_named() -> None:
