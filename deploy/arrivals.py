@@ -136,7 +136,7 @@ class Arrivals:
             del self._bytes[arrival.address]
 
     def take(self, arrival: Arrival, piece: bytes) -> None:
-        """Add what has come of a request; each part of it has its time, whatever comes meanwhile."""
+        """Add what has come of a request; each part of it has its own time limit."""
         before = arrival.stage
         arrival.take(piece)
         self._count(arrival, len(piece))

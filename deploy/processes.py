@@ -79,7 +79,7 @@ def stop(process: subprocess.Popen[bytes], program: Program) -> bool:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process and whatever it left in its session, at once."""
+    """Kill the process and everything in its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

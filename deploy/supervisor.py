@@ -98,12 +98,12 @@ class Supervisor:
         )
 
     def run(self) -> NoReturn:
-        """Supervise until somebody asks to stop; raises `Interrupted` then."""
+        """Supervise until asked to stop; raises `Interrupted` then."""
         while True:
             self._tick()
 
     def stop_all(self) -> None:
-        """Stop every program, the highest stage first; whatever outlasts its grace is killed."""
+        """Stop every program, the highest stage first; one that outlasts its grace is killed."""
         for stage in sorted({child.program.stage for child in self._children}, reverse=True):
             self._stop_stage([child for child in self._children if child.program.stage == stage])
         self._children.clear()

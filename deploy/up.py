@@ -39,7 +39,7 @@ STOP_SECONDS = {WORKER_STAGE: 30.0, BEAT_STAGE: 5.0, WEB_STAGE: 35.0}
 
 
 class _Slowly:
-    """A question that is asked anew only once in a while: each answer makes a line, and each line would ask again."""
+    """A check that is repeated only once in a while: each answer makes a log line, and each line would check again."""
 
     def __init__(self, question: Callable[[], bool], *, seconds: float) -> None:
         self._question, self._seconds = question, seconds

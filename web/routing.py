@@ -172,7 +172,7 @@ def _view(operation: Operation) -> Callable[..., Response]:
 
 
 def _admit(operation: Operation, services: Services, credential: Credential | None) -> Admission:
-    """Take a slot for the request; one that asks how the service is waits for nobody."""
+    """Take a slot for the request; probes never wait for one."""
     if operation.path in PROBES:
         return admit_always(request.environ, services.pools)
     return admit(request.environ, services.pools, credential)

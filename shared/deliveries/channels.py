@@ -61,5 +61,5 @@ class SealedAddresses:
         return Address(url=opened["url"], headers=opened["headers"])
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:  # noqa: ARG002
-        """Leave it at that: whatever else brought this very address along is given up with it."""
+        """Do nothing: other messages that bring this address along are given up with this one."""
         return True

@@ -149,7 +149,7 @@ class Claimer:
 
 
 def find_claimed(session: Session, claim: Claim) -> Claimed | None:
-    """Read a claimed message; None when the claim has passed to somebody else."""
+    """Read a claimed message; None when another process has claimed it since."""
     row = session.execute(_LOAD, {"id": claim.id, "claim": claim.claim}).one_or_none()
     if row is None:
         return None

@@ -159,7 +159,7 @@ def resend_dead(session: Session, *, destination_id: UUID) -> int:
 
 
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
-    """Give up what waits for a destination, which is no more; what is under way ends by itself. Give how many.
+    """Give up what waits for a destination that is gone; what is under way ends by itself. Return how many.
 
     With a `sealed_address`, only what brought that one along: the destination may have moved.
     """

@@ -113,7 +113,7 @@ class Sender:
         return attempts
 
     def stop(self) -> None:
-        """Claim no more; the drain ends with what is under way, in the time that an attempt has."""
+        """Stop claiming; the drain ends with what is under way, in the time that an attempt has."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()

@@ -71,7 +71,7 @@ class Deadline:
         return max(self._ends_at - time.monotonic(), 0.001)
 
     def count(self, received_bytes: int) -> None:
-        """Note that so many bytes more have arrived, which earns the source the time for others."""
+        """Count bytes that have arrived: they extend the deadline for the next ones."""
         self._received_bytes += received_bytes
 
     def check(self) -> None:

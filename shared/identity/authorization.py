@@ -95,7 +95,7 @@ def authorize_operation(by: Actor) -> None:
 
 
 def authorize_grant(by: Actor, role: Role, organization_id: UUID) -> None:
-    """Raise unless the actor itself holds all that a role would give: nobody grants what they lack."""
+    """Raise unless the actor holds every permission of a role: an actor grants only what it holds."""
     if by.caller.is_operator:
         return
     if not ROLE_PERMISSIONS[role] <= by.caller.permissions_on(organization_id=organization_id):

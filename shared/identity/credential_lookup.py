@@ -110,7 +110,7 @@ def find_live_runtime(session: Session, claims: AccessClaims) -> LiveRuntime | N
 def find_live_api_key(
     session: Session, key_hash: bytes, *, acting_in: UUID | None = None
 ) -> LiveApiKey | None:
-    """Read a user's key; None when it is unknown, expired or revoked, or the user may not use it any more.
+    """Read a user's key; None when it is unknown, expired or revoked, or its user has lost the right to it.
 
     `acting_in` is where a call of before acts, if its user has turned to another organization meanwhile.
     """
@@ -130,7 +130,7 @@ def find_live_api_key(
 
 
 def is_expired_api_key(session: Session, key_hash: bytes) -> bool:
-    """Tell whether a key is worthless for no other reason than that its time is over."""
+    """Tell whether a key is refused only because it has expired."""
     return bool(session.execute(_EXPIRED_API_KEY, {"hash": key_hash}).scalar_one())
 
 

@@ -39,7 +39,7 @@ class DeploymentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment; `client_id` stays the same whatever secrets come and go."""
+    """A deployment; `client_id` stays the same when secrets are rotated."""
 
     id: UUID
     organization_id: UUID

@@ -40,7 +40,7 @@ class LiveReceiver:
 
 
 def find_live_receiver(session: Session, distribution_id: UUID) -> LiveReceiver | None:
-    """Read a distribution as it is now; None when there is no such one."""
+    """Read a distribution as it is now; None when it does not exist."""
     row = session.execute(_RECEIVER, {"distribution": distribution_id}).one_or_none()
     if row is None:
         return None

@@ -54,7 +54,7 @@ def issue(prefix: Prefix) -> Secret:
 
 
 def derive(prefix: Prefix, key: bytes, purpose: str) -> Secret:
-    """Make the secret that stands for a purpose: the same as long as the key is, and unknown to who lacks the key."""
+    """Derive the secret of a purpose from a key: the same key gives the same secret."""
     body = _base62(int.from_bytes(hmac.digest(key, purpose.encode(), "sha256")), _BODY_CHARACTERS)
     return _secret(prefix + body + _checksum(prefix + body))
 

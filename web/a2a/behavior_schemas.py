@@ -79,7 +79,7 @@ class ChangedBehavior(Sent):
 
 
 class NewBehavior(ChangedBehavior):
-    """A behavior to give to a deployment; its first is its default whatever is said here."""
+    """A behavior to give to a deployment; its first is always its default."""
 
     is_default: bool = False
 

@@ -208,7 +208,7 @@ def _find_checksums(call: Call, content: Content) -> bytes | None:
 
 
 def _actor(call: Call) -> Actor:
-    """Give the actor, a deployment too: those who may share may take back."""
+    """Return the actor, a deployment too: an actor that may share may also revoke."""
     address = client_address(call.http.environ)
     return Actor(caller=call.caller, request_id=request_id(), client_address=address)
 

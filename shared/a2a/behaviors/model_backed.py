@@ -95,7 +95,7 @@ class _Reply:
             yield self._chunk(last_chunk=False)
 
     def end(self) -> Iterator[Update]:
-        """Say the rest, or put a link in the place of what was said."""
+        """Send the rest, or replace what was sent with a link."""
         whole = _whole_characters("".join(self._texts))
         if self._form is ReplyForm.JSON:
             yield self._data(whole)

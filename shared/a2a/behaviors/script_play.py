@@ -48,7 +48,7 @@ class Cue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """End the turn here, whatever was said."""
+    """End the turn here."""
 
 
 class ScriptedCrash(Exception):

@@ -44,7 +44,7 @@ class Scene:
         return replace(self, places={**self.places, "n": str(n)})
 
     def fill(self, value: Any) -> Any:
-        """Put into every text of a value what its places stand for."""
+        """Fill in the placeholders in every text of a value."""
         if isinstance(value, str):
             return _PLACE.sub(self._stand_in, value) if "$" in value else value
         if isinstance(value, dict):

@@ -73,7 +73,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     def given(self, *names: str) -> list[str]:
-        """Tell which of these keys stand in the file, even with nothing behind them."""
+        """Tell which of these keys the file has, even without a value."""
         return [name for name in names if name in self.model_fields_set]
 
     def require_one(self, *names: str) -> None:

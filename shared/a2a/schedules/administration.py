@@ -78,7 +78,7 @@ def replace_schedule(
     draft: ScheduleDraft,
     deployment_id: UUID | None = None,
 ) -> Schedule:
-    """Make a schedule another one under the same id; ticks that have come by now are not run any more."""
+    """Replace a schedule under the same id; ticks that have come by now are not run."""
     before, organization_id = _hold(session, by, schedule_id, deployment_id)
     values = checked_values(session, draft, before.deployment_id, organization_id)
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
@@ -153,7 +153,7 @@ def _hold(
 def _authorized(
     session: Session, by: Actor, schedule_id: UUID, deployment_id: UUID | None
 ) -> tuple[Schedule, UUID]:
-    """Give a schedule and its organization to who may manage its deployment."""
+    """Return a schedule and its organization if the actor may manage its deployment."""
     found = _get(session, schedule_id)
     if deployment_id not in (None, found.deployment_id):
         raise ResourceNotFound

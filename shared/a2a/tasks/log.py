@@ -100,7 +100,7 @@ class TaskLog:
         self._hints.tell(claimed.turn.task_id)
 
     def finish(self, claimed: ClaimedTurn) -> None:
-        """End a turn whose behavior has no more to say: a task that is not settled by now is complete.
+        """End a turn whose behavior is done: a task that is not settled by now is complete.
 
         An agent that said nothing at all has not answered: the client is told `INVALID_AGENT_RESPONSE`, or sees the
         task fail where it knows of it already. Raises TurnLost.
@@ -130,7 +130,7 @@ class TaskLog:
         hand_back(self._database, self._hints, claimed.lease)
 
     def _write_once(self, claimed: ClaimedTurn, said: Update) -> None:
-        """Write an update unless an attempt of before has, whose commit nobody heard of."""
+        """Write an update unless an earlier attempt has, whose commit was not confirmed."""
         may_be_written = claimed.unheard is said
         claimed.unheard = said
         with self._database.transaction() as session:

@@ -75,7 +75,7 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._owner.forget(self)
 
 
