@@ -9,6 +9,7 @@ import redis
 from shared.admission import Pool
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
+from shared.files.blobs.recent_checks import RecentChecks
 from shared.files.stores import open_configured_store
 from shared.identity.authentication import Authenticator
 from shared.identity.rechecking import Rechecks
@@ -34,6 +35,7 @@ class Services:
     settings: Settings
     database: Database
     blobs: BlobStore
+    recent_checks: RecentChecks
     signing_keys: SigningKeys
     authenticator: Authenticator
     rechecks: Rechecks
@@ -63,6 +65,7 @@ def build_services(settings: Settings) -> Services:
         settings=settings,
         database=database,
         blobs=open_configured_store(settings, database),
+        recent_checks=RecentChecks(),
         signing_keys=signing_keys,
         rechecks=rechecks,
         running=RunningWork(rechecks),

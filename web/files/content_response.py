@@ -2,7 +2,8 @@
 
 The rule it protects: the bytes sent are those the headers announce. A file of another length than recorded is refused
 before the first byte, and a source that breaks off ends the connection, never a shorter answer that looks complete.
-Of a local file each chunk is compared with its checksum first: one that has rotted never leaves. Where the front proxy
+Of a local file each chunk is compared with its checksum first, unless all were a moment ago (`recent_checks`): one that
+has rotted never leaves. Where the front proxy
 sends the file, or its checksums have not been made yet, only the scrub finds that.
 
 Left to others: whether the caller may have the version (`shared.files`), where its bytes lie (the blob store), what a
@@ -16,6 +17,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from http import HTTPStatus
 from io import FileIO
 from itertools import chain
@@ -27,6 +29,7 @@ from werkzeug.wsgi import wrap_file
 
 from shared.files.blobs.base import BlobDamaged, BlobReader
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES, checked_chunks
+from shared.files.blobs.recent_checks import RecentChecks, state_of
 from shared.files.resources import Version
 from web.files.presentation import Presentation, describe, protect
 from web.files.ranges import ByteRange, Selection, select_bytes
@@ -50,6 +53,7 @@ def content_response(
     proxy_prefix: str | None = None,
     checksums: bytes | None = None,
     report_damage: Callable[[], None] = lambda: None,
+    recent: RecentChecks | None = None,
 ) -> Response:
     """Answer a GET or HEAD with a version's content; closes the blob when the answer is sent, or at once on any error.
 
@@ -58,7 +62,7 @@ def content_response(
     found rotten then, when the answer has begun and only its connection can be broken.
     Raises VersionMismatch, RangeNotSatisfiable, BlobDamaged, and what the blob raises.
     """
-    sending = _Sending(version, blob, checksums, report_damage)
+    sending = _Sending(version, blob, checksums, report_damage, recent or RecentChecks())
     try:
         return _respond(environ, sending, presentation, proxy_prefix)
     except BaseException:
@@ -66,7 +70,7 @@ def content_response(
         raise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Sending:
     """A version on its way out."""
 
@@ -74,14 +78,16 @@ class _Sending:
     blob: BlobReader
     checksums: bytes | None
     report_damage: Callable[[], None]
+    recent: RecentChecks
 
-    @property
+    @cached_property
     def is_checked(self) -> bool:
         """Whether each chunk is compared before it is sent, which sendfile cannot do."""
         return (
             self.checksums is not None
             and self.blob.file is not None
             and self.version.byte_size > CHECKED_CHUNK_BYTES
+            and not self.recent.has(self.version.id, self.blob.file)
         )
 
     def begin(self, at: ByteRange) -> Iterator[bytes]:
@@ -97,6 +103,7 @@ class _Sending:
 
     def _checked(self, at: ByteRange, checksums: bytes) -> Iterator[bytes]:
         size_bytes = self.version.byte_size
+        state = state_of(self.blob.file) if self.blob.file is not None else None
         try:
             yield from checked_chunks(
                 self.blob, at.start, at.stop, size_bytes=size_bytes, checksums=checksums
@@ -104,6 +111,8 @@ class _Sending:
         except BlobDamaged:
             self.report_damage()
             raise
+        if state is not None and len(at) == size_bytes:
+            self.recent.note(self.version.id, state)
 
 
 def _respond(

@@ -186,6 +186,7 @@ def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Resp
             proxy_prefix=services.settings.x_accel_prefix,
             checksums=_find_checksums(call, content),
             report_damage=partial(report_damage, services.database, content.version.id),
+            recent=services.recent_checks,
         )
     except BlobMissing:
         # If the file ended between the look at its row and the look at its bytes, that is the answer.

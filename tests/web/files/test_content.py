@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -134,6 +135,33 @@ def test_rotten_bytes_never_leave(cast: Cast, front: Front, *, is_shared: bool) 
     assert len(run_sql(front, forget, id=file["versionId"])) == 1
     # What is found at the beginning is said before anything is promised.
     refuse(ask(Range=f"bytes={2 * CHECKED_CHUNK_BYTES}-"), 503, "blob_damaged")
+
+
+def test_content_that_was_read_through_a_moment_ago_is_not_compared_again_unless_its_file_changed(
+    cast: Cast, front: Front
+) -> None:
+    content = random.Random(3).randbytes(2 * CHECKED_CHUNK_BYTES + 1)
+    file = succeed(cast.agent.upload(content), 201)
+    place_staged(front.services.database, front.services.blobs)
+    path, version_id = path_of(front, file), UUID(file["versionId"])
+    recent = front.services.recent_checks
+
+    def is_trusted() -> bool:
+        with path.open("rb", buffering=0) as stored:
+            return recent.has(version_id, stored)
+
+    assert cast.agent.content(file, headers={"Range": "bytes=0-9"}).data == content[:10]
+    assert not is_trusted()
+    assert cast.agent.content(file).data == content
+    assert is_trusted()
+    assert cast.agent.content(file).data == content
+    before = path.stat()
+    rot(path, CHECKED_CHUNK_BYTES + 5)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not is_trusted()
+    with pytest.raises(BlobDamaged):
+        front.app.test_client().get(f"/files/{file['id']}/content", headers=cast.agent.headers, buffered=True)
+    assert not is_trusted()
 
 
 def test_ranges_of_checked_content_are_exact(cast: Cast) -> None:
