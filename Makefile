@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel clean
+.PHONY: help up test coverage test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -19,6 +19,7 @@ SECONDS_OF_NEIGHBOURS ?= 20
 # Each has a Postgres and a Valkey of its own; most tests wait more than they compute.
 TEST_PROCESSES ?= 2
 DIST ?= dist
+COVERED ?= tests/shared tests/web tests/workers tests/contracts tests/fuzz
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -28,6 +29,14 @@ up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey
 
 test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=2, ARGUMENTS=… for pytest)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
+
+# Tracing costs these tests half their time again; those of whole installations, which it would slow most, are left out.
+# Whether a test passes is for `make test` to say, without a tracer.
+coverage: $(TEST_READY) ## Measure which branches tests reach, and fail below the floor (COVERED=tests for all of them)
+	$(BIN)/python -m coverage erase
+	-$(BIN)/python -m coverage run -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --quiet $(COVERED)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered
 
 test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a genuine server (installs torch, a minute or two)
 	UPSTREAMS_VENV=$(UPSTREAMS) $(BIN)/python -m pytest tests/upstreams

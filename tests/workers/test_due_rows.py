@@ -142,6 +142,7 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     bench.ask("DELETE FROM storage_mark RETURNING 1")
     plant(bench.database, storage_mark, id=1, measured_to=today)
     plant(bench.database, storage_days, organization_id=at, day=today.date(), stored_bytes=7)
+    forget_discrepancies("storage_measured")
     return lambda: discrepancies("storage_measured"), 0, 1
 
 
@@ -187,6 +188,7 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 @due("credits.prove_ledger")
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, credit_balances, organization_id=at, posted=5)
+    forget_discrepancies("posted")
     return lambda: discrepancies("posted") > 0, False, True
 
 
@@ -283,6 +285,11 @@ def funded(bench: Bench) -> Calls:
 
 def state_of(bench: Bench, invocation_id: UUID) -> Any:
     return bench.ask("SELECT state FROM invocations WHERE id = :id", id=invocation_id)
+
+
+def forget_discrepancies(kind: str) -> None:
+    """Begin at nothing: what another test of this process found stays in its gauge."""
+    LEDGER_DISCREPANCIES.labels(kind).set(0)
 
 
 def discrepancies(kind: str) -> float:

@@ -121,7 +121,8 @@ def test_a_renewal_at_the_deadline_keeps_the_bytes_or_fails(cast: Cast, front: F
 def test_a_renewal_that_holds_the_row_is_not_swept(cast: Cast, front: Front) -> None:
     """The renewal has decided and not committed yet when the deadline passes and the sweep comes by."""
 
-    file = succeed(cast.agent.upload(b"precious", retentionExpiresAt=deadline_in(0.3)), 201)
+    deadline = deadline_in(3)  # for a busy machine to decide before
+    file = succeed(cast.agent.upload(b"precious", retentionExpiresAt=deadline), 201)
     decided, swept = threading.Event(), threading.Event()
     reach = failpoints.hit
 
@@ -137,7 +138,8 @@ def test_a_renewal_that_holds_the_row_is_not_swept(cast: Cast, front: Front) -> 
         with ThreadPoolExecutor(1) as threads:
             renewing = threads.submit(cast.agent.renew, file, None)
             assert decided.wait(30)
-            run_sql(front, "SELECT pg_sleep(0.3)")
+            passes = "SELECT pg_sleep(extract(epoch FROM CAST(:deadline AS timestamptz) - clock_timestamp()))"
+            run_sql(front, passes, deadline=deadline)
             sweep(front)
             swept.set()
             succeed(renewing.result())

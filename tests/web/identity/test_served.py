@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,15 +68,17 @@ def served(
     )
     process = spawn(program)
     try:
-        wait_until(lambda: is_listening(port), f"the front listens; see {program.log}")
+        wait_until(lambda: is_answering(url), f"the front answers; see {program.log}")
         yield Served(url, credentials)
     finally:
         kill(process)
 
 
-def is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def is_answering(url: str) -> bool:
+    """Whether a process serves: their parent listens long before."""
+    with contextlib.suppress(requests.RequestException):
+        return requests.get(f"{url}/healthz", timeout=2).ok
+    return False
 
 
 def test_a_deployment_finds_the_token_endpoint_and_uses_its_token(served: Served) -> None:
