@@ -193,7 +193,7 @@ def require_match(sent: str, expected: Sequence[str]) -> None:
 
 def _name(part: bytes | Part | Timestamp) -> str:
     if isinstance(part, bytes):
-        return f"`{part.decode()}`"
+        return f"`{part.decode().encode('unicode_escape').decode()}`"
     return f"`{part.header}`" if isinstance(part, Timestamp) else part.name
 
 
