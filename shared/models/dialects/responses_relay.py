@@ -106,7 +106,7 @@ class ResponsesRelay:
             self._done[index if isinstance(index, int) else len(self._done)] = event["item"]
         event.pop("type", None)
         event.pop("sequence_number", None)
-        self._log.add(kind, event)
+        self._log.emit(kind, **event)
 
     def _begin(self, kind: str) -> None:
         """Say each beginning once, `created` first."""

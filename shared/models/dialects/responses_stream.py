@@ -33,12 +33,8 @@ class EventLog:
         self._deltas: list[Delta] = []
         self.sequence_number = 0
 
-    def emit(self, type_: str, **fields: Any) -> None:
+    def emit(self, type_: str, /, **fields: Any) -> None:
         """Add one event under the next number."""
-        self.add(type_, fields)
-
-    def add(self, type_: str, fields: Json) -> None:
-        """Add one event with these fields under the next number."""
         if self._is_stream:
             self._deltas.append(Delta({"type": type_, "sequence_number": self.sequence_number, **fields}))
         self.sequence_number += 1

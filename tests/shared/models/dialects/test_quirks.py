@@ -334,6 +334,14 @@ def test_deltas_say_what_they_add_to_the_text_and_to_a_refusal(
     assert "".join(delta.refusal for delta in deltas) == "I won't"
 
 
+def test_an_event_of_any_fields_is_relayed() -> None:
+    said = response_events(Reply(text=["a"]))
+    said.insert(2, {"type": "response.other", "self": 1, "type_": 2, "kind": 3})
+    events = read_frames(relay(responses(stream=True), Dialect.RESPONSES, said)[1])
+    (other,) = [event for event in events if event["type"] == "response.other"]
+    assert (other["self"], other["type_"], other["kind"]) == (1, 2, 3)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_upstream_that_answers_json_is_understood(stream: bool) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
