@@ -159,8 +159,7 @@ def prove() -> None:
     with installation() as (database, _):
         with database.transaction() as session:
             found = reconciliation.reconcile(session)
-        with database.transaction() as session:
-            mismeasured = storage_proof.find_mismeasured(session)
+        mismeasured = storage_proof.find_mismeasured(database)
     print_json(
         {
             "discrepancies": [document(at) | {"meaning": at.meaning} for at in found],

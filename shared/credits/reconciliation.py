@@ -7,6 +7,7 @@ one transaction. A discrepancy is for a person to look at; what it takes to put 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from shared.credits.tables import credit_balances
 from shared.database import Database, Session
 from shared.jobs import Context, sweep
 from shared.queues import LEDGER
+from shared.sweeping import cut_short
 from shared.telemetry import LEDGER_DISCREPANCIES, get_logger
 
 log = get_logger(__name__)
@@ -73,17 +75,42 @@ def reconcile(session: Session, organization_id: UUID | None = None) -> list[Dis
 
 @sweep("credits.prove_ledger", queue=LEDGER, every_seconds=3600)
 def _prove_ledger(context: Context) -> int:
-    return prove_ledger(context.database)
+    return context.once(_make_proof).go_on(context.database)
 
 
-def prove_ledger(database: Database) -> int:
-    """Check all organizations, each in its own transaction; log and count what disagrees, and return how much."""
-    with database.transaction() as session:
-        found = [_discrepancy(row) for row in session.execute(_ORPHANS)]
-        organizations = session.execute(select(credit_balances.c.organization_id)).scalars().all()
-    for organization_id in organizations:
+def _make_proof(_: Context) -> LedgerProof:
+    return LedgerProof()
+
+
+class LedgerProof:
+    """A check of all organizations, which may take several runs: each goes on where the one before was cut short."""
+
+    def __init__(self) -> None:
+        """Begin with the first run."""
+        self._left: list[UUID] = []
+        self._found: list[Discrepancy] = []
+
+    def go_on(self, database: Database) -> int:
+        """Check organizations, each in its own transaction; after the last report, and return how much disagrees."""
+        if not self._left:
+            self._begin(database)
+        while self._left:
+            # Taken from the list first: one that cannot be checked must not keep the others from it.
+            organization_id = self._left.pop()
+            with database.transaction() as session:
+                self._found += reconcile(session, organization_id)
+            if self._left and cut_short():
+                return 0
+        _report(self._found)
+        return len(self._found)
+
+    def _begin(self, database: Database) -> None:
         with database.transaction() as session:
-            found += reconcile(session, organization_id)
+            self._found = [_discrepancy(row) for row in session.execute(_ORPHANS)]
+            self._left = list(session.execute(select(credit_balances.c.organization_id)).scalars())
+
+
+def _report(found: Sequence[Discrepancy]) -> None:
     counts = Counter(discrepancy.kind for discrepancy in found)
     for kind in KINDS:
         LEDGER_DISCREPANCIES.labels(kind).set(counts[kind])
@@ -97,14 +124,23 @@ def prove_ledger(database: Database) -> int:
             expected=discrepancy.expected,
             found=discrepancy.found,
         )
-    return len(found)
 
 
+# From organization to organization along the index: it costs what there are of these, and not of entries.
 _ORPHANS = text(
     """
-SELECT organization_id, 'orphan' AS kind, NULL AS reference, 0 AS expected, count(*) AS found
-FROM ledger_entries e WHERE NOT EXISTS (SELECT FROM credit_balances b WHERE b.organization_id = e.organization_id)
-GROUP BY organization_id
+WITH RECURSIVE entered AS (
+    (SELECT organization_id FROM ledger_entries ORDER BY organization_id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT organization_id FROM ledger_entries e WHERE e.organization_id > entered.organization_id
+        ORDER BY organization_id LIMIT 1
+    ) FROM entered WHERE entered.organization_id IS NOT NULL
+)
+SELECT organization_id, 'orphan' AS kind, NULL AS reference, 0 AS expected,
+    (SELECT count(*) FROM ledger_entries e WHERE e.organization_id = entered.organization_id) AS found
+FROM entered WHERE organization_id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM credit_balances b WHERE b.organization_id = entered.organization_id)
 """
 )
 

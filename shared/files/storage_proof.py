@@ -1,15 +1,17 @@
 """Count what is stored from the versions themselves: to begin the meter, to prove it, and to put it right.
 
 The meter (`storage_charges.py`) follows events; this is the calculation that it must agree with, over every version
-that was stored in a day. It reads all of them, so it runs once a day and on demand. A discrepancy is reported and not
-repaired: an operator looks, counts anew (`quartermaster credits recount-storage`), and puts charges that were wrong
-right by adjustments.
+that was stored in a day. It reads all of them, a few times a day and on demand, in batches and against one moment. A
+discrepancy is reported and not repaired: an operator looks, counts anew (`quartermaster credits recount-storage`), and
+puts charges that were wrong right by adjustments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -17,12 +19,15 @@ from sqlalchemy import text
 from shared.database import Database, Session
 from shared.jobs import Context, sweep
 from shared.queues import LEDGER
+from shared.sweeping import cut_short
 from shared.telemetry import LEDGER_DISCREPANCIES, get_logger
 
 log = get_logger(__name__)
 
 STATEMENT_TIMEOUT = "30min"
 MAX_REPORTED = 100
+BATCH_SIZE = 5000
+"""Files whose versions are added up in one statement."""
 KIND = "storage_measured"
 
 
@@ -40,13 +45,98 @@ class Mismeasured:
 
 @sweep("files.prove_storage", queue=LEDGER, every_seconds=21_600)
 def _prove_storage(context: Context) -> int:
-    return prove_storage(context.database)
+    return context.once(_make_proof).go_on(context.database)
 
 
-def prove_storage(database: Database) -> int:
-    """Check the day that is being measured and the one before; log and count what disagrees, return how much."""
-    with database.transaction() as session:
-        found = find_mismeasured(session)
+def _make_proof(_: Context) -> StorageProof:
+    return StorageProof()
+
+
+def find_mismeasured(database: Database) -> list[Mismeasured]:
+    """Compare the day that is being measured and the one before with their versions; an empty list is the proof."""
+    comparison = _Comparison(database)
+    while comparison.add_batch(database):
+        pass
+    return comparison.differences()
+
+
+class StorageProof:
+    """A comparison of all versions, which may take several runs: each goes on where the one before was cut short."""
+
+    def __init__(self) -> None:
+        """Begin with the first run."""
+        self._under_way: _Comparison | None = None
+
+    def go_on(self, database: Database) -> int:
+        """Compare; after the last version log and count what disagrees, and return how much."""
+        comparison = self._under_way or _Comparison(database)
+        self._under_way = comparison
+        while comparison.add_batch(database):
+            if cut_short():
+                return 0
+        self._under_way = None
+        found = comparison.differences()
+        _report(found)
+        return len(found)
+
+
+_Measured = tuple[int, int]
+"""The bytes that are stored, and bytes times microseconds of the day."""
+
+
+class _Comparison:
+    """What the days' rows said at one moment, and what the versions say of the same moment, batch by batch.
+
+    Nothing that happens later changes what a version stored before the mark, whatever the mark is by then.
+    """
+
+    def __init__(self, database: Database) -> None:
+        """Read the mark and the rows, while nothing is measured."""
+        self._found: dict[tuple[date, UUID], _Measured] = {}
+        self._expected: dict[tuple[date, UUID], _Measured] = {}
+        self._values: dict[str, Any] | None = None
+        self._after: UUID | None = UUID(int=0)
+        with database.transaction() as session:
+            mark = session.execute(_LOCK_MARK).one_or_none()
+            if mark is None:
+                return
+            days = [mark.day - timedelta(days=1), mark.day] if mark.has_day_before else [mark.day]
+            self._values = {"days": days, "measured_to": mark.measured_to, "size": BATCH_SIZE}
+            for row in session.execute(_ROWS, {"days": days}):
+                self._found[row.day, row.organization_id] = int(row.stored_bytes), int(row.byte_microseconds)
+
+    def add_batch(self, database: Database) -> bool:
+        """Add up the versions of the next files; False when there are no more."""
+        if self._values is None or self._after is None:
+            return False
+        with database.autocommit() as session:
+            rows = session.execute(_ADD_UP, {**self._values, "after": self._after}).all()
+        self._after = rows[0].last_id
+        for row in rows:
+            if row.organization_id is not None:
+                stored, time = self._expected.get((row.day, row.organization_id), (0, 0))
+                added = stored + int(row.stored_bytes), time + int(row.byte_microseconds)
+                self._expected[row.day, row.organization_id] = added
+        return self._after is not None
+
+    def differences(self) -> list[Mismeasured]:
+        """Give the rows that do not say what the versions say."""
+        nothing = (0, 0)
+        return [
+            Mismeasured(
+                organization_id=key[1],
+                day=key[0],
+                expected_bytes=expected[0],
+                found_bytes=found[0],
+                expected_byte_microseconds=expected[1],
+                found_byte_microseconds=found[1],
+            )
+            for key in sorted(self._found.keys() | self._expected.keys())
+            if (expected := self._expected.get(key, nothing)) != (found := self._found.get(key, nothing))
+        ]
+
+
+def _report(found: Sequence[Mismeasured]) -> None:
     LEDGER_DISCREPANCIES.labels(KIND).set(len(found))
     for at in found[:MAX_REPORTED]:
         log.warning(
@@ -58,28 +148,6 @@ def prove_storage(database: Database) -> int:
             expected_byte_microseconds=at.expected_byte_microseconds,
             found_byte_microseconds=at.found_byte_microseconds,
         )
-    return len(found)
-
-
-def find_mismeasured(session: Session) -> list[Mismeasured]:
-    """Compare those two days with their versions; an empty list is the proof. Nothing is measured meanwhile."""
-    session.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
-    mark = session.execute(_LOCK_MARK).one_or_none()
-    if mark is None:
-        return []
-    days = [mark.day - timedelta(days=1)] if mark.has_day_before else []
-    return [
-        Mismeasured(
-            organization_id=row.organization_id,
-            day=day,
-            expected_bytes=int(row.expected_bytes),
-            found_bytes=int(row.found_bytes),
-            expected_byte_microseconds=int(row.expected_byte_microseconds),
-            found_byte_microseconds=int(row.found_byte_microseconds),
-        )
-        for day in [*days, mark.day]
-        for row in session.execute(_COMPARE, {"day": day, "measured_to": mark.measured_to})
-    ]
 
 
 def count_stored(session: Session) -> int:
@@ -88,9 +156,8 @@ def count_stored(session: Session) -> int:
     mark = session.execute(_LOCK_MARK).one_or_none()
     if mark is None:
         return 0
-    values = {"day": mark.day, "measured_to": mark.measured_to}
-    session.execute(_CLEAR, values)
-    return session.execute(_COUNT, values).rowcount
+    session.execute(_CLEAR, {"day": mark.day})
+    return session.execute(_COUNT, {"days": [mark.day], "measured_to": mark.measured_to}).rowcount
 
 
 _LOCK_MARK = text(
@@ -100,46 +167,52 @@ SELECT measured_to, (measured_to AT TIME ZONE 'UTC')::date AS day,
 FROM storage_mark FOR UPDATE
 """
 )
-# What a day's row says when all before the mark has been folded in: a version whose end is not known yet counts until
-# the end of the day.
-_STORED = """
+_ROWS = text(
+    "SELECT day, organization_id, stored_bytes, byte_microseconds FROM storage_days WHERE day = ANY (:days)"
+)
+
+
+def _stored(source: str) -> str:
+    """Add up, for each payer, what days' rows say when all before the mark has been folded in.
+
+    A version whose end is not known yet counts until the end of the day.
+    """
+    return f"""
 WITH span AS (
-    SELECT CAST(:day AS date)::timestamp AT TIME ZONE 'UTC' AS starts_at,
-        (CAST(:day AS date) + 1)::timestamp AT TIME ZONE 'UTC' AS ends_at,
-        least(:measured_to, (CAST(:day AS date) + 1)::timestamp AT TIME ZONE 'UTC') AS known_to
-), stored AS (
-    SELECT f.payer_id, v.byte_size, greatest(v.created_at, span.starts_at) AS since,
+    SELECT day, day::timestamp AT TIME ZONE 'UTC' AS starts_at, (day + 1)::timestamp AT TIME ZONE 'UTC' AS ends_at,
+        least(:measured_to, (day + 1)::timestamp AT TIME ZONE 'UTC') AS known_to
+    FROM unnest(CAST(:days AS date[])) AS day
+), batch AS ({source}), stored AS (
+    SELECT span.day, f.payer_id, v.byte_size, greatest(v.created_at, span.starts_at) AS since,
         CASE WHEN file_end.at < span.known_to THEN file_end.at END AS until, span.ends_at
-    FROM span, files f
+    FROM span, batch f
     CROSS JOIN LATERAL (SELECT coalesce(f.ended_at, f.retention_expires_at) AS at) AS file_end
     JOIN file_versions v ON v.file_id = f.id
     WHERE (f.ended_at IS NULL OR f.ended_at >= span.starts_at)
         AND (file_end.at IS NULL OR (file_end.at >= span.starts_at AND file_end.at > v.created_at))
         AND v.created_at < span.known_to
 ), expected AS (
-    SELECT payer_id AS organization_id, coalesce(sum(byte_size) FILTER (WHERE until IS NULL), 0) AS stored_bytes,
+    SELECT day, payer_id AS organization_id, coalesce(sum(byte_size) FILTER (WHERE until IS NULL), 0) AS stored_bytes,
         sum(byte_size * (extract(epoch FROM coalesce(until, ends_at) - since) * 1000000)) AS byte_microseconds
-    FROM stored GROUP BY payer_id
-)
-"""
-_COMPARE = text(
-    f"""{_STORED}
-SELECT organization_id, coalesce(e.stored_bytes, 0) AS expected_bytes, coalesce(d.stored_bytes, 0) AS found_bytes,
-    coalesce(e.byte_microseconds, 0) AS expected_byte_microseconds,
-    coalesce(d.byte_microseconds, 0) AS found_byte_microseconds
-FROM expected e FULL JOIN (SELECT * FROM storage_days WHERE day = :day) AS d USING (organization_id)
-WHERE (coalesce(e.stored_bytes, 0), coalesce(e.byte_microseconds, 0))
-    <> (coalesce(d.stored_bytes, 0), coalesce(d.byte_microseconds, 0))
-ORDER BY organization_id
+    FROM stored GROUP BY day, payer_id
+)"""  # noqa: S608 (this module's own text)
+
+
+_FILES = "SELECT id, payer_id, ended_at, retention_expires_at FROM files"
+_BATCH = f"{_FILES} WHERE id > :after ORDER BY id LIMIT :size"
+_ADD_UP = text(
+    f"""{_stored(_BATCH)}
+SELECT last.id AS last_id, expected.*
+FROM (SELECT (SELECT id FROM batch ORDER BY id DESC LIMIT 1) AS id) last LEFT JOIN expected ON true
 """  # noqa: S608 (this module's own text)
 )
 _CLEAR = text(
     "UPDATE storage_days SET stored_bytes = 0, byte_microseconds = 0 WHERE day = :day AND charged_at IS NULL"
 )
 _COUNT = text(
-    f"""{_STORED}
+    f"""{_stored(_FILES)}
 INSERT INTO storage_days AS d (organization_id, day, stored_bytes, byte_microseconds)
-SELECT organization_id, :day, stored_bytes, byte_microseconds FROM expected
+SELECT organization_id, day, stored_bytes, byte_microseconds FROM expected
 ON CONFLICT (organization_id, day) DO UPDATE SET
     stored_bytes = excluded.stored_bytes, byte_microseconds = excluded.byte_microseconds
 """  # noqa: S608 (this module's own text)

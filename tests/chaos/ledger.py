@@ -40,8 +40,8 @@ def find_ledger_faults(installation: Installation) -> Iterator[str]:
     if charged != expected:
         yield f"storage was charged as {charged}, and is {expected}"
     roll_up_usage(database, slack=timedelta(0))
+    yield from (f"mismeasured: {at}" for at in find_mismeasured(database))
     with database.transaction() as session:
-        yield from (f"mismeasured: {at}" for at in find_mismeasured(session))
         yield from (f"{at.kind} {at.reference}: {at.found}, not {at.expected}" for at in reconcile(session))
 
 

@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import InternalError, ProgrammingError
 
-from shared.credits.reconciliation import KINDS, prove_ledger, reconcile
+from shared.credits.reconciliation import KINDS, LedgerProof, reconcile
 from shared.credits.rollups import roll_up_usage
 from shared.credits.storage import charge_storage
+from shared.sweeping import budget
 from shared.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.credits.calls import GIB, Calls
 from tests.shared.credits.test_interleavings import ROLL_UP_ALL
@@ -87,7 +88,7 @@ def test_the_job_reports_by_log_and_metric_and_repairs_nothing(
     plant(used, PLANTED["posted"])
     before = used.balance
     with caplog.at_level(logging.WARNING):
-        assert prove_ledger(used.database) > 0
+        assert LedgerProof().go_on(used.database) > 0
     lines = [line for line in caplog.records if line.getMessage() == "credits.discrepancy"]
     mine = [at for at in lines if at.fields["organization_id"] == used.organization_id]  # type: ignore[attr-defined]
     assert mine[0].fields["kind"] == "posted"  # type: ignore[attr-defined]
@@ -107,3 +108,17 @@ def test_entries_are_never_changed(used: Calls, change: str) -> None:
     # The service's role may not even ask for the last; the others are refused by a trigger.
     with pytest.raises((InternalError, ProgrammingError), match=r"append-only|permission denied"):
         used.run(change, id=used.organization_id)
+
+
+def test_a_proof_that_is_cut_short_goes_on_where_it_ended(used: Calls) -> None:
+    plant(used, PLANTED["posted"])
+    with used.database.autocommit() as session:
+        organizations = session.execute(text("SELECT count(*) FROM credit_balances")).scalar_one()
+    assert organizations > 1
+    proof, runs = LedgerProof(), list[tuple[int, bool]]()
+    while not runs or runs[-1][1]:
+        with budget(0) as given:
+            runs.append((proof.go_on(used.database), given.is_cut_short))
+    assert len(runs) == organizations
+    assert [found for found, _ in runs[:-1]] == [0] * (organizations - 1)
+    assert runs[-1][0] > 0

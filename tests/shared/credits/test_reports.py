@@ -11,6 +11,7 @@ from shared.credits.holds import Attribution
 from shared.credits.reports import GroupBy, UsageReport, Window, model_usage, usage
 from shared.credits.rollups import roll_up_usage
 from shared.credits.usage import list_usage_records
+from shared.sweeping import budget
 from tests.shared.credits.calls import Calls
 from tests.shared.credits.test_interleavings import ROLL_UP_ALL
 
@@ -124,3 +125,17 @@ def test_pages_of_records_neither_skip_nor_repeat_those_of_one_moment(funded: Ca
         cursor = UUID(page.next_cursor)
     assert len(seen) == 7
     assert set(seen) == {invocation_id for invocation_id, _ in made}
+
+
+def test_a_backlog_is_rolled_up_a_day_at_a_time(funded: Calls) -> None:
+    funded.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
+    for days, tokens in ((3, 20), (1, 5)):
+        charged_ago(funded, tokens, timedelta(days=days))
+    runs: list[bool] = []
+    while not runs or runs[-1]:
+        with budget(0) as given:
+            roll_up_usage(funded.database, slack=timedelta(minutes=1))
+        runs.append(given.is_cut_short)
+    assert len(runs) > 2
+    assert report(funded, Window.WEEK).total.cost == 25
+    assert funded.discrepancies() == []

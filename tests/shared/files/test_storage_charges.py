@@ -16,8 +16,10 @@ from shared import failpoints
 from shared.credits.balances import get_balance
 from shared.credits.reconciliation import reconcile
 from shared.database import Database
+from shared.files import storage_proof
 from shared.files.storage_charges import measure_storage
-from shared.files.storage_proof import count_stored, find_mismeasured, prove_storage
+from shared.files.storage_proof import StorageProof, count_stored, find_mismeasured
+from shared.sweeping import budget
 from shared.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.files.conftest import Shelf
 from tests.shared.files.stored_months import DAY, MICROSECOND, Kept, Month, days_between
@@ -77,7 +79,7 @@ def _require_exact(month: Month, until: datetime) -> None:
             assert charged.get(payer_id, {}) == expected
             assert get_balance(session, payer_id).balance == -sum(expected.values())
             assert reconcile(session, payer_id) == []
-        assert find_mismeasured(session) == []
+    assert find_mismeasured(month.database) == []
 
 
 def _cost(month: Month, days: int = 1) -> list[int]:
@@ -364,8 +366,8 @@ def test_what_the_service_writes_is_measured(month: Month, shelf: Shelf) -> None
     measure_storage(month.database, price=0, slack=timedelta(0))
     shelf.work()
     measure_storage(month.database, price=0, slack=timedelta(0))
+    assert find_mismeasured(month.database) == []
     with month.database.transaction() as session:
-        assert find_mismeasured(session) == []
         stored = session.execute(text("SELECT stored_bytes FROM storage_days WHERE price IS NULL"))
         assert stored.scalars().all() == [12]
 
@@ -376,17 +378,14 @@ def test_what_was_missed_is_found_by_the_proof_and_put_right_by_counting(
     """A version appears before the mark, as no transaction may; the meter has not seen it."""
     month.accrue(first + 2 * DAY + DAY / 2, price=1000)
     month.upload(first + 2 * DAY, 30 * GIB, payer_id=month.payers[0])
-    assert prove_storage(month.database) == 1
+    assert StorageProof().go_on(month.database) == 1
     assert LEDGER_DISCREPANCIES.labels("storage_measured")._value.get() == 1
+    (found,) = find_mismeasured(month.database)
+    expected = (month.payers[0], 30 * GIB, 0)
+    assert (found.organization_id, found.expected_bytes, found.found_bytes) == expected
     with month.database.transaction() as session:
-        (found,) = find_mismeasured(session)
-        assert (found.organization_id, found.expected_bytes, found.found_bytes) == (
-            month.payers[0],
-            30 * GIB,
-            0,
-        )
         count_stored(session)
-        assert find_mismeasured(session) == []
+    assert find_mismeasured(month.database) == []
     month.accrue(first + 4 * DAY, price=1000)
     _require_exact(month, first + 4 * DAY)
 
@@ -398,3 +397,20 @@ def test_a_payer_that_is_no_organization_keeps_nobody_from_being_charged(
     month.upload(first, 30 * GIB, payer_id=month.payers[0])
     assert month.accrue(first + DAY, price=1000) == 1
     assert _cost(month) == [1000]
+
+
+def test_a_proof_that_is_cut_short_goes_on_where_it_ended(
+    month: Month, first: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_proof, "BATCH_SIZE", 2)
+    for _ in range(5):
+        month.upload(first, GIB, payer_id=month.payers[0])
+    month.accrue(first + DAY / 2)
+    month.upload(first + DAY / 4, 7, payer_id=month.payers[1])
+    proof, runs = StorageProof(), list[tuple[int, bool]]()
+    while not runs or runs[-1][1]:
+        with budget(0) as given:
+            runs.append((proof.go_on(month.database), given.is_cut_short))
+        month.accrue(first + DAY * 3 / 4)
+    assert runs == [(0, True), (0, True), (0, True), (1, False)]
+    assert StorageProof().go_on(month.database) == 1
