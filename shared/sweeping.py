@@ -1,6 +1,7 @@
 """Sweep in bounded batches, within a budget of time: a long sweep gives its thread back and goes on later.
 
-`drain` is the one loop of every sweep: a batch again and again, until one is short or the time is over. A caller that
+`drain` is the one loop of every sweep: a batch again and again, until one is short or the time is over;
+`run_in_batches` drains a single statement. A caller that
 runs a sweep gives it its time by `budget`, and asks afterwards whether it was cut short, to send for it again behind
 whatever else waits. Without a budget, as in a command or a test, a sweep ends when nothing is left.
 """
@@ -9,9 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Executable
+
+from shared.database import Database
+from shared.telemetry import SWEPT
 
 BUDGET_SECONDS = 5.0
 """How long a sweep keeps a thread; a batch that has begun is finished."""
@@ -68,3 +75,26 @@ def drain(batch: Callable[[], int], *, size: int) -> int:
         total += found
         if found < size or cut_short():
             return total
+
+
+def run_in_batches(
+    database: Database,
+    statement: Executable,
+    values: Mapping[str, Any] | None = None,
+    *,
+    size: int,
+    swept: str | None = None,
+) -> int:
+    """Drain a statement that claims, deletes or changes at most `:limit` rows; return how many all of them were.
+
+    Each batch is a transaction of its own. `swept` is the label under which they are counted.
+    """
+
+    def batch() -> int:
+        with database.autocommit() as session:
+            return session.execute(statement, {**(values or {}), "limit": size}).rowcount
+
+    total = drain(batch, size=size)
+    if swept is not None:
+        SWEPT.labels(swept).inc(total)
+    return total

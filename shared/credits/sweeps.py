@@ -14,7 +14,7 @@ from shared.credits.functions import call_count
 from shared.database import Database
 from shared.jobs import Context, sweep
 from shared.queues import LEDGER
-from shared.sweeping import drain
+from shared.sweeping import drain, run_in_batches
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 200
@@ -67,14 +67,7 @@ DELETE FROM invocations WHERE id = ANY (ARRAY(
 
 def purge_invocations(database: Database, *, kept: timedelta = KEPT) -> int:
     """Forget invocations that ended long ago; return how many."""
-
-    def batch() -> int:
-        with database.autocommit() as session:
-            return session.execute(_PURGE, {"kept": kept, "limit": BATCH_SIZE}).rowcount
-
-    purged = drain(batch, size=BATCH_SIZE)
-    SWEPT.labels("invocations").inc(purged)
-    return purged
+    return run_in_batches(database, _PURGE, {"kept": kept}, size=BATCH_SIZE, swept="invocations")
 
 
 def _repeat(database: Database, sweep: str, function: str, **arguments: object) -> int:

@@ -9,8 +9,7 @@ from sqlalchemy import text
 from shared.database import Database
 from shared.jobs import Context, sweep
 from shared.queues import RETENTION
-from shared.sweeping import drain
-from shared.telemetry import SWEPT
+from shared.sweeping import run_in_batches
 
 BATCH_SIZE = 500
 DELIVERED_KEPT = timedelta(days=7)
@@ -34,14 +33,8 @@ def _purge_deliveries(context: Context) -> int:
 
 def purge_deliveries(database: Database) -> int:
     """Delete old deliveries, batch by batch; return how many."""
-    purged = _purge(database, "Delivered", DELIVERED_KEPT) + _purge(database, "Dead", DEAD_KEPT)
-    SWEPT.labels("deliveries").inc(purged)
-    return purged
-
-
-def _purge(database: Database, state: str, kept: timedelta) -> int:
-    def batch() -> int:
-        with database.autocommit() as session:
-            return session.execute(_PURGE, {"state": state, "kept": kept, "limit": BATCH_SIZE}).rowcount
-
-    return drain(batch, size=BATCH_SIZE)
+    ended = (("Delivered", DELIVERED_KEPT), ("Dead", DEAD_KEPT))
+    return sum(
+        run_in_batches(database, _PURGE, {"state": state, "kept": kept}, size=BATCH_SIZE, swept="deliveries")
+        for state, kept in ended
+    )

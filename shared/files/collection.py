@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import delete, func, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from shared import failpoints
 from shared.database import Database
@@ -20,7 +20,7 @@ from shared.files.stores import StoreContext
 from shared.files.tables import blobs
 from shared.jobs import Job, handles
 from shared.queues import RETENTION
-from shared.sweeping import drain
+from shared.sweeping import drain, run_in_batches
 from shared.telemetry import SWEPT, get_logger
 
 log = get_logger(__name__)
@@ -81,6 +81,7 @@ def _claim(database: Database) -> Sequence[Blob]:
 
 def _give_up_dead_receptions(database: Database) -> None:
     """Doom uploads whose receiver has had its whole time and did not commit."""
-    dead = update(blobs).where(blobs.c.state == "receiving", blobs.c.lease_until < func.now())
-    with database.autocommit() as session:
-        session.execute(dead.values(state="doomed", lease_until=None))
+    due = select(blobs.c.version_id).where(blobs.c.state == "receiving", blobs.c.lease_until < func.now())
+    dead = due.limit(bindparam("limit")).with_for_update(skip_locked=True)
+    give_up = update(blobs).where(blobs.c.version_id.in_(dead)).values(state="doomed", lease_until=None)
+    run_in_batches(database, give_up, size=BATCH_SIZE)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, func, literal, select, text, tuple_
+from sqlalchemy import Integer, bindparam, delete, func, literal, select, text, tuple_
 
 from shared import failpoints
 from shared.database import Database
@@ -15,12 +15,13 @@ from shared.files.stores import StoreContext
 from shared.files.tables import operations, read_grants
 from shared.jobs import Context, sweep
 from shared.queues import RETENTION
-from shared.sweeping import cut_short, drain
+from shared.sweeping import cut_short, run_in_batches
 from shared.telemetry import SWEPT, get_logger
 
 log = get_logger(__name__)
 
 BATCH_SIZE = 1000
+_LIMIT = bindparam("limit", type_=Integer)
 EXPIRED_GRANT_KEPT = timedelta(days=1)
 """How long an expired link still says that it expired, rather than that it never existed."""
 
@@ -85,24 +86,14 @@ def _purge_records(context: Context) -> int:
 def purge_operations(database: Database, retention: timedelta) -> int:
     """Forget operations older than `retention`; return how many."""
     key = (operations.c.executor_id, operations.c.kind, operations.c.operation_id)
-    old = select(*key).where(operations.c.created_at < func.now() - literal(retention)).limit(BATCH_SIZE)
-    purged = _repeat(database, delete(operations).where(tuple_(*key).in_(old)))
-    SWEPT.labels("operations").inc(purged)
-    return purged
+    old = select(*key).where(operations.c.created_at < func.now() - literal(retention)).limit(_LIMIT)
+    forget = delete(operations).where(tuple_(*key).in_(old))
+    return run_in_batches(database, forget, size=BATCH_SIZE, swept="operations")
 
 
 def purge_grants(database: Database) -> int:
     """Forget grants that expired more than a day ago; return how many."""
     long_ago = func.now() - literal(EXPIRED_GRANT_KEPT)
-    old = select(read_grants.c.id).where(read_grants.c.access_expires_at < long_ago).limit(BATCH_SIZE)
-    purged = _repeat(database, delete(read_grants).where(read_grants.c.id.in_(old)))
-    SWEPT.labels("grants").inc(purged)
-    return purged
-
-
-def _repeat(database: Database, statement: object) -> int:
-    def batch() -> int:
-        with database.autocommit() as session:
-            return session.execute(statement).rowcount  # type: ignore[arg-type]
-
-    return drain(batch, size=BATCH_SIZE)
+    old = select(read_grants.c.id).where(read_grants.c.access_expires_at < long_ago).limit(_LIMIT)
+    forget = delete(read_grants).where(read_grants.c.id.in_(old))
+    return run_in_batches(database, forget, size=BATCH_SIZE, swept="grants")

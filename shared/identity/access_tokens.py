@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from functools import partial
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, func
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from shared.database import Session
+from shared.database import Database, Session
 from shared.identity.key_rotation import Purpose
 from shared.identity.permissions import TOKEN_PERMISSIONS, Permission
 from shared.identity.signed_tokens import (
@@ -32,10 +32,10 @@ from shared.identity.tables import revoked_tokens
 from shared.jobs import Context, sweep
 from shared.queues import RETENTION
 from shared.settings import Settings
-from shared.sweeping import drain
+from shared.sweeping import run_in_batches
 
 TYPE = "at+jwt"
-SWEEP_LIMIT = 10_000
+BATCH_SIZE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,22 +127,14 @@ def revoke_token(session: Session, claims: AccessClaims) -> None:
 
 @sweep("identity.sweep_revoked_tokens", queue=RETENTION, every_seconds=600)
 def _sweep_revoked_tokens(context: Context) -> int:
-    def batch() -> int:
-        with context.database.transaction() as session:
-            return sweep_revoked_tokens(session)
-
-    return drain(batch, size=SWEEP_LIMIT)
+    return sweep_revoked_tokens(context.database)
 
 
-def sweep_revoked_tokens(session: Session) -> int:
-    """Delete revocations of tokens that have expired; return how many, at most `SWEEP_LIMIT`."""
-    due = (
-        revoked_tokens.select()
-        .with_only_columns(revoked_tokens.c.jti)
-        .where(revoked_tokens.c.expires_at <= func.now())
-        .limit(SWEEP_LIMIT)
-    )
-    return session.execute(delete(revoked_tokens).where(revoked_tokens.c.jti.in_(due))).rowcount
+def sweep_revoked_tokens(database: Database) -> int:
+    """Delete revocations of tokens that have expired; return how many."""
+    expired = select(revoked_tokens.c.jti).where(revoked_tokens.c.expires_at <= func.now())
+    forget = delete(revoked_tokens).where(revoked_tokens.c.jti.in_(expired.limit(bindparam("limit"))))
+    return run_in_batches(database, forget, size=BATCH_SIZE, swept="revoked_tokens")
 
 
 def write_scope(permissions: frozenset[Permission]) -> str:

@@ -17,6 +17,9 @@ from shared.database import Database, Session
 from shared.encryption import Encryption
 from shared.identity.secrets import WEBHOOK_SECRET_PREFIX
 from shared.identity.tables import distributions
+from shared.sweeping import run_in_batches
+
+BATCH_SIZE = 1000
 
 
 def list_webhook_secrets(session: Session, encryption: Encryption, distribution_id: UUID) -> Sequence[str]:
@@ -29,8 +32,7 @@ def list_webhook_secrets(session: Session, encryption: Encryption, distribution_
 
 def forget_replaced_secrets(database: Database) -> int:
     """Erase the replaced secrets whose overlap has ended; give how many."""
-    with database.autocommit() as session:
-        return session.execute(_FORGET).rowcount
+    return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 
 def sign(secret: str, *, message_id: str, timestamp: str, body: bytes) -> bytes:
@@ -51,8 +53,14 @@ _SECRETS = select(
 _FORGET = (
     update(distributions)
     .where(
-        distributions.c.previous_webhook_secret_encrypted.is_not(None),
-        distributions.c.previous_webhook_secret_expires_at <= func.now(),
+        distributions.c.id.in_(
+            select(distributions.c.id)
+            .where(
+                distributions.c.previous_webhook_secret_encrypted.is_not(None),
+                distributions.c.previous_webhook_secret_expires_at <= func.now(),
+            )
+            .limit(bindparam("limit"))
+        )
     )
     .values(previous_webhook_secret_encrypted=None, previous_webhook_secret_expires_at=None)
 )

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, delete, func, literal, select, text, update
+from sqlalchemy import Row, bindparam, delete, func, literal, select, text, update
 
 from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Database, Session
@@ -28,8 +28,7 @@ from shared.media.imports import Import, ImportState, read_import
 from shared.media.tables import media_imports
 from shared.queues import RETENTION
 from shared.retry import backoff_seconds, jittered
-from shared.sweeping import drain
-from shared.telemetry import SWEPT
+from shared.sweeping import run_in_batches
 
 LEASE = timedelta(seconds=60)
 """Renewed for as long as an attempt lasts (`leases.py`), so that it ends soon after its worker."""
@@ -77,6 +76,11 @@ UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1
     due_at = now() + greatest(interval '5 s', least(interval '5 min', (now() - created_at) / 4)) * (0.5 + random())
 WHERE id = :id AND state = 'Fetching' AND attempts = :attempts AND created_at > now() - :patience
 """
+)
+
+
+_PURGE = delete(media_imports).where(
+    _table.id.in_(select(_table.id).where(_table.forget_at < func.now()).limit(bindparam("limit")))
 )
 
 
@@ -168,15 +172,7 @@ def _purge_imports(context: Context) -> int:
 
 def purge_imports(database: Database) -> int:
     """Forget imports that have ended long enough ago; return how many."""
-    old = select(_table.id).where(_table.forget_at < func.now()).limit(PURGE_BATCH_SIZE)
-
-    def batch() -> int:
-        with database.autocommit() as session:
-            return session.execute(delete(media_imports).where(_table.id.in_(old))).rowcount
-
-    purged = drain(batch, size=PURGE_BATCH_SIZE)
-    SWEPT.labels("imports").inc(purged)
-    return purged
+    return run_in_batches(database, _PURGE, size=PURGE_BATCH_SIZE, swept="imports")
 
 
 def ending(kept_days: int) -> dict[str, Any]:

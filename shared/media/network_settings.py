@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Text, any_, bindparam, case, func, select, update
+from sqlalchemy import Row, Text, any_, bindparam, case, func, select, tuple_, update
 
 from shared.database import Database, Session
 from shared.encryption import Encryption
@@ -24,9 +24,10 @@ from shared.media.networks.base import Network
 from shared.media.networks.registry import find_network
 from shared.media.networks.webhooks import Credentials, previous
 from shared.queues import RETENTION
-from shared.telemetry import SWEPT
+from shared.sweeping import run_in_batches
 
 _table = network_settings.c
+BATCH_SIZE = 1000
 
 
 def get_credentials(
@@ -58,15 +59,12 @@ def find_webhook_credentials(
 @sweep("media.forget_replaced_secrets", queue=RETENTION, every_seconds=3600)
 def _forget_replaced_secrets(context: Context) -> int:
     """Erase those that webhooks were signed with, by us or by a network."""
-    forgotten = forget_replaced_secrets(context.database) + forget_replaced_settings(context.database)
-    SWEPT.labels("replaced_secrets").inc(forgotten)
-    return forgotten
+    return forget_replaced_secrets(context.database) + forget_replaced_settings(context.database)
 
 
 def forget_replaced_settings(database: Database) -> int:
     """Erase the replaced values whose time is over; give how many."""
-    with database.autocommit() as session:
-        return session.execute(_FORGET).rowcount
+    return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 
 def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[Any]]) -> Credentials:
@@ -98,6 +96,12 @@ _WEBHOOK_VALUES = _VALUES.join(distributions, distributions.c.id == _table.distr
 )
 _FORGET = (
     update(network_settings)
-    .where(_table.previous_expires_at <= func.now())
+    .where(
+        tuple_(*network_settings.primary_key).in_(
+            select(*network_settings.primary_key)
+            .where(_table.previous_expires_at <= func.now())
+            .limit(bindparam("limit"))
+        )
+    )
     .values(previous_encrypted=None, previous_expires_at=None)
 )

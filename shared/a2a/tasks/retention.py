@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, cast, delete, func, select, text, union_all, update
+from sqlalchemy import Text, bindparam, cast, delete, func, select, text, tuple_, union_all, update
 
 from shared import failpoints
 from shared.a2a.tables import ENDED_STATES, send_operations, task_events, task_messages, tasks
@@ -22,7 +22,7 @@ from shared.files.references import ReferenceKind
 from shared.files.tables import references
 from shared.jobs import Context, sweep
 from shared.queues import RETENTION
-from shared.sweeping import drain
+from shared.sweeping import drain, run_in_batches
 from shared.telemetry import SWEPT
 
 BATCH_SIZE = 100
@@ -42,9 +42,10 @@ def purge_tasks(database: Database, *, task_days: int, key_days: int) -> int:
     """Delete the tasks that are due; return how many."""
     _drain(database, _purge_events)
     purged = _drain(database, lambda session: _purge_tasks(session, timedelta(days=task_days)))
-    kept = timedelta(days=key_days)
-    with database.transaction() as session:
-        session.execute(delete(send_operations).where(send_operations.c.created_at < func.now() - kept))
+    key = send_operations.primary_key
+    old = select(*key).where(send_operations.c.created_at < func.now() - timedelta(days=key_days))
+    forget = delete(send_operations).where(tuple_(*key).in_(old.limit(bindparam("limit"))))
+    run_in_batches(database, forget, size=BATCH_SIZE)
     SWEPT.labels("tasks").inc(purged)
     return purged
 

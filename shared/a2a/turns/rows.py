@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, exists, func, insert, select, update
+from sqlalchemy import Row, bindparam, exists, func, insert, select, update
 
 from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import HeldTask, record_status
@@ -23,8 +23,10 @@ from shared.database import Database, Session
 from shared.ids import new_id
 from shared.jobs import Context, Job, handles, sweep
 from shared.queues import AGENTS, RETENTION
+from shared.sweeping import run_in_batches
 
 _earlier = task_turns.alias("earlier")
+BATCH_SIZE = 1000
 _DONE = {"state": "done", "lease_id": None, "lease_until": None}
 
 
@@ -91,9 +93,9 @@ def mark_next_turns(database: Database) -> int:
     """
     is_before = (_earlier.c.task_id == task_turns.c.task_id, _earlier.c.message < task_turns.c.message)
     behind = (task_turns.c.state == "queued", ~task_turns.c.is_next)
-    statement = update(task_turns).where(*behind, ~exists().where(*is_before, _earlier.c.state != "done"))
-    with database.autocommit() as session:
-        return session.execute(statement.values(is_next=True)).rowcount
+    first = select(task_turns.c.id).where(*behind, ~exists().where(*is_before, _earlier.c.state != "done"))
+    statement = update(task_turns).where(task_turns.c.id.in_(first.limit(bindparam("limit"))), *behind)
+    return run_in_batches(database, statement.values(is_next=True), size=BATCH_SIZE)
 
 
 def count_update(session: Session, turn_id: UUID, *, has_spoken: bool) -> None:

@@ -267,11 +267,13 @@ def test_revocations_are_forgotten_once_the_token_would_have_expired(
     claims = verify_access_token(factory.keys, factory.settings, factory.access_token(world.deployment))
     with database.transaction() as session:
         revoke_token(session, claims)
-        sweep_revoked_tokens(session)
-        kept = select(revoked_tokens.c.jti).where(revoked_tokens.c.jti == claims.token_id)
+    sweep_revoked_tokens(database)
+    kept = select(revoked_tokens.c.jti).where(revoked_tokens.c.jti == claims.token_id)
+    with database.transaction() as session:
         assert session.execute(kept).scalar() == claims.token_id
         session.execute(update(revoked_tokens).values(expires_at=func.now() - timedelta(seconds=1)))
-        assert sweep_revoked_tokens(session) > 0
+    assert sweep_revoked_tokens(database) > 0
+    with database.transaction() as session:
         assert session.execute(kept).scalar() is None
 
 
