@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from functools import partial
 from uuid import UUID, uuid4
 
-from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from shared.database import Database, Session
+from shared.database import Session
 from shared.identity.key_rotation import Purpose
 from shared.identity.permissions import TOKEN_PERMISSIONS, Permission
 from shared.identity.signed_tokens import (
@@ -29,13 +28,9 @@ from shared.identity.signed_tokens import (
 )
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.tables import revoked_tokens
-from shared.jobs import Context, sweep
-from shared.queues import RETENTION
 from shared.settings import Settings
-from shared.sweeping import run_in_batches
 
 TYPE = "at+jwt"
-BATCH_SIZE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,18 +118,6 @@ def revoke_token(session: Session, claims: AccessClaims) -> None:
     session.execute(
         insert(revoked_tokens).values(jti=claims.token_id, expires_at=expires_at).on_conflict_do_nothing()
     )
-
-
-@sweep("identity.sweep_revoked_tokens", queue=RETENTION, every_seconds=600)
-def _sweep_revoked_tokens(context: Context) -> int:
-    return sweep_revoked_tokens(context.database)
-
-
-def sweep_revoked_tokens(database: Database) -> int:
-    """Delete revocations of tokens that have expired; return how many."""
-    expired = select(revoked_tokens.c.jti).where(revoked_tokens.c.expires_at <= func.now())
-    forget = delete(revoked_tokens).where(revoked_tokens.c.jti.in_(expired.limit(bindparam("limit"))))
-    return run_in_batches(database, forget, size=BATCH_SIZE, swept="revoked_tokens")
 
 
 def write_scope(permissions: frozenset[Permission]) -> str:

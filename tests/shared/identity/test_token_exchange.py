@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from shared.database import Database
-from shared.identity.access_tokens import revoke_token, sweep_revoked_tokens, verify_access_token
+from shared.identity.access_tokens import revoke_token, verify_access_token
 from shared.identity.authorization import OPERATOR
 from shared.identity.authorization_server import (
     authorization_server_metadata,
@@ -35,6 +35,7 @@ from shared.identity.errors import (
 from shared.identity.identities import disable_identity
 from shared.identity.organizations import suspend_organization
 from shared.identity.secrets import Prefix, issue
+from shared.identity.sweeps import sweep_revoked_tokens
 from shared.identity.tables import client_credentials, revoked_tokens
 from shared.identity.token_exchange import exchange, introspect, revoke
 from shared.identity.versions import activate_version, deploy_version, list_versions, revoke_version

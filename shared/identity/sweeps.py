@@ -1,0 +1,25 @@
+"""Delete rows of identity that have outlived their use."""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, delete, func, select
+
+from shared.database import Database
+from shared.identity.tables import revoked_tokens
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
+from shared.sweeping import run_in_batches
+
+BATCH_SIZE = 10_000
+
+
+@sweep("identity.sweep_revoked_tokens", queue=RETENTION, every_seconds=600)
+def _sweep_revoked_tokens(context: Context) -> int:
+    return sweep_revoked_tokens(context.database)
+
+
+def sweep_revoked_tokens(database: Database) -> int:
+    """Delete revocations of tokens that have expired; return how many."""
+    expired = select(revoked_tokens.c.jti).where(revoked_tokens.c.expires_at <= func.now())
+    forget = delete(revoked_tokens).where(revoked_tokens.c.jti.in_(expired.limit(bindparam("limit"))))
+    return run_in_batches(database, forget, size=BATCH_SIZE, swept="revoked_tokens")
