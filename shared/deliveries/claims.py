@@ -20,6 +20,7 @@ from shared.database import Session
 from shared.deliveries.channels import Message
 from shared.deliveries.schedule import SPREAD
 from shared.fair_claims import Rotation, next_in_turn
+from shared.leases import LeasedTable
 
 LEASE = timedelta(seconds=60)
 """Longer than any attempt lasts."""
@@ -30,6 +31,15 @@ SELECT organization_id, destination_id, count(*) AS number, min(in_flight_limit)
 WHERE state = 'Sending' AND due_at > now() GROUP BY organization_id, destination_id
 """
 )
+_LEASED = LeasedTable(
+    name="deliveries",
+    waiting="Waiting",
+    running="Sending",
+    fence="claims",
+    next_fence="claims + 1",
+    until="due_at",
+    lease_end="now() + :lease",
+)
 _HEAD = next_in_turn(
     table="deliveries",
     tenant="organization_id",
@@ -37,26 +47,16 @@ _HEAD = next_in_turn(
     ready="state = 'Waiting' AND is_ready AND due_at <= now()",
     order="due_at",
 )
-CLAIM = f"""
-WITH head AS ({_HEAD})
-UPDATE deliveries SET state = 'Sending', claims = claims + 1, is_ready = false, due_at = now() + :lease
-FROM head WHERE deliveries.id = head.id
-RETURNING deliveries.id, deliveries.claims, deliveries.in_flight_limit, head.tenant, head.member
-"""  # noqa: S608 (names of columns, from the code)
-MARK_READY = """
-UPDATE deliveries SET state = 'Waiting', is_ready = true, lapses = lapses + CAST(state = 'Sending' AS integer)
-WHERE id = ANY (ARRAY(
-    SELECT id FROM deliveries
-    WHERE (state = 'Sending' OR (state = 'Waiting' AND NOT is_ready)) AND due_at <= now()
-    ORDER BY due_at LIMIT 1000 FOR UPDATE SKIP LOCKED
-))
-"""
+CLAIM = _LEASED.claim(
+    _HEAD, also=", is_ready = false", returning="deliveries.id, deliveries.claims, deliveries.in_flight_limit"
+)
+MARK_READY = _LEASED.mark_ready(also=", lapses = lapses + CAST(state = 'Sending' AS integer)")
 _CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
 _LOAD = text(
-    """
+    f"""
 SELECT id, kind, destination_id, content_type, body, address_encrypted, attempts, attempt_limit, lapses
-FROM deliveries WHERE id = :id AND claims = :claim AND state = 'Sending'
-"""
+FROM deliveries WHERE {_LEASED.held}
+"""  # noqa: S608 (a condition from the code)
 )
 _DELIVERED = text(
     """
@@ -67,31 +67,31 @@ WHERE id = :id AND state <> 'Delivered'
 """
 )
 _FAILED = text(
-    """
+    f"""
 UPDATE deliveries
 SET state = 'Waiting', attempts = attempts + 1, lapses = 0, is_ready = false, last_status = :status, last_code = :code,
     last_attempt_at = now(), due_at = now() + :wait * (1 + :spread * random())
-WHERE id = :id AND claims = :claim AND state = 'Sending'
-"""
+WHERE {_LEASED.held}
+"""  # noqa: S608 (a condition from the code)
 )
 # All that is ready for the same destination waits with it: the next message would only learn the same.
 _SET_ASIDE = text(
-    """
+    f"""
 UPDATE deliveries SET state = 'Waiting', is_ready = false, due_at = now() + :wait
-WHERE (id = :id AND claims = :claim AND state = 'Sending') OR id = ANY (ARRAY(
+WHERE ({_LEASED.held}) OR id = ANY (ARRAY(
     SELECT id FROM deliveries
     WHERE organization_id = :organization_id AND destination_id = :destination_id AND state = 'Waiting' AND is_ready
     LIMIT 1000 FOR UPDATE SKIP LOCKED
 ))
-"""
+"""  # noqa: S608 (a condition from the code)
 )
 _DEAD = text(
-    """
+    f"""
 UPDATE deliveries
 SET state = 'Dead', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
     ended_at = now()
-WHERE id = :id AND claims = :claim AND state = 'Sending'
-"""
+WHERE {_LEASED.held}
+"""  # noqa: S608 (a condition from the code)
 )
 
 
@@ -150,7 +150,7 @@ class Claimer:
 
 def find_claimed(session: Session, claim: Claim) -> Claimed | None:
     """Read a claimed message; None when another process has claimed it since."""
-    row = session.execute(_LOAD, {"id": claim.id, "claim": claim.claim}).one_or_none()
+    row = session.execute(_LOAD, {"id": claim.id, "token": claim.claim}).one_or_none()
     if row is None:
         return None
     message = Message(
@@ -182,7 +182,7 @@ def record_failed(
         _FAILED,
         {
             "id": claim.id,
-            "claim": claim.claim,
+            "token": claim.claim,
             "status": status,
             "code": code,
             "wait": timedelta(seconds=wait_seconds),
@@ -197,7 +197,7 @@ def set_aside(session: Session, claim: Claim, *, wait_seconds: float) -> None:
         _SET_ASIDE,
         {
             "id": claim.id,
-            "claim": claim.claim,
+            "token": claim.claim,
             "organization_id": claim.organization_id,
             "destination_id": claim.destination_id,
             "wait": timedelta(seconds=wait_seconds),
@@ -207,4 +207,4 @@ def set_aside(session: Session, claim: Claim, *, wait_seconds: float) -> None:
 
 def record_dead(session: Session, claim: Claim, *, status: int | None, code: str | None) -> None:
     """Note that the message was given up."""
-    session.execute(_DEAD, {"id": claim.id, "claim": claim.claim, "status": status, "code": code})
+    session.execute(_DEAD, {"id": claim.id, "token": claim.claim, "status": status, "code": code})

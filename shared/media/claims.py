@@ -24,6 +24,7 @@ from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Database, Session
 from shared.fair_claims import Rotation, next_in_turn
 from shared.jobs import Context, sweep
+from shared.leases import LeasedTable
 from shared.media.imports import Import, ImportState, read_import
 from shared.media.tables import media_imports
 from shared.queues import RETENTION
@@ -49,6 +50,15 @@ SELECT organization_id, distribution_id FROM media_imports WHERE state = 'Fetchi
 GROUP BY organization_id, distribution_id HAVING count(*) >= :per_distribution
 """
 )
+_LEASED = LeasedTable(
+    name="media_imports",
+    waiting="Queued",
+    running="Fetching",
+    fence="attempts",
+    next_fence="attempts + 1",
+    until="due_at",
+    lease_end="now() + :lease",
+)
 _HEAD = next_in_turn(
     table="media_imports",
     tenant="organization_id",
@@ -56,18 +66,8 @@ _HEAD = next_in_turn(
     ready="state = 'Queued' AND is_ready AND due_at <= now()",
     order="due_at",
 )
-CLAIM = f"""
-WITH head AS ({_HEAD})
-UPDATE media_imports SET state = 'Fetching', attempts = attempts + 1, is_ready = false, due_at = now() + :lease
-FROM head WHERE media_imports.id = head.id RETURNING media_imports.*, head.tenant, head.member
-"""  # noqa: S608 (names of columns, from the code)
-MARK_READY = """
-UPDATE media_imports SET state = 'Queued', is_ready = true WHERE id = ANY (ARRAY(
-    SELECT id FROM media_imports
-    WHERE (state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)) AND due_at <= now()
-    ORDER BY due_at LIMIT 1000 FOR UPDATE SKIP LOCKED
-))
-"""
+CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning="media_imports.*")
+MARK_READY = _LEASED.mark_ready()
 _CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
 # The longer it has waited the longer it waits, from seconds to minutes.
 _POSTPONE = text(

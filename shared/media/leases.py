@@ -7,7 +7,6 @@ longer than it may, for a worker that hangs must not hold an import for ever.
 
 from __future__ import annotations
 
-import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -16,6 +15,7 @@ from shared.database import Database
 from shared.errors import DomainError
 from shared.media.claims import LeaseLost, renew_lease
 from shared.media.imports import Import
+from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -33,8 +33,9 @@ class KeptLease:
         self._claimed = claimed
         self._ends_at = time.monotonic() + longest_seconds
         self._is_lost = False
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="import-lease", daemon=True)
+        self._thread = PeriodicThread(
+            self._keep, name="import-lease", pause_seconds=RENEWAL_SECONDS, starts_with_pause=True
+        )
 
     def check(self) -> None:
         """Raise LeaseLost if somebody else has the import by now."""
@@ -48,13 +49,11 @@ class KeptLease:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """Renew no more."""
-        self._is_over.set()
-        self._thread.join()
+        self._thread.stop(wait=True)
 
     def _keep(self) -> None:
-        while not self._is_lost and not self._is_over.wait(RENEWAL_SECONDS):
-            if time.monotonic() < self._ends_at:
-                self._renew()
+        if not self._is_lost and time.monotonic() < self._ends_at:
+            self._renew()
 
     def _renew(self) -> None:
         try:

@@ -94,7 +94,6 @@ def test_threads_are_made_here_or_for_a_reason_of_their_own() -> None:
         "shared/periodic_thread.py",
         "deploy/answer_writer.py",  # sleeps in a selector
         "shared/egress/connections.py",  # a lookup that nothing can interrupt
-        "shared/media/leases.py",
         "shared/metrics.py",  # below what this module rests on
         "web/operations/port.py",  # accepts and converses
         "web/operations/probes.py",  # one for each check

@@ -20,6 +20,7 @@ from sqlalchemy import func, text
 
 from shared.database import Database
 from shared.fair_claims import Rotation, next_in_turn
+from shared.leases import LeasedTable
 
 LEASE_SECONDS = 4.5
 """A process that renews nothing for so long loses its turns."""
@@ -100,13 +101,20 @@ _NEXT = next_in_turn(
                 AND earlier.message < task_turns.message AND earlier.state <> 'done')""",
     order="created_at",
 )
-TAKE = f"""
-WITH head AS ({_NEXT})
-UPDATE task_turns SET state = 'running', lease_id = :lease_id, attempts = attempts + 1,
-    lease_until = clock_timestamp() + make_interval(secs => :seconds)
-FROM head WHERE task_turns.id = head.id
-RETURNING task_turns.id, task_turns.task_id, task_turns.lease_id, head.tenant, head.member
-"""  # noqa: S608 (a statement of ours in another)
+_LEASED = LeasedTable(
+    name="task_turns",
+    waiting="queued",
+    running="running",
+    fence="lease_id",
+    next_fence=":lease_id",
+    until="lease_until",
+    lease_end="clock_timestamp() + make_interval(secs => :seconds)",
+)
+TAKE = _LEASED.claim(
+    _NEXT,
+    also=", attempts = attempts + 1",
+    returning="task_turns.id, task_turns.task_id, task_turns.lease_id",
+)
 _TAKE = text(TAKE)
 
 # A row that is locked is being written, or taken back: its own transaction decides. A renewal need not be durable, and
