@@ -147,9 +147,7 @@ def test_an_acknowledged_upload_is_placed_although_its_front_and_worker_died(on_
 
 @pytest.mark.parametrize("point", ["placement.claimed", "placement.placed", "placement.recorded"])
 def test_a_version_is_placed_once_although_its_worker_died(on_s3: OnS3, point: str) -> None:
-    broker = {
-        "REDIS_URL": f"{on_s3.stack.redis_url}3"
-    }  # another database of the same Valkey: nobody else gets the job
+    broker = {"REDIS_URL": on_s3.stack.servers.new_redis_url()}  # nobody else gets the job
     front = on_s3.stack.web(port=free_port(), **broker)
     worker = on_s3.stack.worker("files", FAULTS=point, **broker)
     with on_s3.stack.running(front, worker):

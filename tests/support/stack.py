@@ -89,6 +89,10 @@ class Servers:
             self._template = make_template(self.postgres)
         return self.postgres.create_database(name, template=self._template)
 
+    def new_redis_url(self) -> str:
+        """Give the address of a database of the Valkey that nobody else uses."""
+        return self.valkey.url.rpartition("/")[0] + f"/{next(self.installations)}"
+
     def stop(self) -> None:
         for valkey in self.valkeys:
             valkey.kill()
