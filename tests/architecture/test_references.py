@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 import subprocess
@@ -14,6 +15,16 @@ import web
 ROOT = Path(web.__file__).parents[1]
 TEXTS = {".py", ".md", ".sql", ".toml", ".yaml", ".yml", ".html", ".conf", ".example", ""}
 WALK = re.compile(r"## One [\w ]+, followed through the files\n(.*?)(?=\n## )", re.DOTALL)
+
+BEHIND_A_PORT = {
+    "deploy/answer_writer.py",
+    "shared/credits/sweeps.py",
+    "shared/files/blobs/local.py",
+    "shared/identity/authentication.py",
+    "shared/identity/rechecking.py",
+    "shared/models/dialects/chat_requests.py",
+}
+"""Reached by a port, the services of the front, what is declared, or gunicorn: by no import of the file before."""
 
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _SECTION = re.compile(r"\bdocs/[\w/-]+\.md(?:#[\w-]+)?")
@@ -92,6 +103,27 @@ def test_the_walks_through_the_files_name_files_by_their_whole_path() -> None:
         named = re.findall(r"`([\w./-]+(?:\.py|/))`", walk)
         assert len(named) >= 5
         assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_a_walk_goes_from_one_file_to_the_next_by_imports() -> None:
+    """A file that another of the walk neither imports nor is imported by has left the way, or is told elsewhere."""
+    for walk in WALK.findall((ROOT / "README.md").read_text()):
+        named = dict.fromkeys(re.findall(r"`([\w./-]+\.py)`", walk))
+        imported = {name: imports_of(name) for name in named}
+        for name in named:
+            others = [other for other in named if other != name]
+            met = any(name in imported[other] or other in imported[name] for other in others)
+            assert met or name in BEHIND_A_PORT, name
+
+
+def imports_of(path: str) -> frozenset[str]:
+    """The files that a module imports, in a function or at its top; a package stands for what is in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            base = node.module.replace(".", "/")
+            found.update({f"{base}.py"}, {f"{base}/{alias.name}.py" for alias in node.names})
+    return frozenset(found)
 
 
 def test_no_reason_lies_outside_the_project() -> None:
