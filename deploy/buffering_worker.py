@@ -153,7 +153,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             self.arrivals.handed_over_bytes -= conn.held_bytes
             self.nr_conns -= 1
             hang_up(conn.sock)
-            conn = self.turns.end(conn.sender)
+            conn = self.turns.end(conn.sender, time.monotonic())
 
     def _begin(self, conn: Any) -> None:
         self.busy += 1
@@ -207,7 +207,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             return
         self.arrivals.handed_over_bytes -= conn.held_bytes
         self.busy -= 1
-        self._begin_after_wait(self.turns.end(conn.sender))
+        self._begin_after_wait(self.turns.end(conn.sender, time.monotonic()))
         result = None if fs.cancelled() or fs.exception() is not None else fs.result()
         if isinstance(result, HeldConnection):
             self.writer.hold(result)

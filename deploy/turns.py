@@ -2,8 +2,8 @@
 
 Without it a burst of one client would fill all threads, only to be refused there for being more than its tenant's
 share (`shared/admission.py`); here the rest of it waits and costs no thread. The credential is not verified yet, which
-does no harm: who brings a stranger's waits behind it. What has waited for long is given a thread all the same, one by
-one and while most are free, where it is answered why. Requests without a credential do not wait here.
+does no harm: who brings a stranger's waits behind it. What has waited for long is given a thread all the same, a few at
+a time and while most are free, where it is answered why. Requests without a credential do not wait here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
+
+OVERDUE_EACH = 2
+"""Threads for a credential's requests that have waited for too long. Most are refused at once: many threads that do
+nothing else would take turns at the interpreter with those who answer the others."""
 
 
 @dataclass(slots=True)
@@ -41,12 +45,12 @@ class Turns:
         mine.waiting.append((now, request))
         return False
 
-    def end(self, sender: bytes | None) -> Any:
+    def end(self, sender: bytes | None, now: float) -> Any:
         """Count a request as over; give the credential's next one, which runs in its place, or None."""
         if sender is None:
             return None
         mine = self._senders[sender]
-        if mine.waiting and mine.running <= self._each:
+        if mine.waiting and mine.running <= self._limit(mine, now):
             return mine.waiting.popleft()[1]
         mine.running -= 1
         if not mine.running:
@@ -62,7 +66,14 @@ class Turns:
         for mine in self._senders.values():
             if len(overdue) >= room:
                 break
-            if mine.waiting and mine.waiting[0][0] + self._patience_seconds < now:
+            if self._is_overdue(mine, now):
                 overdue.append(mine.waiting.popleft()[1])
                 mine.running += 1
         return overdue
+
+    def _limit(self, sender: _Sender, now: float) -> int:
+        return min(self._each, OVERDUE_EACH) if self._is_overdue(sender, now) else self._each
+
+    def _is_overdue(self, sender: _Sender, now: float) -> bool:
+        """Tell whether the first that waits has waited for too long."""
+        return bool(sender.waiting) and sender.waiting[0][0] + self._patience_seconds < now
