@@ -68,11 +68,14 @@ class CallAdmission:
         """Hold a call's credits if its organization may have another call now; else tell how many it has."""
         assert invocation.provider is not None  # noqa: S101 (a call to be made has an upstream)
         try:
-            with self._database.autocommit() as session:
-                holds.hold(session, invocation=invocation, share=self._shares.of(invocation.provider))
+            with (
+                self._shares.attempt(invocation.organization_id, invocation.provider) as share,
+                self._database.autocommit() as session,
+            ):
+                holds.hold(session, invocation=invocation, share=share)
+                self._shares.begin(invocation.id, invocation.provider)
         except holds.AtShare as refusal:
             return refusal
-        self._shares.begin(invocation.id, invocation.provider)
         return None
 
     def end(self, invocation_id: UUID) -> None:

@@ -16,6 +16,8 @@ import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -66,16 +68,29 @@ class Shares:
         self._valkey = valkey
         self._slots_when_unknown = slots_when_unknown
         self._own = _OwnCalls()
+        self._attempts = _Attempts()
         self._reading = threading.Lock()
         self._snapshot: _Snapshot | None = None
         self._is_fair = not failpoints.is_armed(UNFAIR)
 
-    def of(self, provider: str) -> int | None:
-        """Give how many open calls an organization may have that wants one of this provider; None for any number."""
+    @contextmanager
+    def attempt(self, organization_id: UUID, provider: str) -> Iterator[int | None]:
+        """Give how many open calls an organization may have that is about to begin one; None for any number.
+
+        Its attempts count for one another: each of many at once would otherwise be given all that is free.
+        """
+        others = self._attempts.enter(organization_id, provider)
+        try:
+            yield self.of(provider, attempts=others)
+        finally:
+            self._attempts.leave(organization_id, provider)
+
+    def of(self, provider: str, *, attempts: int = 0) -> int | None:
+        """Give how many open calls an organization may have that has so many attempts under way."""
         if not self._is_fair:
             return None
         known = self._known()
-        own = self._own.by_provider()
+        own = self._own.by_provider() + Counter({provider: attempts})
         counted = OpenCalls(
             total=known.others.total + own.total(),
             organizations=known.others.organizations,
@@ -127,6 +142,27 @@ class Shares:
         for invocation_id in own - counted.own:
             self._own.remove(invocation_id)
         return counted
+
+
+class _Attempts:
+    """How many holds of each organization are under way in this process, by provider."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[UUID, str]] = Counter()
+        self._lock = threading.Lock()
+
+    def enter(self, organization_id: UUID, provider: str) -> int:
+        """Count one; give how many were under way before."""
+        with self._lock:
+            self._counts[organization_id, provider] += 1
+            return self._counts[organization_id, provider] - 1
+
+    def leave(self, organization_id: UUID, provider: str) -> None:
+        """Count it no more."""
+        with self._lock:
+            self._counts[organization_id, provider] -= 1
+            if not self._counts[organization_id, provider]:
+                del self._counts[organization_id, provider]
 
 
 class _OwnCalls:

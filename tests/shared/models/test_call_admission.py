@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from uuid import UUID, uuid4
@@ -31,8 +32,9 @@ class Share(Shares):
     def __init__(self, share: int) -> None:
         self.share = share
 
-    def of(self, provider: str) -> int | None:  # noqa: ARG002 (as the real one)
-        return self.share
+    @contextmanager
+    def attempt(self, organization_id: UUID, provider: str) -> Iterator[int | None]:  # noqa: ARG002 (as the real one)
+        yield self.share
 
     def begin(self, invocation_id: UUID, provider: str) -> None:
         """Nothing is counted here."""

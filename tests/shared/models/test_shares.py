@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -117,6 +118,18 @@ def test_shares_follow_the_workers_and_count_what_this_process_began(
     announced.stop()
     monkeypatch.setitem(failpoints._armed, "admission.unfair", 0)
     assert Shares(calls.database, calls.valkey, slots_when_unknown=1).of("p") is None
+
+
+def test_attempts_of_an_organization_at_once_are_not_each_given_all_that_is_free(calls: ModelCalls) -> None:
+    shares, mine = Shares(calls.database, calls.valkey, slots_when_unknown=32), new_id()
+    with ExitStack() as attempts:
+        given = [attempts.enter_context(shares.attempt(mine, "p")) for _ in range(30)]
+        with shares.attempt(new_id(), "p") as other:
+            assert other == 28, "another organization's attempts count for itself"
+    assert given[0] == 28
+    assert sum(number < (share or 0) for number, share in enumerate(given)) == 14
+    with shares.attempt(mine, "p") as later:
+        assert later == 28
 
 
 def test_shares_are_known_without_valkey(calls: ModelCalls) -> None:
