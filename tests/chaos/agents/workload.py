@@ -96,7 +96,7 @@ class Agents(Workload):
                 yield f"task {task_id} was acknowledged and is lost"
                 continue
             yield from _compare_log(talk, log, attempts[task_id])
-            if talk.about == "story" and books.get(task_id, 0) != _wrote_book(log):
+            if talk.about == "story" and books.get(task_id, 0) not in _numbers_of_books(log):
                 yield f"task {task_id} has {books.get(task_id, 0)} books"
             if talk.order is not None and _said(log)[-1:] == ["COMPLETED"]:
                 charge = charges.get(talk.order.number)
@@ -148,8 +148,10 @@ def _compare_log(talk: Talk, log: Log, attempts: int) -> Iterator[str]:
         yield f"task {talk.task_id} ({talk.about}, {attempts} attempts) says {said}"
 
 
-def _wrote_book(log: Log) -> int:
-    return int("book" in _said(log))
+def _numbers_of_books(log: Log) -> set[int]:
+    """A book is stored before it is told of: a turn that is given up in between leaves one that nobody was told of."""
+    said = _said(log)
+    return {0, 1} if "book" not in said and said[-1:] == ["FAILED"] else {int("book" in said)}
 
 
 def _said(log: Log) -> list[str]:
