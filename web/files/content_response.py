@@ -2,9 +2,9 @@
 
 The rule it protects: the bytes sent are those the headers announce. A file of another length than recorded is refused
 before the first byte, and a source that breaks off ends the connection, never a shorter answer that looks complete.
-Of a local file each chunk is compared with its checksum first, unless all were a moment ago (`recent_checks`): one that
-has rotted never leaves. Where the front proxy
-sends the file, or its checksums have not been made yet, only the scrub finds that.
+Of a local file each chunk is compared with its checksum before it leaves, unless all were a moment ago
+(`recent_checks`). Where the front proxy sends the file, or its checksums have not been made yet, only the scrub finds
+what has rotted.
 
 Left to others: whether the caller may have the version (`shared.files`), where its bytes lie (the blob store), what a
 browser may do with them (`presentation`).
