@@ -32,7 +32,6 @@ HINTS_LIMIT = 1_000
 
 VISIBILITY_TIMEOUT_SECONDS = 3600
 
-
 _TRANSPORT = {
     "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
     "unacked_restore_interval": 5,

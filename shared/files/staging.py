@@ -131,9 +131,8 @@ class StagedContent:
             try:
                 yield session
             except DomainError:
-                self._may_be_committed = (
-                    not in_transaction
-                )  # which is rolled back, and not merely lost sight of
+                # A transaction is rolled back, and not merely lost sight of.
+                self._may_be_committed = not in_transaction
                 raise
         failpoints.hit("upload.committed")
         self._may_be_committed = self._written_bytes is not None
