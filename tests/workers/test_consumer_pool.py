@@ -13,12 +13,15 @@ from tests.support.stack import wait_until
 from workers import consumer_pool
 from workers.consumer_pool import ConsumerPool
 
+NAME = "consumers-under-test"
+
 
 class Work:
     """Work that waits in line, and what of it is being done."""
 
     def __init__(self) -> None:
-        self.waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+        # Not a SimpleQueue: in CPython 3.11 its `get` waits for ever when another thread was faster at the deadline.
+        self.waiting: queue.Queue[int] = queue.Queue()
         self.done: list[int] = []
         self.begun = 0
         self.may_end = threading.Event()
@@ -44,7 +47,7 @@ def work() -> Work:
 def taking(
     work: Work, *, limit: int, take: Callable[[], int | None] | None = None
 ) -> Iterator[ConsumerPool[int]]:
-    threads: ConsumerPool[int] = ConsumerPool(take or work.take, work.do, limit=limit, name="test")
+    threads: ConsumerPool[int] = ConsumerPool(take or work.take, work.do, limit=limit, name=NAME)
     threads.start()
     try:
         yield threads
@@ -77,7 +80,7 @@ def test_few_threads_stay_to_wait(work: Work, monkeypatch: pytest.MonkeyPatch) -
 
 
 def names_of_consumers() -> int:
-    return sum(thread.name == "test" for thread in threading.enumerate())
+    return sum(thread.name == NAME for thread in threading.enumerate())
 
 
 def test_what_was_taken_is_done_before_the_end_and_nothing_is_taken_after_it(work: Work) -> None:

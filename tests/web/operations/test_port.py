@@ -148,6 +148,8 @@ def test_operators_are_answered_while_a_process_is_stopped_or_dead(
     port, server = busy
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGKILL)
+    # Until it has died, it may take a connection along.
+    wait_until(lambda: not Path(f"/proc/{children[0]}/task/{children[0]}").exists(), "it is dead and buried")
     for _ in range(10):
         assert ask(port, "/healthz")[0] == 200
 
