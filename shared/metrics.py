@@ -65,12 +65,14 @@ class LatestGauge(Gauge):
 class HostMetrics(Collector):
     """The metrics of this host, as one of its processes knows them."""
 
-    def __init__(self, directory: Path | None, role: str, *, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(
+        self, directory: Path | None, process_type: str, *, registry: CollectorRegistry = REGISTRY
+    ) -> None:
         """Share numbers through `directory`; without one there are those of this process only."""
         self._directory = directory
-        self._role = role
+        self._role = process_type
         self._registry = registry
-        self._name = f"{role}.{uuid4().hex}"
+        self._name = f"{process_type}.{uuid4().hex}"
         self._alive: int | None = None
         self._written: str | None = None
         self._ended = threading.Event()
@@ -120,8 +122,8 @@ class HostMetrics(Collector):
                 alive[name.partition(".")[0]] += 1
         yield from as_metrics(total)
         processes = GaugeMetricFamily("quartermaster_processes", "Processes alive, by role.", labels=["role"])
-        for role, count in sorted(alive.items()):
-            processes.add_metric([role], count)
+        for process_type, count in sorted(alive.items()):
+            processes.add_metric([process_type], count)
         yield processes
 
     def _write_repeatedly(self) -> None:

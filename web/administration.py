@@ -1,4 +1,4 @@
-"""What all administrative operations have in common: a user's key, JSON, pages, 201 with a Location.
+"""What all administrative routes have in common: a user's key, JSON, pages, 201 with a Location.
 
 Each handler asks for `call.actor` first, so that a deployment is turned away before its body is read, and opens its
 transaction last, so that no connection waits for bytes. What is allowed, and to whom, is `shared/identity`'s alone.
@@ -22,7 +22,7 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.requests import FieldRequired, MalformedJson, UnsupportedMediaType
 from web.http.schemas import PageQuery, Shown, ShownPage
-from web.routing import Handler, Routes
+from web.routes import Handler, Routes
 
 Declaration = Callable[[Handler], Handler]
 Act = Callable[..., Any]
@@ -43,7 +43,7 @@ JSON_BODY: Errors = (
 
 
 class AdministrationRoutes(Routes):
-    """Administrative operations, of which those that only pass ids on are declared by what they do."""
+    """Administrative routes, of which those that only pass ids on are declared by what they do."""
 
     def resource(self, path: str, shown: type[Shown]) -> Resource:
         """Begin to declare what is done with one resource, shown in one shape."""
@@ -94,8 +94,8 @@ class AdministrationRoutes(Routes):
         *errors: type[DomainError],
         **options: Any,
     ) -> Declaration:
-        """Declare the decorated function as the handler of any other operation."""
-        return self.operation(
+        """Declare the decorated function as the handler of any other route."""
+        return self.route(
             method,
             f"/admin{path}",
             authentication=Authentication.CALLER,
@@ -109,7 +109,7 @@ class Resource:
     """What is done with one resource by functions of the domain that take the ids in its path."""
 
     def __init__(self, routes: AdministrationRoutes, path: str, shown: type[Shown]) -> None:
-        """Answer operations at this path with this shape."""
+        """Answer at this path with this shape."""
         self._routes, self._path, self._shown = routes, path, shown
 
     def reads(self, name: str, act: Act, **texts: str) -> None:

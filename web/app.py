@@ -38,10 +38,10 @@ from web.media.notifications import routes as notification_routes
 from web.media.pushes import routes as push_routes
 from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
-from web.operations.documents import routes as document_routes
-from web.operations.health import routes as health_routes
-from web.operations.port import OperationsPort
-from web.operations.probes import Probes, build_probes
+from web.monitoring.health import routes as health_routes
+from web.monitoring.port import OperationsPort
+from web.monitoring.probes import Probes, build_probes
+from web.openapi.documents import routes as document_routes
 from web.services import Services, build_services
 
 log = get_logger(__name__)

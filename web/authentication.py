@@ -1,7 +1,7 @@
 """Who asks: the credential in the header, the header rules, the principals of the call.
 
 Order matters and leaks nothing: a bad credential is refused before any header or parameter is looked at; the
-attribution is verified only after the parameters are known to be sound (see `web/routing.py`).
+attribution is verified only after the parameters are known to be sound (see `web/routes.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 
 class Authentication(Enum):
-    """How an operation knows its caller; every operation states one.
+    """How a route knows its caller; each states one.
 
     With SIGNATURE the request itself is signed, in its network's own way, and the handler checks that. With
     DISTRIBUTION_OR_SIGNATURE it does so for a request that is signed and brings no credential. PREFLIGHT is public: a

@@ -28,7 +28,7 @@ _SANE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request whose credentials and parameters have passed; `query` has the operation's shape.
+    """A request whose credentials and parameters have passed; `query` has the route's shape.
 
     `admission` has the slots that it holds, and the key that they are counted for.
     """
@@ -45,12 +45,12 @@ class Call:
     def credential(self) -> Credential:
         """What was presented, whether or not a caller stands behind it."""
         if self._credential is None:
-            raise RuntimeError("a public operation has no credential")
+            raise RuntimeError("a public route has no credential")
         return self._credential
 
     @property
     def has_credential(self) -> bool:
-        """Whether one was presented, where the operation also takes something else."""
+        """Whether one was presented, where the route also takes something else."""
         return self._credential is not None
 
     @property
@@ -73,21 +73,21 @@ class Call:
     @property
     def _known_caller(self) -> Caller:
         if self._caller is None:
-            raise RuntimeError("a public operation has no caller")
+            raise RuntimeError("a public route has no caller")
         return self._caller
 
     @property
     def query(self) -> Any:
-        """The query parameters, an instance of the operation's query shape."""
+        """The query parameters, an instance of the route's query shape."""
         return self._query
 
     def read_body(self, **numbers: Any) -> Any:
-        """Read the JSON body as an instance of the operation's shape; checked last, so the handler asks.
+        """Read the JSON body as an instance of the route's shape; checked last, so the handler asks.
 
         `numbers` are the standard library's `parse_int` and `parse_float`, for handlers that keep them otherwise.
         """
         if self.body_shape is None:
-            raise RuntimeError("this operation declares no JSON body")
+            raise RuntimeError("this route declares no JSON body")
         if self.http.mimetype != "application/json":
             raise UnsupportedMediaType("Send the body as application/json.")
         raw = read_small_body(self.services.small_bodies, self.http.environ, MAXIMUM_JSON_BYTES)

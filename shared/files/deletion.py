@@ -15,7 +15,7 @@ from shared.database import Database, Session
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.collection import CollectDoomed
 from shared.files.errors import FileReferenced
-from shared.files.operations import (
+from shared.files.idempotency import (
     Operation,
     OperationKind,
     get_standing,

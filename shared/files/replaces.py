@@ -22,7 +22,7 @@ from shared.files.errors import (
     ReplaceNotSupported,
     VersionMismatch,
 )
-from shared.files.operations import (
+from shared.files.idempotency import (
     Operation,
     OperationKind,
     get_standing,

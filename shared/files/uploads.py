@@ -15,7 +15,7 @@ from shared.database import Database
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
 from shared.files.access import Recheck, as_it_was, authorize_creation
 from shared.files.blobs.base import BlobStore
-from shared.files.operations import (
+from shared.files.idempotency import (
     Operation,
     OperationKind,
     get_outcome,

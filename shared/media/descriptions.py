@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from shared.errors import FieldError, ValidationFailed
 from shared.files.file_names import clean_file_name
-from shared.files.operations import hash_request
+from shared.files.idempotency import hash_request
 from shared.media.attachments import Attachment
 
 MAX_ID_CHARACTERS = 255

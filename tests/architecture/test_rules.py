@@ -23,7 +23,7 @@ from tests.support.front import Front
 from web.authentication import Authentication
 from web.error_dialects import OAUTH_CODES
 from web.errors import STATUSES
-from web.routing import Operation
+from web.routes import Route
 
 ROOT = Path(web.__file__).parents[1]
 PACKAGES = (web, workers, shared, deploy)
@@ -110,8 +110,8 @@ def test_every_setting_is_used() -> None:
         assert name in product or name.upper() in product + environment, name
 
 
-def operations(front: Front) -> list[Operation]:
-    declared: list[Operation] = front.app.extensions["operations"]
+def operations(front: Front) -> list[Route]:
+    declared: list[Route] = front.app.extensions["routes"]
     return declared
 
 
@@ -152,7 +152,7 @@ def test_what_is_public_is_known() -> None:
     public = {
         operation.path
         for routes in ROUTES
-        for operation in routes.operations
+        for operation in routes.declared
         if operation.authentication is Authentication.PUBLIC
     }
     assert public == {
@@ -181,7 +181,7 @@ def test_nothing_but_the_preflight_of_links_to_content_is_open_as_a_preflight() 
     assert [
         (operation.method, operation.path)
         for routes in ROUTES
-        for operation in routes.operations
+        for operation in routes.declared
         if operation.authentication is Authentication.PREFLIGHT
     ] == [("OPTIONS", "/files/<id:file_id>/content")]
 

@@ -21,7 +21,7 @@ from shared.settings import Settings
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line
 from tests.support.identity import make_settings
-from web import routing
+from web import routes
 from web.app import create_app
 from web.http.slots import ADMISSION, Admission
 from web.pools import Pools, build_pools
@@ -111,6 +111,6 @@ def _request_seconds(directory: Path, count: int) -> tuple[float, float]:
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         taken[0].append(_seconds_each(lambda _: ask(), count))
-        with patch.object(routing, "admit", lambda *_: Admission(stranger("192.0.2.1"))):
+        with patch.object(routes, "admit", lambda *_: Admission(stranger("192.0.2.1"))):
             taken[1].append(_seconds_each(lambda _: ask(), count))
     return statistics.median(taken[0]), statistics.median(taken[1])

@@ -13,11 +13,11 @@ from pydantic import SecretStr
 
 from shared.database import Database
 from shared.identity.api_keys import issue_api_key
+from shared.identity.attribution_minting import mint_attribution
 from shared.identity.authentication import Authenticator
 from shared.identity.authorization import OPERATOR, Actor
 from shared.identity.callers import ReportedCaller
 from shared.identity.deployments import CreatedDeployment, DeploymentKind, create_deployment
-from shared.identity.distribution_routing import mint_attribution
 from shared.identity.distributions import CreatedDistribution, create_distribution
 from shared.identity.identities import Identity, create_principal_identity
 from shared.identity.memberships import add_member

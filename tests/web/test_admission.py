@@ -36,7 +36,7 @@ from tests.web.files.conftest import agent_of, on_behalf_of
 from web.admission import credential_key
 from web.http.slots import Admission
 from web.pools import build_pools
-from web.routing import PROBES
+from web.routes import PROBES
 
 SLOTS = 6
 TIMES = 10

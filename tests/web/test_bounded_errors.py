@@ -134,7 +134,7 @@ def test_a_failure_of_ours_is_never_called_a_malformed_request(
     def fail(*_: Any) -> None:
         abort(InternalServerError.code, "a secret of ours")
 
-    monkeypatch.setattr("web.routing.authenticate", fail)
+    monkeypatch.setattr("web.routes.authenticate", fail)
     answer = front.get(path)
     assert answer.status_code == 500
     assert "malformed_request" not in answer.text

@@ -28,12 +28,12 @@ from tests.support.front import Front
 from tests.support.request_examples import CONTENT, RequestExamples
 from tests.web.media.conftest import sign
 from web.app import ROUTES
-from web.operations.openapi import describe
+from web.openapi.description import describe
 
 DOCUMENT = json.loads(
     json.dumps(
         describe(
-            [operation for routes in ROUTES for operation in routes.operations],
+            [operation for routes in ROUTES for operation in routes.declared],
             base_url="http://localhost",
             version="0",
         )

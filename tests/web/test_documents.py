@@ -14,7 +14,7 @@ from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
 from web.authentication import Authentication
 from web.errors import STATUSES, problems
 from web.openai_errors import speaks_openai
-from web.routing import Operation
+from web.routes import Route
 
 PUBLIC = (Authentication.PUBLIC, Authentication.PREFLIGHT)
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -27,12 +27,12 @@ def document(front: Front) -> Any:
     return answer.json
 
 
-def declared(front: Front) -> list[Operation]:
-    operations: list[Operation] = front.app.extensions["operations"]
+def declared(front: Front) -> list[Route]:
+    operations: list[Route] = front.app.extensions["routes"]
     return operations
 
 
-def described(document: Any, operation: Operation) -> Any:
+def described(document: Any, operation: Route) -> Any:
     path = _PARAMETER.sub(lambda match: "{" + camel(match[1]) + "}", operation.path)
     return document["paths"][path][operation.method.lower()]
 

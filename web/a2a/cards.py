@@ -15,11 +15,11 @@ from shared.a2a.exact_json import render
 from shared.a2a.types import AgentCard
 from shared.errors import Unavailable
 from shared.settings import Settings
-from web.a2a.routing import AGENT_PREFIX, AgentCall, AgentRoutes, answer
+from web.a2a.protocol_routes import AGENT_PREFIX, AgentCall, AgentRoutes, answer
 from web.agent_directory import Known
 from web.authentication import Authentication
 from web.calls import Call
-from web.routing import AnyQuery, Routes
+from web.routes import AnyQuery, Routes
 
 MAXIMUM_AGE_SECONDS = 60
 WELL_KNOWN = "/.well-known/agent-card.json"
@@ -28,7 +28,7 @@ routes = Routes("agent-cards")
 extended_routes = AgentRoutes("agents")
 
 
-@routes.operation(
+@routes.route(
     "GET",
     WELL_KNOWN,
     summary="Get the card of the default agent",
@@ -41,7 +41,7 @@ def read_agent_card(call: Call) -> Response:
     return _card(call, None)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     f"{AGENT_PREFIX}{WELL_KNOWN}",
     summary="Get the card of a deployment's agent",
@@ -54,7 +54,7 @@ def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
     return _card(call, deployment_id)
 
 
-@extended_routes.agent_operation(
+@extended_routes.agent_route(
     "GET",
     "/extendedAgentCard",
     summary="Get the extended card of an agent, for callers who may talk to it",
@@ -64,7 +64,7 @@ def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
 def read_extended_agent_card(call: AgentCall) -> Response:
     known = call.services.directory.get(call.agent.deployment_id)
     path = request.path.removesuffix("/extendedAgentCard")
-    card = extend_card(_make(known, call.call.services.settings, path), call.agent)
+    card = extend_card(_make(known, call.checked.services.settings, path), call.agent)
     return answer(call, card)
 
 

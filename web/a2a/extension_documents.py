@@ -9,7 +9,7 @@ from shared.a2a.agents.own_extensions import OwnExtension, find_own_extension, s
 from shared.a2a.exact_json import render
 from web.authentication import Authentication
 from web.calls import Call
-from web.routing import AnyQuery, Routes
+from web.routes import AnyQuery, Routes
 
 routes = Routes("extensions")
 
@@ -19,7 +19,7 @@ _HEADERS = {
 }
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/extensions/<name>/<version>",
     summary="Get the specification of one of the service's A2A extensions",
@@ -33,7 +33,7 @@ def read_extension(call: Call, name: str, version: str) -> Response:
     return Response(text, content_type="text/html; charset=utf-8", headers=_HEADERS)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/extensions/<name>/<version>/schema.json",
     summary="Get the JSON Schemas of the data and parameters of one of the service's A2A extensions",

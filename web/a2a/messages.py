@@ -17,7 +17,7 @@ from shared.a2a.tasks.sending import Sending, Sent, send, show_task
 from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.types import SendMessageRequest, SendMessageResponse
 from shared.body_errors import ContentTooLarge, UploadTimeout
-from web.a2a.routing import AgentCall, AgentRoutes, answer
+from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
 from web.holding import Steps, Waiting, answer_whole
 from web.http.requests import MalformedJson
@@ -43,7 +43,7 @@ _SENDING = (
 )
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "POST",
     "/message:send",
     summary="Send a message and wait for its answer, a task or a message",
@@ -67,13 +67,13 @@ def send_message(call: AgentCall) -> Response:
         call.http.environ,
         idle_seconds=LOOK_SECONDS,
         is_blocking=True,
-        deadline=time.monotonic() + call.call.services.settings.a2a_wait_seconds,
+        deadline=time.monotonic() + call.checked.services.settings.a2a_wait_seconds,
     )
     steps = _answering(call, partial(_send, call, request), history_length, waiting)
     return answer_whole(until_revoked(steps, call.watch, waiting.bell.ring), waiting)
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "POST",
     "/message:stream",
     summary="Send a message and stream its answer: the task and then its updates, or one message",
@@ -104,11 +104,11 @@ def _send(call: AgentCall, request: SendMessageRequest) -> Sent:
         request=request,
         agent=call.agent,
         scope=call.scope,
-        caller=call.call.caller,
+        caller=call.checked.caller,
         active_extensions=call.active,
         idempotency_key=call.http.headers.get(IDEMPOTENCY_HEADER),
     )
-    with call.call.services.database.transaction() as session:
+    with call.checked.services.database.transaction() as session:
         sent = send(session, sending, call.services.pushes)
     failpoints.hit("send.committed")
     call.services.hints.tell(sent.task_id)
@@ -119,7 +119,7 @@ def _answering(
     call: AgentCall, send: Callable[[], Sent], history_length: int | None, waiting: Waiting
 ) -> Steps:
     """Send, and wait until the turn is done, for as long as that is worth it."""
-    with call.services.slots.hold(call.call.admission.key):  # before anything is taken that is tried again
+    with call.services.slots.hold(call.checked.admission.key):  # before anything is taken that is tried again
         sent = send()
         del send  # and with it the message, which may be long
         state = yield from _turn(call, sent, waiting)
@@ -127,7 +127,7 @@ def _answering(
 
 
 def _turn(call: AgentCall, sent: Sent, waiting: Waiting) -> Generator[None, None, TurnState]:
-    database, deadline = call.call.services.database, waiting.deadline
+    database, deadline = call.checked.services.database, waiting.deadline
     with call.services.watch.watch(sent.task_id, waiting.bell) as watch:
         for state in wait_for_turn(
             database, watch, sent.turn_id, deadline=deadline, wait_seconds=waiting.seconds
@@ -142,7 +142,7 @@ def _answered(
     call: AgentCall, sent: Sent, state: TurnState, history_length: int | None
 ) -> SendMessageResponse:
     """Give the message, or the task as it is. Raises InvalidAgentResponse."""
-    with call.call.services.database.transaction() as session:
+    with call.checked.services.database.transaction() as session:
         if not state.is_done and not show_task(session, sent.task_id):
             state = read_turn_state(session, sent.turn_id)  # it was answered at the last moment
         if state.reply is not None:

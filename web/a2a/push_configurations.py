@@ -10,8 +10,8 @@ from shared.a2a.errors import PushNotificationNotSupported, TaskNotFound
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig
 from shared.database import Session
+from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.queries import PageQuery
-from web.a2a.routing import AgentCall, AgentRoutes, answer, require_task_id
 from web.http.requests import MalformedJson
 
 routes = AgentRoutes("agents")
@@ -21,7 +21,7 @@ _COLLECTION = "/tasks/<task:task_id>/pushNotificationConfigs"
 _ERRORS = (TaskNotFound, PushNotificationNotSupported)
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "POST",
     _COLLECTION,
     summary="Create a push notification configuration of a task; credentials are not given back",
@@ -32,13 +32,13 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
 def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     call.services.pushes.require_support()
     wanted = call.read_body(TaskPushNotificationConfig)
-    with call.call.services.database.transaction() as session:
+    with call.checked.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         created = call.services.pushes.create(session, found, wanted)
     return answer(call, created)
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "GET",
     _COLLECTION,
     summary="List the push notification configurations of a task",
@@ -49,7 +49,7 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
 def list_push_configurations(call: AgentCall, task_id: str) -> Response:
     call.services.pushes.require_support()
     query = call.read_query(PageQuery)
-    with call.call.services.database.transaction() as session:
+    with call.checked.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         configs, token = call.services.pushes.list_page(
             session, found, size=query.page_size or DEFAULT_PAGE, token=query.page_token
@@ -57,7 +57,7 @@ def list_push_configurations(call: AgentCall, task_id: str) -> Response:
     return answer(call, ListTaskPushNotificationConfigsResponse(configs=configs, next_page_token=token))
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "GET",
     f"{_COLLECTION}/<path:config_id>",
     summary="Get a push notification configuration of a task",
@@ -66,13 +66,13 @@ def list_push_configurations(call: AgentCall, task_id: str) -> Response:
 )
 def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
     call.services.pushes.require_support()
-    with call.call.services.database.transaction() as session:
+    with call.checked.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         config = call.services.pushes.get(session, found, config_id)
     return answer(call, config)
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "DELETE",
     f"{_COLLECTION}/<path:config_id>",
     summary="Delete a push notification configuration of a task; nothing happens if there is none",
@@ -81,7 +81,7 @@ def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Re
 )
 def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
     call.services.pushes.require_support()
-    with call.call.services.database.transaction() as session:
+    with call.checked.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         call.services.pushes.delete(session, found, config_id)
     return answer(call, {})

@@ -33,7 +33,7 @@ from shared.a2a.tasks.watching import Watch
 from shared.database import Database
 from shared.errors import DomainError
 from shared.telemetry import get_logger
-from web.a2a.routing import AgentCall
+from web.a2a.protocol_routes import AgentCall
 from web.a2a_errors import error_body
 from web.agent_services import AgentServices
 from web.calls import request_id
@@ -66,7 +66,7 @@ class Source:
         """Read what is needed of a request."""
         sent = call.http.headers.get("Last-Event-ID", "").strip()
         return cls(
-            database=call.call.services.database,
+            database=call.checked.services.database,
             services=call.services,
             task_id=task_id,
             resume_after=int(sent) if _EVENT_ID.fullmatch(sent) else None,
@@ -127,7 +127,7 @@ def _wait(call: AgentCall) -> Waiting:
 
 def _response(call: AgentCall, frames: Frames, waiting: Waiting) -> Response:
     """Answer with the frames from the first one on, or raise what came in its place."""
-    host = urlsplit(call.call.services.settings.base_url).hostname or ""
+    host = urlsplit(call.checked.services.settings.base_url).hostname or ""
     frames = until_revoked(frames, call.watch, waiting.bell.ring)
     return answer_stream(_steps(frames, request=request_id(), host=host), waiting)
 
@@ -151,7 +151,7 @@ def _steps(frames: Frames, *, request: str, host: str) -> Steps:
 
 
 def _in_slot(call: AgentCall, frames: Frames) -> Frames:
-    with call.services.slots.hold(call.call.admission.key), closing(frames):
+    with call.services.slots.hold(call.checked.admission.key), closing(frames):
         yield from frames
 
 
@@ -196,7 +196,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
 
 
 def _find(call: AgentCall, task_id: UUID) -> Snapshot:
-    with call.call.services.database.autocommit() as session:
+    with call.checked.services.database.autocommit() as session:
         snapshot = find_snapshot(session, call.scope, task_id)
     if snapshot is None:
         raise TaskNotFound

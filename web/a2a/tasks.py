@@ -14,15 +14,15 @@ from shared.a2a.tasks.cancellation import cancel_task as cancel
 from shared.a2a.tasks.listing import list_tasks as list_page
 from shared.a2a.tasks.snapshots import find_snapshot
 from shared.a2a.types import CancelTaskRequest, ListTasksResponse, Task
+from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.queries import TaskListQuery, TaskReadQuery
-from web.a2a.routing import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.streams import stream_task
 from web.http.requests import MalformedJson
 
 routes = AgentRoutes("agents")
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "GET",
     "/tasks/<task:task_id>",
     summary="Get a task: its status, artifacts and history",
@@ -33,14 +33,14 @@ routes = AgentRoutes("agents")
 def read_task(call: AgentCall, task_id: str) -> Response:
     query = call.read_query(TaskReadQuery)
     found = require_task_id(task_id)
-    with call.call.services.database.autocommit() as session:
+    with call.checked.services.database.autocommit() as session:
         snapshot = find_snapshot(session, call.scope, found, history_length=query.history_length)
     if snapshot is None:
         raise TaskNotFound
     return answer(call, call.services.links.with_links(found, snapshot.task.to_wire()))
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "GET",
     "/tasks",
     summary="List the caller's tasks with this agent, the last changed first",
@@ -49,7 +49,7 @@ def read_task(call: AgentCall, task_id: str) -> Response:
 )
 def list_tasks(call: AgentCall) -> Response:
     wanted = call.read_query(TaskListQuery).wanted()
-    with call.call.services.database.autocommit() as session:
+    with call.checked.services.database.autocommit() as session:
         page = list_page(session, call.scope, wanted)
     wire = page.to_wire()
     links = call.services.links
@@ -59,7 +59,7 @@ def list_tasks(call: AgentCall) -> Response:
     )
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "POST",
     "/tasks/<task:task_id>:cancel",
     summary="Cancel a task; the body may be absent",
@@ -69,13 +69,13 @@ def list_tasks(call: AgentCall) -> Response:
 def cancel_task(call: AgentCall, task_id: str) -> Response:
     call.read_body(CancelTaskRequest)
     found = require_task_id(task_id)
-    with call.call.services.database.transaction() as session:
+    with call.checked.services.database.transaction() as session:
         task = cancel(session, call.scope, found)
     call.services.hints.tell(found)
     return answer(call, call.services.links.with_links(found, task.to_wire()))
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "POST",
     "/tasks/<task:task_id>:subscribe",
     summary="Subscribe to a task that has not ended: the task as it is, then its updates until it ends",
@@ -86,7 +86,7 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     return stream_task(call, require_task_id(task_id))
 
 
-@routes.agent_operation(
+@routes.agent_route(
     "GET",
     "/tasks/<task:task_id>:subscribe",
     summary="Subscribe to a task, as the protocol's other definition has it",

@@ -14,7 +14,7 @@ from web.administration import JSON_BODY, ORGANIZATION, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.credits import schemas, storage_schemas
-from web.routing import Routes
+from web.routes import Routes
 
 routes = Routes("credits")
 administration = AdministrationRoutes("credit administration")
@@ -23,7 +23,7 @@ ROUTES = (routes, administration)
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/v1/credits",
     summary="Get the organization's credits; needs credit.read",
@@ -38,7 +38,7 @@ def read_credits(call: Call) -> Answer:
     return Answer(body=schemas.CreditsBody.of(balance))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/v1/usage",
     summary="Get the organization's usage over a window; without usage.read the user's own",
@@ -58,7 +58,7 @@ def read_usage(call: Call) -> Answer:
     return Answer(body=schemas.UsageBody.of(report))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/v1/usage/records",
     summary="List the organization's usage records, newest first; without usage.read the user's own",
@@ -77,7 +77,7 @@ def list_usage_records(call: Call) -> Answer:
     return Answer(body=schemas.UsageRecordPage.of(page))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/v1/usage/storage",
     summary="Get the organization's storage usage and its cost by day; needs usage.read",
@@ -132,7 +132,7 @@ def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
     return Answer(body=schemas.EntryPage.of(page))
 
 
-@administration.operation(
+@administration.route(
     "POST",
     "/admin/organizations/<id:organization_id>/credits/top-ups",
     summary="Add credits to an organization, once for each reference; for operators",

@@ -24,12 +24,12 @@ from web.http.requests import (
     MalformedRequest,
     UnsupportedMediaType,
 )
-from web.routing import Routes
+from web.routes import Routes
 
 routes = Routes("files")
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/files",
     summary="List the files of the caller's owner scope, newest first",
@@ -53,7 +53,7 @@ def list_files(call: Call) -> Answer:
     return Answer(body=schemas.FilePage(files=files, next_cursor=page.next_cursor))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/files/<id:file_id>",
     summary="Get a file's metadata; an expired or deleted file still answers",
@@ -67,7 +67,7 @@ def read_metadata(call: Call, file_id: UUID) -> Answer:
     return Answer(body=file_body(call.caller, file))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/files/<id:file_id>/versions",
     summary="List a file's versions, newest first",
@@ -90,7 +90,7 @@ def list_versions(call: Call, file_id: UUID) -> Answer:
     return Answer(body=schemas.VersionList(versions=described))
 
 
-@routes.operation(
+@routes.route(
     "PUT",
     "/files/<id:file_id>/retention",
     summary="Renew a file's retention: to a later deadline, or with null for ever",
@@ -119,7 +119,7 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
     return Answer(body=file_body(call.caller, file))
 
 
-@routes.operation(
+@routes.route(
     "DELETE",
     "/files/<id:file_id>",
     summary="Delete a file and all its versions; grants stop working at once",

@@ -15,12 +15,12 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import schemas
 from web.files.answers import ENDED, FOUND, pending
-from web.routing import Routes
+from web.routes import Routes
 
 routes = Routes("files")
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/files/<id:file_id>/references",
     summary="List what refers to a file",
@@ -35,7 +35,7 @@ def list_references(call: Call, file_id: UUID) -> Answer:
     return Answer(body=schemas.ReferenceList(references=[schemas.ReferenceBody.of(at) for at in found]))
 
 
-@routes.operation(
+@routes.route(
     "PUT",
     "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
     summary="Add a reference to a file, which then cannot be deleted",
@@ -50,7 +50,7 @@ def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: 
     return Answer(body=schemas.ReferenceBody.of(reference), status=201 if is_new else 200)
 
 
-@routes.operation(
+@routes.route(
     "DELETE",
     "/files/<id:file_id>/references/<reference_kind:kind>/<reference_id:reference_id>",
     summary="Delete a reference to a file",

@@ -41,7 +41,7 @@ from web.http.client_address import client_address
 from web.http.edge import GRANTS
 from web.http.requests import DuplicateParameter
 from web.revocation import break_off_when_revoked
-from web.routing import Routes
+from web.routes import Routes
 
 log = get_logger(__name__)
 
@@ -52,7 +52,7 @@ _ONLY_WITH_A_GRANT = FieldError(
 routes = Routes("files")
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/files/<id:file_id>/versions/<id:version_id>/grants",
     summary="Create a read grant for an exact version; its url downloads without other credentials",
@@ -69,7 +69,7 @@ def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
     return Answer(body=body, status=201, headers={"Cache-Control": "no-store"})
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/files/<id:file_id>/grants",
     summary="List the read grants of a file, newest first, without their urls",
@@ -92,7 +92,7 @@ def list_grants(call: Call, file_id: UUID) -> Answer:
     return Answer(body=schemas.GrantPage(grants=listed, next_cursor=next_cursor))
 
 
-@routes.operation(
+@routes.route(
     "DELETE",
     "/files/<id:file_id>/grants/<id:grant_id>",
     summary="Revoke a read grant: from now on its link answers 410",
@@ -106,7 +106,7 @@ def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
     return Answer(body=schemas.ListedGrantBody.of(revoked))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/files/<id:file_id>/content",
     summary="Download exact content, by a read grant or with credentials",
@@ -147,7 +147,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
         return response
 
 
-@routes.operation(
+@routes.route(
     "OPTIONS",
     "/files/<id:file_id>/content",
     summary="Describe to a browser what a script of another origin may ask a shared link for",

@@ -33,7 +33,7 @@ from web.http.requests import (
     MalformedRequest,
     UnsupportedMediaType,
 )
-from web.routing import FilePart, Routes
+from web.routes import FilePart, Routes
 
 routes = Routes("files")
 
@@ -72,7 +72,7 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
 }
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/files/agent-artifacts",
     summary="Upload agent output",
@@ -113,7 +113,7 @@ def upload_agent_artifact(call: Call) -> Answer:
     return _receipt_answer(call, receipt, first_status=201)
 
 
-@routes.operation(
+@routes.route(
     "PUT",
     "/files/<id:file_id>",
     summary="Replace the content of agent output",

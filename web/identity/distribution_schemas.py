@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.identity.distribution_routing import MAX_REPORTED_CHARACTERS
+from shared.identity.attribution_minting import MAX_REPORTED_CHARACTERS
 from shared.identity.distributions import (
     DEFAULT_MEDIA_RETENTION_DAYS,
     DEFAULT_OVERLAP_SECONDS,

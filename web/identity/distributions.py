@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from shared.errors import PermissionDenied, ValidationFailed
-from shared.identity import distribution_routing, distributions
+from shared.identity import attribution_minting, distributions
 from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
 from web.administration import JSON_BODY, NO_STORE, ORGANIZATION, AdministrationRoutes, created
@@ -121,7 +121,7 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
     return Answer(body=schemas.RotatedWebhookSecret(webhook_secret=secret.value), headers=NO_STORE)
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/oauth/attributions",
     summary="Create an attribution for a request that a distribution routes to its deployment",
@@ -143,7 +143,7 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
 def mint_attribution(call: Call) -> Answer:
     body: schemas.NewAttribution = call.read_body()
     reported = body.reported_caller
-    minted = distribution_routing.mint_attribution(
+    minted = attribution_minting.mint_attribution(
         call.services.signing_keys,
         call.services.settings,
         call.credential,

@@ -21,7 +21,7 @@ from web.calls import Answer, Call, request_id
 from web.identity import invitation_schemas as schemas
 from web.identity.schemas import MemberBody
 from web.rate_limits import RateLimited
-from web.routing import Routes
+from web.routes import Routes
 
 routes = AdministrationRoutes("invitations")
 public_routes = Routes("invitations")
@@ -71,7 +71,7 @@ invitation.acts(
 )
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/admin/invitations/accept",
     summary="Accept an invitation as the user whose API key asks",
@@ -93,7 +93,7 @@ def accept_invitation(call: Call) -> Answer:
     return Answer(body=MemberBody.of(member))
 
 
-@public_routes.operation(
+@public_routes.route(
     "POST",
     "/invitations/register",
     summary="Create an account by accepting an invitation to an address that has none",

@@ -23,7 +23,7 @@ from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Answer, Call
 from web.identity import oauth_schemas as schemas
 from web.identity.client_forms import ClientForm, InvalidTarget, read_client_form
-from web.routing import FormBody, Routes
+from web.routes import FormBody, Routes
 
 Described = TypeVar("Described")
 routes = Routes("oauth")
@@ -40,7 +40,7 @@ _TOKEN = {
 }
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/oauth/token",
     summary="Exchange a client id and secret for a Version access token",
@@ -87,7 +87,7 @@ def issue_token(call: Call) -> Answer:
     return Answer(body=body, headers=_NO_STORE)
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/oauth/revoke",
     summary="Revoke an access token of this client; any other token is answered alike",
@@ -101,7 +101,7 @@ def revoke_token(call: Call) -> Answer:
     return Answer(headers=_NO_STORE)
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/oauth/introspect",
     summary="Describe an access token of this client; of any other it says only that it is not active",
@@ -114,7 +114,7 @@ def introspect_token(call: Call) -> Response:
     return _document(_with_token(call, token_exchange.introspect), _NO_STORE)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/.well-known/oauth-authorization-server",
     summary="Get the endpoints for OAuth clients and what they support (RFC 8414)",
@@ -125,7 +125,7 @@ def describe_authorization_server(call: Call) -> Response:
     return _document(authorization_server_metadata(call.services.settings.base_url), _cacheable())
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/.well-known/oauth-protected-resource",
     summary="Get who issues tokens for this service (RFC 9728)",
@@ -136,7 +136,7 @@ def describe_protected_resource(call: Call) -> Response:
     return _document(protected_resource_metadata(call.services.settings.base_url), _cacheable())
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/.well-known/jwks.json",
     summary="Get the public keys that access tokens are signed with, the next one included (RFC 7517)",

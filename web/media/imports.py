@@ -14,14 +14,14 @@ from shared.media.imports import ImportState
 from web.authentication import Authentication
 from web.calls import Answer, Call, request_id
 from web.media import schemas
-from web.routing import Routes
+from web.routes import Routes
 
 routes = Routes("media")
 
 _REFUSED = (PermissionDenied, OrganizationSuspended, ResourceNotFound, Unavailable)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/distributions/<id:distribution_id>/media/<id:import_id>",
     summary="Get the state of an import",
@@ -37,7 +37,7 @@ def read_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
     return Answer(body=schemas.ImportBody.of(found))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/distributions/<id:distribution_id>/media",
     summary="List the imports of a distribution, newest first",

@@ -45,7 +45,7 @@ from web.http.small_bodies import read_small_body
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
 from web.media.push_authentication import read_signed_body, require_own_token
-from web.routing import JsonOrForm, Routes
+from web.routes import JsonOrForm, Routes
 
 _FIELD_NAMES = frozenset(field.alias or name for name, field in schemas.NewMediaFields.model_fields.items())
 
@@ -96,7 +96,7 @@ _OF_PUSHED = {
 }
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/distributions/<id:distribution_id>/media",
     summary="Push an inbound attachment, or several of one message",

@@ -34,7 +34,7 @@ from web.http.small_bodies import read_small_body
 from web.http.wire_types import Sent
 from web.media.tenants import count_for_distribution
 from web.rate_limits import RateLimited
-from web.routing import AnyQuery, RawBody, Routes
+from web.routes import AnyQuery, RawBody, Routes
 
 MAXIMUM_WEBHOOK_BYTES = 1 << 20
 MAXIMUM_QUERY_FIELDS = 100
@@ -52,7 +52,7 @@ class Handshake(Sent):
     challenge: str = Field(alias="hub.challenge", default="", description="What to answer with.")
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/distributions/<id:distribution_id>/webhooks/<network:network>",
     summary="Import every attachment that a network's webhook tells of",
@@ -83,7 +83,7 @@ def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Resp
     return _receive(call, distribution_id, network, body)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/distributions/<id:distribution_id>/webhooks/<network:network>",
     summary="Confirm the address of a webhook in a network's handshake",

@@ -29,7 +29,7 @@ from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
 from web.http.small_bodies import read_small_body
 from web.models.answers import streamed_answer, whole_answer
 from web.models.schemas import ChatCreation, ModelBody, ModelList, ResponsesCreation
-from web.routing import Routes
+from web.routes import Routes
 
 routes = Routes("models")
 
@@ -58,7 +58,7 @@ _CREATION: tuple[type[DomainError], ...] = (
 )
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/v1/models",
     summary="List the current catalog of text-producing models",
@@ -74,7 +74,7 @@ def list_models(call: Call) -> Answer:
     return Answer(body=ModelList(object="list", data=[ModelBody.of(entry, usage) for entry in entries]))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/v1/models/<path:model>",
     summary="Get one model by its exact id, slashes and all",
@@ -91,7 +91,7 @@ def get_one_model(call: Call, model: str) -> Answer:
     return Answer(body=ModelBody.of(entry, models.usage.current()))
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/v1/chat/completions",
     summary="Create a chat completion, streamed if `stream` or `Accept: text/event-stream` asks for it",
@@ -105,7 +105,7 @@ def create_chat_completion(call: Call) -> Response:
     return _create(call, parse_chat(body))
 
 
-@routes.operation(
+@routes.route(
     "POST",
     "/v1/responses",
     summary="Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` asks for it",

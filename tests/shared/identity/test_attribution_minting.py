@@ -6,10 +6,10 @@ import pytest
 
 from shared.database import Database
 from shared.errors import PermissionDenied, ValidationFailed
+from shared.identity.attribution_minting import mint_attribution
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import ReportedCaller
 from shared.identity.deployments import disable_deployment
-from shared.identity.distribution_routing import mint_attribution
 from shared.identity.errors import AttributionInvalid, OrganizationSuspended, TargetDisabled
 from shared.identity.identities import disable_identity
 from shared.identity.organizations import suspend_organization

@@ -9,9 +9,9 @@ import pytest
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared.database import Database
+from shared.identity.attribution_minting import mint_attribution
 from shared.identity.authentication import Authenticator
 from shared.identity.bootstrap import Credentials, bootstrap
-from shared.identity.distribution_routing import mint_attribution
 from shared.identity.permissions import OPERATOR_PERMISSIONS, Permission
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.token_exchange import exchange

@@ -29,7 +29,7 @@ from web.app import ROUTES
 OPERATIONS = {
     operation.name: operation
     for routes in ROUTES
-    for operation in routes.operations
+    for operation in routes.declared
     if operation.path.startswith("/admin/")
 }
 USERS = ("operator", "owner", "admin", "member", "stranger")

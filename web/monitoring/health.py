@@ -9,8 +9,8 @@ from werkzeug.exceptions import NotFound
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.wire_types import Wire
-from web.operations.probes import Probes
-from web.routing import Routes
+from web.monitoring.probes import Probes
+from web.routes import Routes
 
 routes = Routes("operations")
 
@@ -28,7 +28,7 @@ class Readiness(Wire):
     checks: dict[str, str]
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/healthz",
     summary="Check that this process is alive; asks no other service",
@@ -39,7 +39,7 @@ def healthz(_: Call) -> Answer:
     return Answer(body=Health(status="ok"))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/readyz",
     summary="Check that database, broker and blob store answer; they are asked at most once a second",
@@ -51,7 +51,7 @@ def readyz(_: Call) -> Answer:
     return Answer(body=readiness, status=200 if readiness.status == "ok" else 503)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/metrics",
     summary="Get the metrics of all processes of this host, for Prometheus; switched off by `PUBLIC_METRICS=false`",

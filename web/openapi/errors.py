@@ -1,4 +1,4 @@
-"""Describe which errors an operation answers, in the dialect of its path."""
+"""Describe which errors a route answers, in the dialect of its path."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from web.error_dialects import OAUTH_PATHS, PROBLEM, oauth_code
 from web.errors import STATUSES
 from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
 from web.openai_errors import openai_code, openai_type, speaks_openai
-from web.operations.openapi_a2a import a2a_error_answer
-from web.operations.openapi_components import ref
+from web.openapi.components import ref
+from web.openapi.protocol import a2a_error_answer
 from web.rate_limits import RateLimited
-from web.routing import PROBES, Operation
+from web.routes import PROBES, Route
 
 _ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
 _RECOGNIZED: tuple[type[DomainError], ...] = (
@@ -37,23 +37,23 @@ _AUTHENTICATED: tuple[type[DomainError], ...] = (
 )
 
 
-def describe_errors(operation: Operation) -> dict[str, Any]:
-    """Give the answers of an operation that are errors, by status."""
+def describe_errors(route: Route) -> dict[str, Any]:
+    """Give the answers of a route that are errors, by status."""
     by_status: dict[int, dict[str, str]] = defaultdict(dict)
-    status_of = a2a_status if speaks_a2a(operation.path) else _plain_status
-    for error in _errors(operation):
+    status_of = a2a_status if speaks_a2a(route.path) else _plain_status
+    for error in _errors(route):
         by_status[status_of(STATUSES[error.kind], error.code)].setdefault(
             error.code, (error.__doc__ or "").strip().split("\n\n")[0]
         )
-    if "<" in operation.path:
+    if "<" in route.path:
         by_status[404].setdefault("not_found", "Nothing is at this address.")
     by_status[500]["internal_error"] = "The service failed."
     by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
-    render = _renderer(operation.path)
+    render = _renderer(route.path)
     return {
         str(status): render(status, codes)
         for status, codes in sorted(by_status.items())
-        if status not in operation.answers
+        if status not in route.answers
     }
 
 
@@ -104,17 +104,17 @@ def _list_codes(codes: Mapping[str, str]) -> str:
     return "\n".join(f"- `{code}`: {meaning}" for code, meaning in codes.items())
 
 
-def _errors(operation: Operation) -> Iterable[type[DomainError]]:
+def _errors(route: Route) -> Iterable[type[DomainError]]:
     yield from _ALWAYS
-    if operation.path not in PROBES:
+    if route.path not in PROBES:
         yield ConcurrencyLimited
-    if operation.authentication.has_caller:
+    if route.authentication.has_caller:
         yield from _AUTHENTICATED
-    elif operation.authentication in (
+    elif route.authentication in (
         Authentication.DISTRIBUTION,
         Authentication.DISTRIBUTION_OR_SIGNATURE,
     ):
         yield from _RECOGNIZED
-    elif operation.authentication is Authentication.CLIENT:
+    elif route.authentication is Authentication.CLIENT:
         yield RateLimited
-    yield from operation.errors
+    yield from route.errors

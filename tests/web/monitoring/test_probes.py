@@ -14,8 +14,8 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.metrics import HostMetrics
 from shared.telemetry import UPLOADED_BYTES
 from tests.support.front import open_front
-from web.operations import probes
-from web.operations.probes import Probes
+from web.monitoring import probes
+from web.monitoring.probes import Probes
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Declare operations: each route states its method, path, authentication, shapes, answers and errors once.
+"""Declare routes: each states its method, path, authentication, shapes, answers and errors once.
 
 The declaration is what validates the request and what the OpenAPI document is generated from, so neither can
 drift from the other. The order of checks is fixed here: route, authentication, a slot of who pays, rate limit, header
@@ -66,7 +66,7 @@ class AnyQuery(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Route:
     """One method on one path."""
 
     handler: Handler
@@ -88,14 +88,14 @@ class Operation:
 
 
 class Routes:
-    """The operations of one part of the service."""
+    """The routes of one part of the service."""
 
     def __init__(self, tag: str) -> None:
-        """Group operations under a tag of the OpenAPI document."""
+        """Group routes under a tag of the OpenAPI document."""
         self.tag = tag
-        self.operations: list[Operation] = []
+        self.declared: list[Route] = []
 
-    def operation(
+    def route(
         self,
         method: str,
         path: str,
@@ -110,7 +110,7 @@ class Routes:
         """
 
         def declare(handler: Handler) -> Handler:
-            operation = Operation(
+            route = Route(
                 handler=handler,
                 name=name or handler.__name__,
                 method=method,
@@ -119,40 +119,40 @@ class Routes:
                 tag=self.tag,
                 **options,
             )
-            self.operations.append(operation)
+            self.declared.append(route)
             return handler
 
         return declare
 
     def register(self, app: Flask) -> None:
-        """Mount the operations on the application."""
+        """Mount the routes on the application."""
         give_slots_back(app)
-        for operation in self.operations:
+        for route in self.declared:
             app.add_url_rule(
-                operation.path,
-                endpoint=f"{self.tag}.{operation.name}",
-                view_func=_view(operation),
-                methods=[operation.method],
+                route.path,
+                endpoint=f"{self.tag}.{route.name}",
+                view_func=_view(route),
+                methods=[route.method],
                 provide_automatic_options=False,
             )
-            app.extensions.setdefault("operations", []).append(operation)
+            app.extensions.setdefault("routes", []).append(route)
 
 
-def _view(operation: Operation) -> Callable[..., Response]:
+def _view(route: Route) -> Callable[..., Response]:
     def view(**path: Any) -> Response:
         services: Services = current_app.extensions["services"]
-        credential = authenticate(operation.authentication, request, services)
+        credential = authenticate(route.authentication, request, services)
         name_in_log(credential)
-        admission = _admit(operation, services, credential)
+        admission = _admit(route, services, credential)
         if credential is not None:
             limit_rate(str(credential.id), services)
         attribution = None
-        if credential is not None or operation.authentication is Authentication.GRANT_OR_CALLER:
+        if credential is not None or route.authentication is Authentication.GRANT_OR_CALLER:
             attribution = check_header_rules(request)
-        query = _query(operation)
+        query = _query(route)
         caller = None
-        if credential is not None and operation.authentication.has_caller:
-            if operation.serves_suspended and attribution is None:
+        if credential is not None and route.authentication.has_caller:
+            if route.serves_suspended and attribution is None:
                 caller = caller_outside(credential)
             else:
                 caller = services.authenticator.resolve(credential, attribution)
@@ -161,38 +161,38 @@ def _view(operation: Operation) -> Callable[..., Response]:
             http=request,
             services=services,
             admission=admission,
-            body_shape=_json_shape(operation),
+            body_shape=_json_shape(route),
             _credential=credential,
             _caller=caller,
             _query=query,
         )
-        return _render(operation.handler(call, **path))
+        return _render(route.handler(call, **path))
 
     return view
 
 
-def _admit(operation: Operation, services: Services, credential: Credential | None) -> Admission:
+def _admit(route: Route, services: Services, credential: Credential | None) -> Admission:
     """Take a slot for the request; probes never wait for one."""
-    if operation.path in PROBES:
+    if route.path in PROBES:
         return admit_always(request.environ, services.pools)
     return admit(request.environ, services.pools, credential)
 
 
-def _query(operation: Operation) -> BaseModel | None:
+def _query(route: Route) -> BaseModel | None:
     query_string = request.environ.get("QUERY_STRING", "")
-    if request.environ.get(GRANTS) and not operation.authentication.takes_grants:
+    if request.environ.get(GRANTS) and not route.authentication.takes_grants:
         # The edge has taken it out of the query, where it would have been refused.
         refuse_query("grant")
-    if operation.query is None:
+    if route.query is None:
         refuse_query(query_string)
         return None
-    if issubclass(operation.query, AnyQuery):
+    if issubclass(route.query, AnyQuery):
         return None
-    return read_query(query_string, operation.query)
+    return read_query(query_string, route.query)
 
 
-def _json_shape(operation: Operation) -> type[BaseModel] | None:
-    return operation.body if isinstance(operation.body, type) else None
+def _json_shape(route: Route) -> type[BaseModel] | None:
+    return route.body if isinstance(route.body, type) else None
 
 
 def _render(answer: Answer | Response) -> Response:

@@ -1,4 +1,4 @@
-"""Generate the OpenAPI 3.1 document from the declared operations: the code that validates is what is described."""
+"""Generate the OpenAPI 3.1 document from the declared routes: the code that validates is what is described."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from shared.files.references import ReferenceKind
 from shared.media.networks.registry import NETWORKS
 from web.a2a_errors import speaks_a2a
 from web.authentication import Authentication
-from web.operations.openapi_a2a import A2A_ERROR_SCHEMA, a2a_header_parameters
-from web.operations.openapi_components import (
+from web.openapi.components import (
     OAUTH_SCHEMA,
     OPENAI_ERROR_SCHEMA,
     PROBLEM_SCHEMA,
@@ -26,8 +25,9 @@ from web.operations.openapi_components import (
     STATUS_MEANINGS,
     ref,
 )
-from web.operations.openapi_errors import describe_errors
-from web.routing import FilePart, FormBody, JsonOrForm, Operation, RawBody
+from web.openapi.errors import describe_errors
+from web.openapi.protocol import A2A_ERROR_SCHEMA, a2a_header_parameters
+from web.routes import FilePart, FormBody, JsonOrForm, RawBody, Route
 
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
@@ -59,14 +59,14 @@ _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
 }
 
 
-def describe(operations: Sequence[Operation], *, base_url: str, version: str) -> dict[str, Any]:
-    """Give the OpenAPI document of these operations."""
-    shown = [operation for operation in operations if not operation.hidden]
+def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[str, Any]:
+    """Give the OpenAPI document of these routes."""
+    shown = [route for route in routes if not route.hidden]
     schemas, names = _schemas(shown)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
-    for operation in shown:
-        path = _PATH_PARAMETER.sub(lambda match: "{" + to_camel(match[2]) + "}", operation.path)
-        paths[path][operation.method.lower()] = _operation(operation, names)
+    for route in shown:
+        path = _PATH_PARAMETER.sub(lambda match: "{" + to_camel(match[2]) + "}", route.path)
+        paths[path][route.method.lower()] = _operation(route, names)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -85,28 +85,28 @@ def describe(operations: Sequence[Operation], *, base_url: str, version: str) ->
     }
 
 
-def _operation(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
+def _operation(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
     described: dict[str, Any] = {
-        "operationId": operation.name,
-        "summary": operation.summary,
-        "description": operation.description,
-        "tags": [operation.tag],
-        "security": _SECURITY[operation.authentication],
+        "operationId": route.name,
+        "summary": route.summary,
+        "description": route.description,
+        "tags": [route.tag],
+        "security": _SECURITY[route.authentication],
         "parameters": [
-            *_path_parameters(operation),
-            *_query_parameters(operation),
-            *_header_parameters(operation),
+            *_path_parameters(route),
+            *_query_parameters(route),
+            *_header_parameters(route),
         ],
-        "responses": _answers(operation, names) | describe_errors(operation),
+        "responses": _answers(route, names) | describe_errors(route),
     }
-    body = _body(operation, names)
+    body = _body(route, names)
     if body is not None:
         described["requestBody"] = body
     return described
 
 
-def _path_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
-    for converter, name in _PATH_PARAMETER.findall(operation.path):
+def _path_parameters(route: Route) -> Iterable[dict[str, Any]]:
+    for converter, name in _PATH_PARAMETER.findall(route.path):
         yield {
             "name": to_camel(name),
             "in": "path",
@@ -115,10 +115,10 @@ def _path_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
         }
 
 
-def _query_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
-    if operation.query is None:
+def _query_parameters(route: Route) -> Iterable[dict[str, Any]]:
+    if route.query is None:
         return
-    shape = operation.query.model_json_schema(by_alias=True)
+    shape = route.query.model_json_schema(by_alias=True)
     for name, schema in shape.get("properties", {}).items():
         plain = _without_null(dict(schema))
         required = name in shape.get("required", ()) or plain.pop(X_REQUIRED, False)
@@ -139,8 +139,8 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _header_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
-    if operation.authentication is Authentication.CALLER:
+def _header_parameters(route: Route) -> Iterable[dict[str, Any]]:
+    if route.authentication is Authentication.CALLER:
         yield {
             "name": "Service-Usage-Attribution",
             "in": "header",
@@ -148,9 +148,9 @@ def _header_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
             "description": "The signed header of the routed request, forwarded unchanged; omitted for own work.",
             "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"},
         }
-    if speaks_a2a(operation.path) and operation.authentication is Authentication.CALLER:
-        yield from a2a_header_parameters(operation.path)
-    if isinstance(operation.body, FilePart):
+    if speaks_a2a(route.path) and route.authentication is Authentication.CALLER:
+        yield from a2a_header_parameters(route.path)
+    if isinstance(route.body, FilePart):
         yield {
             "name": "Prefer",
             "in": "header",
@@ -160,8 +160,8 @@ def _header_parameters(operation: Operation) -> Iterable[dict[str, Any]]:
         }
 
 
-def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | None:
-    if isinstance(operation.body, FilePart):
+def _body(route: Route, names: Mapping[Any, str]) -> dict[str, Any] | None:
+    if isinstance(route.body, FilePart):
         part = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
         form = {
             "type": "object",
@@ -170,24 +170,24 @@ def _body(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any] | No
             "additionalProperties": False,
         }
         return {"required": True, "content": {"multipart/form-data": {"schema": form}}}
-    if isinstance(operation.body, FormBody):
+    if isinstance(route.body, FormBody):
         form = {
             "type": "object",
             "properties": {
-                name: {"type": "string", "description": text} for name, text in operation.body.fields.items()
+                name: {"type": "string", "description": text} for name, text in route.body.fields.items()
             },
-            "required": list(operation.body.required),
+            "required": list(route.body.required),
             "additionalProperties": {"type": "string"},
         }
         return {"required": True, "content": {"application/x-www-form-urlencoded": {"schema": form}}}
-    if isinstance(operation.body, JsonOrForm):
-        return {"required": True, "content": _json_or_form(operation.body, names)}
-    if isinstance(operation.body, RawBody):
-        return {"required": True, "content": {media_type: {} for media_type in operation.body.media_types}}
-    if operation.body is not None:
+    if isinstance(route.body, JsonOrForm):
+        return {"required": True, "content": _json_or_form(route.body, names)}
+    if isinstance(route.body, RawBody):
+        return {"required": True, "content": {media_type: {} for media_type in route.body.media_types}}
+    if route.body is not None:
         return {
             "required": True,
-            "content": {"application/json": {"schema": ref(names[operation.body, "validation"])}},
+            "content": {"application/json": {"schema": ref(names[route.body, "validation"])}},
         }
     return None
 
@@ -209,31 +209,31 @@ def _json_or_form(body: JsonOrForm, names: Mapping[Any, str]) -> dict[str, Any]:
     return {"application/json": {"schema": {"anyOf": shapes}}, "multipart/form-data": {"schema": form}}
 
 
-def _answers(operation: Operation, names: Mapping[Any, str]) -> dict[str, Any]:
+def _answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
     described: dict[str, Any] = {}
-    for status, body in operation.answers.items():
+    for status, body in route.answers.items():
         answer: dict[str, Any] = {"description": STATUS_MEANINGS.get(status, "Success.")}
         if isinstance(body, str):
             answer["content"] = {body: {}}
         elif body is not None:
             answer["content"] = {"application/json": {"schema": ref(names[body, "serialization"])}}
-        if operation.links and status < _FIRST_REDIRECT:
+        if route.links and status < _FIRST_REDIRECT:
             answer["links"] = {
                 linked: {"operationId": linked, "parameters": dict(parameters)}
-                for linked, parameters in operation.links.items()
+                for linked, parameters in route.links.items()
             }
         described[str(status)] = answer
     return described
 
 
-def _schemas(operations: Sequence[Operation]) -> tuple[dict[str, Any], dict[Any, str]]:
+def _schemas(routes: Sequence[Route]) -> tuple[dict[str, Any], dict[Any, str]]:
     models: list[tuple[type[BaseModel], Any]] = []
-    for operation in operations:
-        models += [(body, "serialization") for body in operation.answers.values() if isinstance(body, type)]
-        if isinstance(operation.body, type):
-            models.append((operation.body, "validation"))
-        if isinstance(operation.body, JsonOrForm):
-            models += [(shape, "validation") for shape in operation.body.json]
+    for route in routes:
+        models += [(body, "serialization") for body in route.answers.values() if isinstance(body, type)]
+        if isinstance(route.body, type):
+            models.append((route.body, "validation"))
+        if isinstance(route.body, JsonOrForm):
+            models += [(shape, "validation") for shape in route.body.json]
     unique = list(dict.fromkeys(models))
     references, document = models_json_schema(unique, by_alias=True, ref_template=REF)
     names = {key: reference["$ref"].rpartition("/")[2] for key, reference in references.items()}

@@ -1,6 +1,6 @@
-"""Declare the protocol's operations: each at the root, for the default agent, and below `/agents/{deploymentId}`.
+"""Declare the protocol's routes: each at the root, for the default agent, and below `/agents/{deploymentId}`.
 
-Here stands what all of them have in common, in this order: authentication (`web/routing.py`), version, agent, whether
+Here stands what all of them have in common, in this order: authentication (`web/routes.py`), version, agent, whether
 this caller may talk to it. Liberal in: unknown query parameters and members are ignored, either name of a media type
 is taken, a body may lack its type. Strict out: nothing unknown, no nulls, the media type that was asked for.
 """
@@ -32,7 +32,7 @@ from web.calls import Call
 from web.http.requests import MalformedRequest, findings, parse_json
 from web.http.small_bodies import read_small_body
 from web.revocation import Watch
-from web.routing import AnyQuery, Routes
+from web.routes import AnyQuery, Routes
 
 A2A_JSON = "application/a2a+json"
 AGENT_PREFIX = "/agents/<id:deployment_id>"
@@ -53,7 +53,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 class AgentCall:
     """A request to an agent by someone who may talk to it."""
 
-    call: Call
+    checked: Call
     agent: Agent
     declared: tuple[DeclaredExtension, ...]
     scope: Scope
@@ -62,21 +62,21 @@ class AgentCall:
     @property
     def http(self) -> Request:
         """The request."""
-        return self.call.http
+        return self.checked.http
 
     @property
     def watch(self) -> Watch:
         """What watches, while the request is being answered, whether its caller may still talk to the agent."""
-        return self.call.watch(lambda caller: authorize(caller, self.agent))
+        return self.checked.watch(lambda caller: authorize(caller, self.agent))
 
     @property
     def services(self) -> AgentServices:
         """What A2A's routes use."""
-        return self.call.services.agents
+        return self.checked.services.agents
 
     def read_body(self, shape: type[Shape]) -> Shape:
         """Read the JSON body, whatever it says it is. Raises MalformedJson, InvalidParams, ContentTooLarge."""
-        services = self.call.services
+        services = self.checked.services
         raw = read_small_body(services.small_bodies, self.http.environ, services.settings.max_message_bytes)
         return _validated(shape, parse_json(raw, **NUMBERS) if raw.strip() else {}, "body")
 
@@ -89,9 +89,9 @@ AgentHandler = Callable[..., Response]
 
 
 class AgentRoutes(Routes):
-    """Operations of the protocol."""
+    """Routes of the protocol."""
 
-    def agent_operation(
+    def agent_route(
         self,
         method: str,
         path: str,
@@ -104,7 +104,7 @@ class AgentRoutes(Routes):
 
         def declare(handler: AgentHandler) -> AgentHandler:
             for prefix, suffix in (("", ""), (AGENT_PREFIX, "_of_agent")):
-                self.operation(
+                self.route(
                     method,
                     prefix + path,
                     name=f"{handler.__name__}{suffix}",
@@ -118,7 +118,7 @@ class AgentRoutes(Routes):
         return declare
 
     def register(self, app: Flask) -> None:
-        """Mount the operations, and the echo of extensions around all of them."""
+        """Mount the routes, and the echo of extensions around all of them."""
         super().register(app)
         if "a2a" not in app.extensions:
             app.extensions["a2a"] = True
@@ -168,7 +168,7 @@ def _guarded(handler: AgentHandler) -> Callable[..., Response]:
         caller = call.caller
         known = call.services.agents.directory.get(deployment_id)
         agent_call = AgentCall(
-            call=call,
+            checked=call,
             agent=known.agent,
             declared=known.declared,
             scope=authorize(caller, known.agent),

@@ -13,8 +13,8 @@ from web.authentication import Authentication
 from web.calls import Call
 from web.error_dialects import title
 from web.errors import problem, problems
-from web.operations.openapi import describe
-from web.routing import Routes
+from web.openapi.description import describe
+from web.routes import Routes
 
 routes = Routes("documents")
 
@@ -37,7 +37,7 @@ _START = (
 )
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/openapi.json",
     summary="Get the OpenAPI 3.1 document of this service",
@@ -48,7 +48,7 @@ def openapi(_: Call) -> Response:
     return Response(_document(), content_type="application/json")
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/docs",
     summary="Get a page that shows the OpenAPI document",
@@ -59,7 +59,7 @@ def docs(_: Call) -> Response:
     return _page(_PAGE)
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/docs/<asset>",
     summary="Get a part of the viewer",
@@ -78,7 +78,7 @@ def docs_asset(_: Call, asset: str) -> Response:
     return response
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/problems",
     summary="List every problem this service answers",
@@ -93,7 +93,7 @@ def list_problems(_: Call) -> Response:
     return _page(_shell("Problems", f"<table>{rows}</table>"))
 
 
-@routes.operation(
+@routes.route(
     "GET",
     "/problems/<code>",
     summary="Get the description of one problem",
@@ -110,7 +110,7 @@ def describe_problem(_: Call, code: str) -> Response:
 def _document() -> str:
     if "openapi" not in current_app.extensions:
         document = describe(
-            current_app.extensions["operations"],
+            current_app.extensions["routes"],
             base_url=current_app.config["BASE_URL"],
             version=metadata.version("quartermaster"),
         )

@@ -21,9 +21,9 @@ from deploy.process_types import GUNICORN_SETTINGS
 from shared.metrics import HostMetrics
 from tests.support.front import open_front
 from tests.support.stack import wait_until
-from web.operations import port as operations
-from web.operations.port import OperationsPort
-from web.operations.probes import Check, Probes
+from web.monitoring import port as operations
+from web.monitoring.port import OperationsPort
+from web.monitoring.probes import Check, Probes
 
 
 def serve(checks: dict[str, Check], *, is_draining: bool = False) -> int:
@@ -93,8 +93,8 @@ def test_connections_that_say_nothing_are_cut_off_and_others_answered(
 APPLICATION = """
 import time
 from shared.metrics import HostMetrics
-from web.operations.port import OperationsPort
-from web.operations.probes import Probes
+from web.monitoring.port import OperationsPort
+from web.monitoring.probes import Probes
 
 class Application:
     extensions = {"operations_port": OperationsPort(Probes({}, lambda: None, HostMetrics(None, "web")))}

@@ -15,8 +15,8 @@ from contextlib import closing, suppress
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from web.operations.health import Health, read_readiness
-from web.operations.probes import Probes
+from web.monitoring.health import Health, read_readiness
+from web.monitoring.probes import Probes
 
 CONNECTIONS = 8
 HEAD_BYTES = 8192

@@ -1,0 +1,1 @@
+"""The OpenAPI document, made of the declared routes, and the pages that show it."""
