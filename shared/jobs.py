@@ -33,6 +33,8 @@ class Job:
 
     kind: ClassVar[str]
     queue: ClassVar[str]
+    spacing_seconds: ClassVar[float] = 0.0
+    """How far apart a process sends its messages, for work that is cheaper in batches; the first goes at once."""
 
 
 class Context(Protocol):

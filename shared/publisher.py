@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,9 +88,9 @@ def create_celery(redis_url: str) -> Celery:
 class Publisher:
     """Sends job messages from a thread of its own, so that no request waits for the broker.
 
-    The first job goes out at once; equal jobs that arrive within the next 30 milliseconds go out as one, because a
-    hint twice says no more than once. A job the broker does not take, or that would join a queue full of hints, is
-    dropped and counted: its row will be found.
+    The first job goes out at once; equal jobs that arrive within the next 30 milliseconds, or within the spacing of
+    their class, go out as one, because a hint twice says no more than once. A job the broker does not take, or that
+    would join a queue full of hints, is dropped and counted: its row will be found.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -97,6 +98,7 @@ class Publisher:
         self._app = app
         self._valkey = connect_valkey(app.conf.broker_url)
         self._pending: dict[Job, None] = {}
+        self._spaced_until: dict[type[Job], float] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
             self._send_pending,
@@ -115,10 +117,17 @@ class Publisher:
         self._thread.wake()
 
     def _send_pending(self) -> None:
-        with self._lock:
-            jobs, self._pending = list(self._pending), {}
-        for job in jobs:
+        for job in self._take_due():
             self._send(job)
+
+    def _take_due(self) -> list[Job]:
+        now = time.monotonic()
+        with self._lock:
+            due = [job for job in self._pending if self._spaced_until.get(type(job), 0.0) <= now]
+            for job in due:
+                del self._pending[job]
+        self._spaced_until |= {type(job): now + job.spacing_seconds for job in due if job.spacing_seconds}
+        return due
 
     def _send(self, job: Job) -> None:
         try:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, text, update
 
 from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import Blob, BlobStore
-from shared.files.placement import claim_blobs
+from shared.files.placement import blob_of
 from shared.files.stores import StoreContext
 from shared.files.tables import blobs
 from shared.jobs import Job, handles
@@ -27,6 +27,15 @@ log = get_logger(__name__)
 
 BATCH_SIZE = 500
 LEASE = timedelta(minutes=5)
+_CLAIM = text(
+    """
+UPDATE blobs SET lease_until = now() + :lease WHERE version_id IN (
+    SELECT version_id FROM blobs WHERE state = 'doomed' AND (lease_until IS NULL OR lease_until < now())
+    ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+RETURNING version_id, byte_size, upload_id, checksum
+"""
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +83,8 @@ def remove_claimed(database: Database, store: BlobStore, claimed: Sequence[Blob]
 
 def _claim(database: Database) -> Sequence[Blob]:
     with database.autocommit() as session:
-        claimed = claim_blobs(session, "doomed", batch_size=BATCH_SIZE, lease=LEASE)
+        rows = session.execute(_CLAIM, {"limit": BATCH_SIZE, "lease": LEASE})
+        claimed = [blob_of(row) for row in rows]
     failpoints.hit("collection.claimed")
     return claimed
 

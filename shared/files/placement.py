@@ -4,11 +4,13 @@ Staged rows are claimed in batches with a lease, placed, and marked live. Each s
 dies leaves rows whose lease runs out, and placing again what is already placed is a success. Content deleted
 meanwhile is no longer `staged` and stays with the collector, which looks in staging first and in the final place
 second, so that no placement, however late, brings it back.
+
+A batch costs little more than one blob. So where staged content can be read, and nobody waits, a front sends for its
+placement once a second at the most.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +18,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Interval, Uuid, bindparam, func, or_, select, update
+from sqlalchemy import Uuid, bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.sql.dml import ReturningUpdate
 
 from shared import failpoints
 from shared.database import Database, Session
+from shared.fair_claims import find_fairly, first_of_each
 from shared.files.blobs.base import Blob, BlobStore
 from shared.files.stores import StoreContext
 from shared.files.tables import blobs
@@ -36,22 +38,25 @@ LEASE = timedelta(seconds=60)
 BATCH_SIZE = 100
 _POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
 
-# Built once: assembling a statement anew costs as much as running it.
-_OF_A_BLOB = (blobs.c.version_id, blobs.c.byte_size, blobs.c.upload_id, blobs.c.checksum)
-_FREE = select(blobs.c.version_id).where(
-    blobs.c.state == bindparam("claimed_state"),
-    or_(blobs.c.lease_until.is_(None), blobs.c.lease_until < func.now()),
+_FREE = "state = 'staged' AND (lease_until IS NULL OR lease_until < now())"
+_OLDEST = text(
+    f"SELECT version_id FROM blobs WHERE {_FREE} ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED"  # noqa: S608
 )
-
-
-def _claim_in(order: ColumnElement[Any]) -> ReturningUpdate[Any]:
-    free = _FREE.order_by(order).limit(bindparam("batch_size")).with_for_update(skip_locked=True)
-    lease = {"lease_until": func.now() + bindparam("lease", type_=Interval)}
-    return update(blobs).where(blobs.c.version_id.in_(free)).values(lease).returning(*_OF_A_BLOB)
-
-
-_CLAIM_OLDEST = _claim_in(blobs.c.created_at)
-_CLAIM_NEWEST = _claim_in(blobs.c.created_at.desc())
+_HEADS = first_of_each(
+    table="blobs", tenant="organization_id", ready=_FREE, order="created_at", key="version_id"
+)
+FAIR = f"SELECT id FROM ({_HEADS}) head ORDER BY place, random() LIMIT :limit"  # noqa: S608
+_FAIR = text(FAIR)
+_CLAIM = text(
+    f"""
+WITH free AS (
+    SELECT version_id AS id FROM blobs WHERE version_id = ANY (CAST(:ids AS uuid[])) AND {_FREE}
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE blobs SET lease_until = now() + :lease
+FROM free WHERE version_id = free.id RETURNING version_id, byte_size, upload_id, checksum
+"""  # noqa: S608 (a condition from the code)
+)
 _LIVE = (
     update(blobs)
     .where(
@@ -68,6 +73,14 @@ class PlaceStaged(Job):
 
     kind = "files.place_staged"
     queue = UPLOADS
+    spacing_seconds = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceAwaited(PlaceStaged):
+    """The same, and somebody waits for it."""
+
+    spacing_seconds = 0.0
 
 
 @handles(PlaceStaged, every_seconds=5, in_parallel=True)
@@ -79,15 +92,12 @@ def place_staged(database: Database, store: BlobStore) -> int:
     """Place everything that is staged, batch by batch until none is left unclaimed; return how many were placed."""
     store.require()
     placed = 0
-    # While much is staged, every other batch is the newest: an upload that somebody waits for is not placed after all
-    # that another has uploaded, and what is older is reached all the same.
-    orders = itertools.cycle((_CLAIM_OLDEST, _CLAIM_NEWEST))
 
     def batch() -> int:
         nonlocal placed
-        claimed = _claim(database, next(orders))
+        found, claimed = _claim(database)
         placed += _place(database, store, claimed) if claimed else 0
-        return len(claimed)
+        return found
 
     # Whatever is staged after a claim has a message of its own.
     drain(batch, size=BATCH_SIZE)
@@ -122,24 +132,14 @@ def blob_of(row: Any) -> Blob:
     )
 
 
-def claim_blobs(
-    session: Session,
-    state: str,
-    *,
-    batch_size: int,
-    lease: timedelta = LEASE,
-    statement: ReturningUpdate[Any] = _CLAIM_OLDEST,
-) -> list[Blob]:
-    """Take blobs of a state that nobody holds, the oldest unless told otherwise, for as long as the lease."""
-    values = {"claimed_state": state, "batch_size": batch_size, "lease": lease}
-    return [blob_of(row) for row in session.execute(statement, values)]
-
-
-def _claim(database: Database, statement: ReturningUpdate[Any]) -> Sequence[Blob]:
-    with database.autocommit() as session:
-        claimed = claim_blobs(session, "staged", batch_size=BATCH_SIZE, statement=statement)
+def _claim(database: Database) -> tuple[int, Sequence[Blob]]:
+    """Claim a batch, of which some is everybody's; give how many were found, and those that nobody else claimed."""
+    with database.transaction() as session:
+        found = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+        values = {"ids": [str(at) for at in found], "lease": LEASE}
+        claimed = [blob_of(row) for row in session.execute(_CLAIM, values)] if found else []
     failpoints.hit("placement.claimed")
-    return claimed
+    return len(found), claimed
 
 
 def _place(database: Database, store: BlobStore, claimed: Sequence[Blob]) -> int:

@@ -127,6 +127,7 @@ def _authorize_again(caller: Caller, file: File) -> None:
 
 def _expected(file: File, request: ReplaceRequest) -> dict[str, Any]:
     return {
+        "organization_id": file.organization_id,
         "file_id": file.id,
         "expected_version_id": request.expected_version_id,
         "expected_revision": request.expected_revision,

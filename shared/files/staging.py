@@ -25,7 +25,7 @@ from shared.database import Database, Session
 from shared.errors import DomainError, Unavailable
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
 from shared.files.collection import CollectDoomed
-from shared.files.placement import PlaceStaged
+from shared.files.placement import PlaceAwaited, PlaceStaged
 from shared.files.resources import Availability, ReceivedContent, Version
 from shared.files.tables import blobs as blob_rows
 from shared.ids import new_id
@@ -143,6 +143,8 @@ class StagedContent:
     ) -> Row[Any] | None:
         """Write a version with its staged blob by one statement, in which `{record_staged}` stands for the latter.
 
+        `values` have the file's `organization_id`, by which its placement takes its turn.
+
         Gives its row, None if it wrote nothing. Raises Unavailable, and so undoes the statement, when a sweep has given
         the upload up.
         """
@@ -155,7 +157,7 @@ class StagedContent:
         if not row.is_staged:
             raise Unavailable("The upload took too long and was given up; try again.")
         self._written_bytes = content.byte_size
-        session.enqueue(PlaceStaged())
+        session.enqueue(PlaceStaged() if self._store.staged_is_readable else PlaceAwaited())
         return row
 
     def version(self, row: Row[Any], content: ReceivedContent, *, file_id: UUID, revision: int) -> Version:
@@ -230,14 +232,13 @@ def _complete(statement: str, *, is_recorded: bool) -> TextClause:
 
 _RECORDED = (
     "UPDATE blobs SET state = 'staged', byte_size = :byte_size, lease_until = NULL, checksum = :checksum,"
-    " chunk_checksums = :chunk_checksums,"
-    " created_at = now()"
+    " chunk_checksums = :chunk_checksums, organization_id = :organization_id, created_at = now()"
     " FROM version WHERE version_id = :version_id AND state = 'receiving' AND lease_until > now()"
     " RETURNING version_id"
 )
 _UNRECORDED = (
-    "INSERT INTO blobs (version_id, state, byte_size, upload_id, checksum, chunk_checksums)"
-    " SELECT :version_id, 'staged', :byte_size, :upload_id, :checksum, :chunk_checksums FROM version"
+    "INSERT INTO blobs (version_id, state, byte_size, upload_id, checksum, chunk_checksums, organization_id)"
+    " SELECT :version_id, 'staged', :byte_size, :upload_id, :checksum, :chunk_checksums, :organization_id FROM version"
     " RETURNING version_id"
 )
 

@@ -6,6 +6,8 @@ long: a blob row goes with its bytes, a version and its file stay to answer what
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -92,6 +94,8 @@ blobs = Table(
     Column("upload_id", String),
     Column("checksum", String),
     Column("chunk_checksums", LargeBinary),
+    # Whose turn it is while it waits to be placed; nobody's, for rows that nobody waits for.
+    Column("organization_id", Uuid, nullable=False, server_default=text(f"'{UUID(int=0)}'")),
     instant("lease_until"),
     instant("verified_at", nullable=False, server_default=func.now()),
     instant("damaged_at"),
@@ -100,6 +104,12 @@ blobs = Table(
     Index("ix_blobs_unread", "verified_at", postgresql_where=text("state = 'live'")),
     Index("ix_blobs_damaged", "damaged_at", postgresql_where=text("damaged_at IS NOT NULL")),
     Index("ix_blobs_staged", "created_at", postgresql_where=text("state = 'staged'")),
+    Index(
+        "ix_blobs_staged_by_organization",
+        "organization_id",
+        "created_at",
+        postgresql_where=text("state = 'staged'"),
+    ),
     Index("ix_blobs_doomed", "created_at", postgresql_where=text("state = 'doomed'")),
     Index("ix_blobs_receiving", "created_at", postgresql_where=text("state = 'receiving'")),
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg2
 
+from shared.files.placement import PlaceStaged
 from tests.benchmarks import bare
 from tests.benchmarks.clients import Connection, request_head, run_clients
 from tests.benchmarks.measuring import (
@@ -150,7 +151,7 @@ def upload_latency(bench: Bench) -> Iterator[Line]:
 
 def placement_latency(bench: Bench) -> Iterator[Line]:
     """From the answer, which follows the commit, through the queue and a worker, to the row that says live."""
-    count = bench.scaled(300, 100)
+    count = bench.scaled(60, 10)
     front = bench.front
     warm_up(front)
     connection = Connection(front.port)
@@ -164,7 +165,8 @@ def placement_latency(bench: Bench) -> Iterator[Line]:
             while _count_staged(cursor):
                 time.sleep(0.0002)
             seconds.append(time.perf_counter() - answered_at)
-            time.sleep(0.02)
+            # Within the spacing the next one would wait for those that follow it.
+            time.sleep(PlaceStaged.spacing_seconds)
     connection.close()
     database.close()
     yield Line(

@@ -14,7 +14,7 @@ from celery import Celery
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import publisher as publishing
 from shared.files.collection import CollectDoomed
-from shared.files.placement import PlaceStaged
+from shared.files.placement import PlaceAwaited, PlaceStaged
 from shared.publisher import PENDING_LIMIT, Publisher, create_celery
 from shared.telemetry import PUBLISH_FAILURES
 from tests.support.stack import free_port, wait_until
@@ -71,9 +71,24 @@ def test_a_job_that_comes_after_a_burst_is_sent_too(
 ) -> None:
     with application(valkey_server.url) as app:
         publisher = Publisher(app)
+        publisher.publish([PlaceAwaited()])
+        wait_until(lambda: waiting(broker, "uploads") == 1, "the first is sent")
+        publisher.publish([PlaceAwaited()])
+        wait_until(lambda: waiting(broker, "uploads") == 2, "the second is sent")
+
+
+def test_jobs_of_a_class_with_a_spacing_are_gathered_and_hold_up_no_others(
+    broker: redis.Redis, valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlaceStaged, "spacing_seconds", 3600.0)
+    with application(valkey_server.url) as app:
+        publisher = Publisher(app)
         publisher.publish([PlaceStaged()])
         wait_until(lambda: waiting(broker, "uploads") == 1, "the first is sent")
-        publisher.publish([PlaceStaged()])
+        publisher.publish([PlaceStaged(), CollectDoomed()])
+        wait_until(lambda: waiting(broker, "retention") == 1, "the other is sent")
+        assert waiting(broker, "uploads") == 1
+        publisher._spaced_until.clear()  # an hour later
         wait_until(lambda: waiting(broker, "uploads") == 2, "the second is sent")
 
 
@@ -97,10 +112,10 @@ def test_nobody_waits_for_a_broker_that_accepts_and_does_not_answer() -> None:
 def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValkey) -> None:
     with application(valkey_server.url) as app:
         publisher = Publisher(app)
-        publisher.publish([PlaceStaged()])
+        publisher.publish([PlaceAwaited()])
         valkey_server.kill()
         before = failures()
-        publisher.publish([PlaceStaged()])
+        publisher.publish([PlaceAwaited()])
         wait_until(lambda: failures() > before, "the loss is counted")
         valkey_server.start(lose_memory=True)
         with redis.Redis.from_url(valkey_server.url) as broker:
@@ -127,7 +142,7 @@ def test_hints_that_no_worker_takes_do_not_fill_the_broker(
     with application(valkey_server.url) as app:
         publisher = Publisher(app)
         for _ in range(10):
-            publisher.publish([PlaceStaged()])
+            publisher.publish([PlaceAwaited()])
             time.sleep(2 * publishing.COALESCING_SECONDS)
         wait_until(lambda: failures() > before, "a hint too many is counted")
         assert waiting(broker, "uploads") == 3

@@ -72,11 +72,16 @@ def test_finding_some_of_each_does_not_read_what_expires_later(database: Databas
     assert plan.blocks < 200
 
 
-def test_the_newest_uploads_are_placed_before_all_that_waits(
+def test_many_uploads_of_one_organization_do_not_delay_anothers(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placement, "BATCH_SIZE", 4)
     staged = [shelf.upload() for _ in range(20)]
+    others = [file.version.id for file in staged[-3:]]
+    for other in others:
+        shelf.sql(
+            "UPDATE blobs SET organization_id = :other WHERE version_id = :id", other=new_id(), id=other
+        )
     batches: list[set[UUID]] = []
     place = shelf.store.place
 
@@ -87,4 +92,30 @@ def test_the_newest_uploads_are_placed_before_all_that_waits(
     monkeypatch.setattr(shelf.store, "place", noticed)
     assert place_staged(shelf.database, shelf.store) == 20
     assert staged[0].version.id in batches[0]
-    assert staged[-1].version.id in batches[1]
+    assert set(others) < batches[0]
+
+
+def test_finding_some_of_each_organizations_uploads_does_not_read_all_that_wait(database: Database) -> None:
+    with database.transaction() as session:
+        for organization_id, count in ((new_id(), 10_000), (new_id(), 10)):
+            session.execute(
+                text(
+                    "INSERT INTO blobs (version_id, state, byte_size, organization_id)"
+                    " SELECT gen_random_uuid(), 'staged', 1, :id FROM generate_series(1, :count)"
+                ),
+                {"id": organization_id, "count": count},
+            )
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("VACUUM ANALYZE blobs"))
+    plan = explain(database, placement.FAIR, {"each": 20, "limit": 50})
+    assert "ix_blobs_staged_by_organization" in plan.indexes
+    assert plan.rows_removed == 0
+    assert plan.blocks < 200
+
+
+def test_an_upload_waits_for_its_placement_under_its_organization(shelf: Shelf) -> None:
+    first = shelf.upload()
+    second = shelf.replace(first)
+    owners = [row.organization_id for row in shelf.sql("SELECT DISTINCT organization_id FROM blobs")]
+    assert owners == [shelf.caller.organization_id]
+    assert shelf.state(second) == "staged"
