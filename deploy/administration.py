@@ -4,8 +4,6 @@ Anyone who can run these commands holds the database's credentials, and acts as 
 rules that bind operators too are the domain's and hold here as they do over HTTP; so does the spelling of the JSON.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

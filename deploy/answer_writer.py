@@ -6,8 +6,6 @@ the client has not taken yet is more than `OUTBOX_BYTES`. Pieces are sent withou
 takes nothing for `send_seconds`, ends its answer. The connection is given back when the answer has been sent.
 """
 
-from __future__ import annotations
-
 import heapq
 import os
 import select

@@ -5,8 +5,6 @@ never a thread; the memory and the connections are shared among the addresses th
 64 bits), so that the address that has most of them gives way first.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter, defaultdict

@@ -10,8 +10,6 @@ TLS, which cannot be gathered before its handshake, stays with gunicorn's own wa
 are touched here are named in `tests/deploy/test_gunicorn_parts.py`, and its version is pinned.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import selectors

@@ -4,8 +4,6 @@ Imports of the service happen inside the commands, and the administrative ones a
 that becoming another program costs only what it must.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from pathlib import Path

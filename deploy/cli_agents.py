@@ -1,7 +1,5 @@
 """Commands for deployments, their versions and secrets, and for signing keys."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

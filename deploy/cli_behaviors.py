@@ -1,7 +1,5 @@
 """Commands for the behaviors of deployments' agents."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from uuid import UUID
 

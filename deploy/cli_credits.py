@@ -1,7 +1,5 @@
 """Commands for credits: read, top up, adjust, set policies, see what storage costs, and prove all of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The command that encrypts everything with the newest key, so that old keys can be dropped."""
 
-from __future__ import annotations
-
 import importlib
 from pkgutil import walk_packages
 

@@ -1,7 +1,5 @@
 """Commands for files: the links that share them, and the store that holds their content."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import click

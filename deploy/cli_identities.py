@@ -1,7 +1,5 @@
 """Commands for identities, role bindings and distributions: who may do what, and what comes in for whom."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import click

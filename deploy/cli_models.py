@@ -1,7 +1,5 @@
 """Commands for the catalog of models: see that the file is right before the service does, and import a list."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation

@@ -1,7 +1,5 @@
 """Commands for what a distribution's messaging networks need; values are read from a file, never from the line."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, TextIO
 from uuid import UUID

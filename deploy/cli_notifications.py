@@ -1,7 +1,5 @@
 """Commands for a distribution's notifications: where they go, and those that did not arrive."""
 
-from __future__ import annotations
-
 from typing import TextIO
 from uuid import UUID
 

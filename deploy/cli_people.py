@@ -1,7 +1,5 @@
 """Commands for organizations, members, invitations, users, API keys and the audit."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

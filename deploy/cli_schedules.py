@@ -1,7 +1,5 @@
 """Commands for the schedules of deployments' agents."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """What the front does with a client's connection besides reading requests; none of it waits for the client."""
 
-from __future__ import annotations
-
 import select
 import socket
 

@@ -4,8 +4,6 @@ The variables of the processes and of `make up` follow the settings. That part i
 reads it, and stays as it is.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -7,8 +7,6 @@ goes. The first credits are entered in that same transaction, and so exactly onc
 looked after at every start.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ One running copy owns it, by a lock that dies with its process, so a home is nev
 homes and ports of their own do not meet.
 """
 
-from __future__ import annotations
-
 import base64
 import fcntl
 import os

@@ -4,8 +4,6 @@ The directory is closed to others; the files in it are not, because containers r
 Keep a copy of `encryption_keys`: a database without it has lost the secrets stored in it.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import secrets

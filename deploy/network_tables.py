@@ -1,7 +1,5 @@
 """Write the table of `shared/media/networks/README.md` from what each messaging network declares of itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

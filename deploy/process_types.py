@@ -3,8 +3,6 @@
 One place, so that the Procfile, the image and the tests start the same things. All are stateless: kill any, run many.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ ours; `launch.py` binds it to our life. It must be started from the main thread:
 thread, not to the process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -3,8 +3,6 @@
 The application writes these answers (`extensions["error_dialects"]`), so that clients read each in its path's dialect.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Protocol

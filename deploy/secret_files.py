@@ -4,8 +4,6 @@ A file `database_url` below `/run/secrets` (or `$SECRETS_DIRECTORY`) stands for 
 that is set wins, so that one process can be told otherwise by hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from pathlib import Path
 

@@ -4,8 +4,6 @@ One thread and one loop, so that every program is a child of the main thread (se
 a lock. A program that keeps dying is restarted ever more slowly and never given up, except while starting.
 """
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

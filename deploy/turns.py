@@ -6,8 +6,6 @@ does no harm: who brings a stranger's waits behind it. What has waited for long 
 a time and while most are free, where it is answered why. Requests without a credential do not wait here.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ under `$QM_HOME`. Then: migrate, create the first owner, run the Procfile's proc
 keep them running.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

@@ -3,8 +3,6 @@
 A key never changes: processes of the release before take the same lock while a new one is installed.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any, Protocol
 

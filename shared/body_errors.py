@@ -3,8 +3,6 @@
 The rule behind all of them: a body that raises one of these leaves nothing stored.
 """
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 

@@ -10,8 +10,6 @@ Three, each found by measurement against kombu 5.7 (a test fails when the parts 
 - A new `redis.Redis` is built for every command, a fifth of the cost of publishing; here one is kept per pool.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Marks in Valkey that nobody waits for an invocation any more: a front sets one, the worker looks between chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID

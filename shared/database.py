@@ -6,8 +6,6 @@ transaction are published after its commit, when the connection is back in the p
 neither fail nor delay a committed request.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Fernet (AES-128-CBC and HMAC-SHA256) with several keys: the first encrypts, all 
 putting the new one in front, re-encrypting (`reencryption.py`), and then dropping the old one.
 """
 
-from __future__ import annotations
-
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from shared.settings import Settings

@@ -10,8 +10,6 @@ when nothing more precise is known.
     └── (each domain's own, in its errors.py)
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Inert in production: nothing is armed unless the setting `FAULTS` names points, 
 pass first, `upload.committed=3`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -33,8 +33,6 @@ Each process remembers whom it served last, and begins somewhere. No row says wh
 find nothing until the first commits. Locks are SKIP LOCKED, so that claimers never wait for each other.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -4,8 +4,6 @@ Its defaults suit scripts: every few requests it goes over all that was ever imp
 tenth of the processor and made single requests late.
 """
 
-from __future__ import annotations
-
 import gc
 
 ALLOCATIONS = 20_000

@@ -8,8 +8,6 @@ The iterable remembers the context in which it was made, request and log fields 
 thread, one at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from contextvars import copy_context
 

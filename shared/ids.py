@@ -3,8 +3,6 @@
 An id is a name and never a secret: no access rests on one being hard to guess.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from uuid import UUID

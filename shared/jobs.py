@@ -13,8 +13,6 @@ A job is declared where it is implemented, by a decorator that gives its kind, i
 `workers/registry.py` lists the modules in which a queue's handlers stand; bindings and schedule follow from that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar

@@ -8,8 +8,6 @@ A claim writes a fencing token, and every later step names it (`held`): a worker
 comes back, changes nothing. Who is next is another module's (`shared/fair_claims.py`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """What a process has counted, as plain data: read from its registry, written down, read back, added up."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping

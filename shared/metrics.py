@@ -9,8 +9,6 @@ A process holds a lock on a file of its own as long as it lives. Snapshots of pr
 file, so counters never fall and the directory does not grow.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """Pagination by the id of the last item seen: the cost of a page does not grow with its number."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -4,8 +4,6 @@ The thread begins when it is first needed, in the process that needs it, because
 outlives every failure of its function: the failure is logged, and the next round comes after a pause as always.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

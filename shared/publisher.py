@@ -3,8 +3,6 @@
 Publishing never fails a request: a message that is not sent costs its job no more than the interval of its sweep.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 import time

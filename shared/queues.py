@@ -1,7 +1,5 @@
 """The queues of background work, by kind of work, and which worker process serves each: one place for both."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 UPLOADS = "uploads"

@@ -1,7 +1,5 @@
 """Retry what a server that is away for a moment prevented, with exponential backoff; the one place that does."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What every domain's `tables.py` builds on: one metadata, one naming rule for constraints, the column kinds."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -5,8 +5,6 @@ above a group of them its heading. `make environment` writes `deploy/environment
 compares. Nothing else in the code reads the environment for configuration.
 """
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated

@@ -4,8 +4,6 @@ SQLAlchemy's pool, connection and result cost more processor than all that the d
 few connections, each made by the engine and so with its settings, are kept here in autocommit, besides its pool.
 """
 
-from __future__ import annotations
-
 import select
 import threading
 from collections import deque

@@ -6,8 +6,6 @@ runs a sweep gives it its time by `budget`, and asks afterwards whether it was c
 whatever else waits. Without a budget, as in a command or a test, a sweep ends when nothing is left.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping

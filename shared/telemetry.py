@@ -4,8 +4,6 @@ Protects one rule above all: no token, grant, key or webhook secret reaches a lo
 fields. What is counted is declared here, so that names and labels are found in one place.
 """
 
-from __future__ import annotations
-
 import contextvars
 import json
 import logging

@@ -1,7 +1,5 @@
 """Connect to Valkey (or Redis), rather failing than waiting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import redis

@@ -1,7 +1,5 @@
 """What every test may ask for, and how the tests are shared between processes."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -4,8 +4,6 @@ The statuses are those of the protocol's definition 1.0.1; what it has no word f
 ours in our own domain, because clients turn an answer without an ErrorInfo into "method not found".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ connection, so that its few bytes are the first on their way and the kernel take
 Left to others: how many slots there are (`web/pools.py`), who asks (`web/authentication.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

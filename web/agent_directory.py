@@ -1,7 +1,5 @@
 """The agents as this process last read them, at most `LIVE_ROW_CACHE_SECONDS` ago: every request needs one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from uuid import UUID
 

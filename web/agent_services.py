@@ -1,7 +1,5 @@
 """What the A2A routes are made of: the agents, who waits for which task, and where updates are posted."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Hashable, Iterator

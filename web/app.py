@@ -1,7 +1,5 @@
 """Assemble the front: routes, error answers, and the middleware around requests: ids, logs and metrics."""
 
-from __future__ import annotations
-
 import re
 import time
 from functools import cache

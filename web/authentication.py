@@ -4,8 +4,6 @@ Order matters and leaks nothing: a bad credential is refused before any header o
 attribution is verified only after the parameters are known to be sound (see `web/routes.py`).
 """
 
-from __future__ import annotations
-
 import hashlib
 from enum import Enum
 

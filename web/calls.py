@@ -1,7 +1,5 @@
 """One request, read and checked, as a handler receives it; and the answer it gives back."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

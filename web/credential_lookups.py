@@ -5,8 +5,6 @@ number of them under way at once, and requests that bring the same credential to
 hundred calls of a client are one query, not a hundred.
 """
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future
 

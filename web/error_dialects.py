@@ -3,8 +3,6 @@
 Knows no request: the front's server writes in them too what it refuses before the application hears of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Each is written in the dialect of its path (`error_dialects.py`). What was not f
 answered 500 without it.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any

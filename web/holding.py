@@ -5,8 +5,6 @@ Nones. Until the response an error is an answer with its own status, wherever it
 response (`web/app.py`) is done when there is one.
 """
 
-from __future__ import annotations
-
 import math
 import socket
 import time

@@ -1,7 +1,5 @@
 """What the model routes are made of: the catalog, recent usage, and the way to the workers."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

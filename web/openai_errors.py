@@ -4,8 +4,6 @@ The official client reads the status, `code` and `x-should-retry`; it repeats 40
 So a final refusal says so, and an error after work that is paid for has to (`DomainError.is_final`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ takes all threads either. Waiting for a slot holds a thread too: threads are div
 those that wait, those that look credentials up, and a few that are left for health checks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from shared.admission import Pool

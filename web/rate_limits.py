@@ -7,8 +7,6 @@ requests pass unlimited for a second before it is asked again: a limit protects 
 right.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -4,8 +4,6 @@ A stream then ends with its dialect's own error event, a plain call with the err
 upstream is cancelled, because the code that gives the steps closes them. A download can only be broken off.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Callable, Generator

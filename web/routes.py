@@ -6,8 +6,6 @@ rules, parameters, principals; then the handler, which finds the file, asks for 
 state and body.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

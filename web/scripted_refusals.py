@@ -1,7 +1,5 @@
 """What a scripted agent refuses outright: errors that its script answers the first message of a task with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from shared.a2a.behaviors.refusals import find_refusal

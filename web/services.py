@@ -1,7 +1,5 @@
 """What the front is made of at run time: built once per process from the settings, handed to every call."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import redis

@@ -1,7 +1,5 @@
 """The WSGI entry: `gunicorn web.wsgi:application`."""
 
-from __future__ import annotations
-
 from shared.settings import load_settings
 from web.app import create_app
 

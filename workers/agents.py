@@ -1,7 +1,5 @@
 """The part of a worker that answers agents' turns, and the handlers of agents' jobs: hints, a sweep, schedules."""
 
-from __future__ import annotations
-
 import threading
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The Celery application of every worker and of beat; which queues a worker serves is its command line's choice."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready, worker_shutting_down

@@ -1,7 +1,5 @@
 """The Celery application of beat: the workers' with the schedule, for which the handlers of all queues are imported."""
 
-from __future__ import annotations
-
 from workers.app import app
 from workers.schedule import build_schedule
 

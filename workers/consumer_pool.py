@@ -5,8 +5,6 @@ connection and a look every few seconds, so only a few do; whenever the last of 
 begins to wait.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """A part of a Celery worker that takes work itself, from its start until it is asked to stop, besides its messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Carry out model calls in the worker that serves the queue `models`: a part of it that takes them from their list."""
 
-from __future__ import annotations
-
 import threading
 from functools import partial
 

@@ -4,8 +4,6 @@ What the handlers of every queue import is half as much memory again as a worker
 A handler stands where its job is implemented (`shared/jobs.py`); a test fails for one whose module is not listed here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from importlib import import_module
 from itertools import chain

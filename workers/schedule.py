@@ -3,8 +3,6 @@
 Two beats at once are harmless: every handler claims what it does.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -5,8 +5,6 @@ reuses process numbers, must never keep the next start from its data. A number i
 ours only if its command line names our data.
 """
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

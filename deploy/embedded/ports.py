@@ -1,7 +1,5 @@
 """Ports for servers of our own on this machine."""
 
-from __future__ import annotations
-
 import secrets
 import socket
 

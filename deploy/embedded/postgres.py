@@ -7,8 +7,6 @@ any capability; or, where its files lie in closed directories, with the one to p
 A half-made data directory is never mistaken for a whole one: `initdb` works beside it and the result is renamed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import hashlib

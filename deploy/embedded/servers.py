@@ -1,7 +1,5 @@
 """What the embedded servers have in common: one process, ended in order or as a crash would."""
 
-from __future__ import annotations
-
 import subprocess
 from abc import ABC, abstractmethod
 

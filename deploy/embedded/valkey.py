@@ -5,8 +5,6 @@ it is one that keeps nothing, for what must not reach a disk; and it never evict
 keeps the machine's other users out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """Where the wheels keep their programs, found without importing them: their imports do more than we ask for."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -8,8 +8,6 @@
 Their kinds are those of the service; the statuses that the binding prescribes stand in `web/a2a_errors.py`.
 """
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 

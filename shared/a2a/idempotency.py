@@ -4,8 +4,6 @@ A key belongs to its caller and the agent. It is written in the transaction that
 at once wait for each other, and one that failed leaves nothing. Keys are forgotten after `OPERATION_RETENTION_DAYS`.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The identifiers that clients choose or repeat: any text of a sane length, and our own where only those can be."""
 
-from __future__ import annotations
-
 import unicodedata
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Which parts an agent reads: their media types against those that its behavior declares."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from shared.a2a.errors import ContentTypeNotSupported

@@ -6,8 +6,6 @@ order. `task_events` is that order: what streams send and push notifications car
 that is not done, and the index of what may be claimed has those alone. JSON that clients see is text (`exact_json.py`).
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from sqlalchemy import (

@@ -3,8 +3,6 @@
 How they are read and written: `wire.py`. Source: the protocol's definition 1.0.1, sections 4 and 5.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated, Any, Self
 

@@ -6,8 +6,6 @@ through untouched (`exact_json.py`). Write them with `to_wire` and `render`, not
 rule.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping

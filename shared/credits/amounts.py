@@ -6,8 +6,6 @@ and carries what is left, as `credits_charge_storage` does in SQL. The bounds ke
 bits, so that no calculation can overflow.
 """
 
-from __future__ import annotations
-
 import re
 
 MICRO = 1_000_000

@@ -1,7 +1,5 @@
 """Read what an organization has, and what it may do with it (which `policies.py` sets)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

@@ -5,8 +5,6 @@ hold credits and end holds, in the same statement. What all have open is counted
 counts calls beside them, and what recovers holds recovers the counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID

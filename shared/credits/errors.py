@@ -7,8 +7,6 @@ DomainError
 └── ReferenceConflict, BalanceOutOfRange                                       a top-up that cannot be entered
 """
 
-from __future__ import annotations
-
 from shared.credits.amounts import format_credits
 from shared.errors import DomainError, Kind
 

@@ -1,7 +1,5 @@
 """Call the server-side functions of credits: one round trip, arguments by name."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 from uuid import UUID

@@ -7,8 +7,6 @@ continues the sum, so that a lost or altered entry shows. Entries are written by
 balance.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

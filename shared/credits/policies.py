@@ -8,8 +8,6 @@ Protects: an overdraft is lent by operators alone. A suspension by the owner and
 is lifted by its own side only, and while either stands the policy is `suspended`. The limit outlives both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

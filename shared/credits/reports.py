@@ -5,8 +5,6 @@ from the records themselves. So a report costs what its hours cost and not what 
 Windows begin on a full hour: 24h is the last 24 hours and what has passed of the hour before them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -5,8 +5,6 @@ may last, so that no record can still appear before it; reports read what is aft
 missed while nothing ran are made up for.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from sqlalchemy import text

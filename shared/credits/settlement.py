@@ -5,8 +5,6 @@ are estimated and the record says so; one later correction may replace an estima
 charges once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID

@@ -6,8 +6,6 @@ want of credits. An organization that cannot pay owes, and after a grace it may 
 again; what it has stays readable, renewable and deletable. The rule is a comparison in `credits_storage_is_refused`.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from uuid import UUID
 

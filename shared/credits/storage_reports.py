@@ -1,7 +1,5 @@
 """Answer what an organization stores, and what that cost day by day."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID

@@ -4,8 +4,6 @@ Rows are claimed with SKIP LOCKED in bounded batches, each a transaction of its 
 sweeps at once share the work, and a settlement that has the row first wins.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from sqlalchemy import text

@@ -5,8 +5,6 @@ call touches halves what one organization can do. `ledger_entries` refuses updat
 are µcr.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import (
     BigInteger,
     Boolean,

@@ -1,7 +1,5 @@
 """Usage records: what each call consumed and cost, and who is responsible; never what was said in it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Measure what waits to be sent, and what was given up: the numbers an operator is alarmed by."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sqlalchemy import text

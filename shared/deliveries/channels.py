@@ -5,8 +5,6 @@ on, and no copy of a secret waits in the outbox. A kind without a channel of its
 its message.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ configuration is one) wait for it. What waits counts no attempt.
 Each process learns for itself and forgets when it ends: at worst a silent server is asked once more.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict

@@ -6,8 +6,6 @@ claimer at a time looks for work, which makes the bound on attempts per destinat
 message was claimed: only the newest claim records a failure, but an arrival counts no matter who saw it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """What the outbox refuses."""
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 

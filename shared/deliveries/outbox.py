@@ -7,8 +7,6 @@ Left to others: when and in how many attempts (`schedule`), claiming and recordi
 what a kind of delivery knows of its destinations (`channels`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Purge the outbox: records of what arrived, and later dead letters, which were given up, with their bodies."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from sqlalchemy import text

@@ -4,8 +4,6 @@ Each wait begins with the failure before it and is spread by a tenth, so that wh
 together.
 """
 
-from __future__ import annotations
-
 WAITS_SECONDS = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
 MAX_ATTEMPTS = len(WAITS_SECONDS) + 1
 SPREAD = 0.1

@@ -10,8 +10,6 @@ A death at any point leaves a message that is due again when its lease ends, or 
 more: at least once, under the same id.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

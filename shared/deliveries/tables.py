@@ -4,8 +4,6 @@ A delivery that waits or is being sent is found by `due_at`: when its next attem
 under way ends. Its body and address go as soon as it has arrived.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import (
     Boolean,
     CheckConstraint,

@@ -5,8 +5,6 @@ networks, tests, or answers to clouds. `ipaddress` alone is not enough: it takes
 server for the public network.
 """
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 _GLOBAL_UNICAST = ip_network("2000::/3")

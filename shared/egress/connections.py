@@ -6,8 +6,6 @@ address gains nothing. Only the socket is ours; TLS still checks the host's name
 and knows no proxy.
 """
 
-from __future__ import annotations
-
 import http.client
 import io
 import socket

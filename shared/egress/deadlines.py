@@ -9,8 +9,6 @@ silent.
 `check` has been asked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -10,8 +10,6 @@ No error holds a URL's path or query, which may be secret; they are raised `from
 does.
 """
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 _PASSING_STATUSES = frozenset({408, 409, 421, 425, 429, 500, 502, 503, 504, 507, 508})

@@ -4,8 +4,6 @@
 and the environment's proxies. Each request has a connection of its own.
 """
 
-from __future__ import annotations
-
 import http.client
 import re
 import ssl

@@ -5,8 +5,6 @@ decides how long a fetch lasts or how much of it is kept. Storing the bytes, rep
 type are others' work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace

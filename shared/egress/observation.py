@@ -1,7 +1,5 @@
 """Count and log each request to the outside, by its host alone: a URL's path or query may be a secret."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The answer's body is not read: a receiver of a notification has nothing to tell 
 answer like any other, not an address to post to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

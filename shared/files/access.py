@@ -5,8 +5,6 @@ A user reaches the files of the active organization's owners with the workspace 
 file exists gets the same answer as for one that does not (docs/specification/files.md#permissions).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Measure what waits for a worker: the number an operator scales by and is alarmed by."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sqlalchemy import text

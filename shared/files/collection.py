@@ -4,8 +4,6 @@ Only rows say what is garbage; the store is never listed for it. A doomed row is
 removed durably, and the row is deleted last: a crash in between repeats the removal, which succeeds on nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta

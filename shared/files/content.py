@@ -1,7 +1,5 @@
 """Find the exact version that a download names: the grant's, or, for a caller with FileRead, any of the file's."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from sqlalchemy import bindparam, select

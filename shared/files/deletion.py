@@ -3,8 +3,6 @@
 Grants need no touch: every read joins the file's state. A file that something refers to stays.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

@@ -3,8 +3,6 @@
 Errors about a body's form and size are in `body_errors.py`.
 """
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 

@@ -6,8 +6,6 @@ and not what is stored. When more is due than one batch, each organization's fir
 of another have expired before. Under the row's lock it looks at the deadline again: a renewal that came first wins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sqlalchemy import text

@@ -4,8 +4,6 @@ The rule it protects: a stored name is one path component without control, forma
 can stand in a header, a log line or a page. It is never used as a path or a key by us.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from pathlib import PurePosixPath

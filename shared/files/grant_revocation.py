@@ -4,8 +4,6 @@ A grant is looked up at every use (`grants.py`), so that a revocation bites in e
 never given again: nobody has it but those to whom it was given.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

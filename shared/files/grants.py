@@ -4,8 +4,6 @@ A grant is a row; only the token's hash is stored. Whether it works is decided i
 the database's clock and the file's state, so that deletion and expiry end it without touching it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID

@@ -5,8 +5,6 @@ same content gets that result again; with anything different it is refused. An a
 waits, at the unique key, for the first to commit, and then gets its result (docs/specification/files.md#idempotency).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ and only if its file is there. Bytes come in by `staging.stage` as those of ever
 places them. What is written here cannot be renewed or replaced: messaging media is what was received, for a while.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from uuid import UUID
 

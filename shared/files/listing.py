@@ -5,8 +5,6 @@ purpose and state that it may show: each strand gives its newest, in the order o
 are the page. A filter that narrows no strand would read on until it has found enough: it needs an index of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

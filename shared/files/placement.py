@@ -9,8 +9,6 @@ A batch costs little more than one blob. So where staged content can be read, an
 placement once a second at the most.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A reference says nothing of ownership and gives nobody access (docs/specification/files.md#references).
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from uuid import UUID
 

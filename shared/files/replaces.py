@@ -6,8 +6,6 @@ Of two replaces that expect the same version exactly one wins, by the row lock. 
 readable until the file ends. Owner and retention stay as they are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID

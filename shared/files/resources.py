@@ -1,7 +1,5 @@
 """The values the file domain gives out: frozen, complete, independent of any transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

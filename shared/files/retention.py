@@ -6,8 +6,6 @@ One conditional UPDATE under the row's lock decides; renewal and sweep may race 
 never comes back. The database's clock is the only clock.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

@@ -9,8 +9,6 @@ the next interval. What a reader finds rotten on the way out is marked likewise.
 chunk (`blobs/chunks.py`), and stores that check themselves, as S3 does.
 """
 
-from __future__ import annotations
-
 import hashlib
 from datetime import timedelta
 from typing import Any

@@ -15,8 +15,6 @@ The first run begins with its own day: it counts once what is stored (`storage_p
 charged.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from sqlalchemy import Row, text

@@ -8,8 +8,6 @@ before there were markers and the rows that know it. Anything else is refused un
 A process that dies between the marker and the commit leaves a marker that no row knows, and the next takes it up.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID

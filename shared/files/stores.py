@@ -1,7 +1,5 @@
 """Open the blob store that the settings name."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Find what a death left behind: staged bytes that no row owns, and records that have outlived their use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID

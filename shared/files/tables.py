@@ -4,8 +4,6 @@ A file's identity, a version's description and the bytes' whereabouts are three 
 long: a blob row goes with its bytes, a version and its file stay to answer what they were.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from sqlalchemy import (

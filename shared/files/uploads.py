@@ -3,8 +3,6 @@
 Specified in docs/specification/files.md#upload.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -5,8 +5,6 @@ Its claims only name things: whether they are still enabled is read from the row
 (`credential_lookup.py`). Its scope narrows what the daemon's roles allow and never widens it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial

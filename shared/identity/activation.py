@@ -3,8 +3,6 @@
 What is turned off keeps the moment at which it first was.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from sqlalchemy import Column, Table, func, update

@@ -5,8 +5,6 @@ somebody else; administrators of an organization see and revoke the keys that ar
 keys bound alike. Limits count a user's keys in each organization by themselves, so that none uses up another's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

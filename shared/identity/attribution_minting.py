@@ -4,8 +4,6 @@ It gets an attribution for its own receiving identity, its own target deployment
 and for nothing else: what it may choose is only what it reports about the message.
 """
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 from shared.errors import FieldError, PermissionDenied, ValidationFailed

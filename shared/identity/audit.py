@@ -3,8 +3,6 @@
 Details hold names and ids, never a secret.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

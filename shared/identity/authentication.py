@@ -5,8 +5,6 @@ that disabling anything bites within it. Both are kept in bounded caches under t
 the network's word (reported caller) nor the token's (claims) decides anything that a row can decide.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 from shared.database import Database

@@ -8,8 +8,6 @@ of a first run), who asks with a key that is bound to no organization; or the co
 every organization, alone hold `OPERATOR_PERMISSIONS`, and still read nobody's files.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """What our authorization server says about itself: RFC 8414 and RFC 9728, as functions of its address alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.identity.permissions import TOKEN_PERMISSIONS

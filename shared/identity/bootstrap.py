@@ -3,8 +3,6 @@
 Runs at every start and does its work once: a lock and a look at the organizations make it safe in many processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

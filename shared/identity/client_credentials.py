@@ -4,8 +4,6 @@ Rotation without a failed call: issue a second one, give it to the deployment, r
 very secret it was exchanged for.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -5,8 +5,6 @@ that was disabled makes its credentials worthless from this reading on. A functi
 is worthless, and rows otherwise; `authentication.py` turns those into callers and caches them for a moment.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID

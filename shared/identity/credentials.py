@@ -1,7 +1,5 @@
 """What a credential is once it was recognized, and whom its rows make the caller."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID

@@ -3,8 +3,6 @@
 A new deployment comes complete: its daemon, its first version, and a client id and secret that is shown once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

@@ -4,8 +4,6 @@ A distribution holds a token to call us with and a webhook secret to sign with; 
 rotation the replaced one stays good for a while, so that no call fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 A scope id is an organization's or an owner identity's; ids never collide between the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID

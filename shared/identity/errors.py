@@ -11,8 +11,6 @@
 No message repeats a token or says which part of a secret was right.
 """
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 

@@ -3,8 +3,6 @@
 One answer for "absent" and "another organization's", so that nobody learns what others have.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

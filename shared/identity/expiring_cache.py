@@ -4,8 +4,6 @@ Reading takes no lock. When it is full the oldest entry goes, so that a flood of
 than the bound. An entry put with no time to live is not kept at all, which turns the cache off.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Generic, TypeVar

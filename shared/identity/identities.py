@@ -5,8 +5,6 @@ and executes its calls. A new principal is a `ProjectAgent` over itself alone, s
 new daemon is one over its organization.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -4,8 +4,6 @@ An invitation names an address or a user, a role and an end. Its token is shown 
 the service sends no mail. How it is accepted: `joining.py`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

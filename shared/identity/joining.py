@@ -7,8 +7,6 @@ Protects: nobody joins, and no key is made, without the invited; an invitation g
 give at the moment it is accepted; it is good once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID

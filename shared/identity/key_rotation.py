@@ -4,8 +4,6 @@ The next key is published long before it signs, so that clients which cache the 
 verifies until its last token has expired. One lock per database makes two processes that rotate at once rotate once.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ What is noted is for people who wonder whether a key is still needed, so a lost 
 when the database does not answer, and when the process ends.
 """
 
-from __future__ import annotations
-
 import threading
 from uuid import UUID
 

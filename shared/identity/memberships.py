@@ -5,8 +5,6 @@ role with more than they hold themselves, only an owner touches owners, and an o
 A member who leaves takes nothing along: bindings, bound keys and the selection go.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The one spelling of names and addresses that administration accepts."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

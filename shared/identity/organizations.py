@@ -1,7 +1,5 @@
 """Organizations: who is charged, and within which everything else lives. Only operators make and suspend them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

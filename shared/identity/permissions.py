@@ -3,8 +3,6 @@
 What a permission allows is decided where the act is; here is only the list, and the families it falls into.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -6,8 +6,6 @@ receiving identity owns what is stored, and must hold the permission itself too
 follows from them is the media domain's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID

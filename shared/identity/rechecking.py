@@ -5,8 +5,6 @@ before they commit, and `running_work.py` asks every few seconds. What was issue
 goes on, as it would with any other service; what was revoked, disabled or suspended ends it.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.database import Database

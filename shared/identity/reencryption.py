@@ -5,8 +5,6 @@ keys, a batch at a time and under their locks; what is written meanwhile has the
 process has been restarted with it before. Doing it again, or by two at once, does no harm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Protects: nobody binds or unbinds a role with more than they hold, and nothing r
 user may do in the organization itself is the membership's role, and is changed there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -5,8 +5,6 @@ changes owners and the organization's own limits, and no role holds what operato
 organization is the membership; an identity's roles are its bindings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 

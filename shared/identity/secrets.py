@@ -6,8 +6,6 @@ typing errors and fakes before any query; it is no protection, the 256 bits are.
 stored and looked up: a slow hash would only let strangers burn our processor.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

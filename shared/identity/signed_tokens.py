@@ -6,8 +6,6 @@ token from passing as an attribution or the reverse (RFC 8725 3.11). Keys come f
 What the claims must say is decided by `access_tokens.py` and `usage_attribution.py`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ clock, so that tokens are issued and judged by one clock however wrong that of a
 `key_rotation.py` moves keys from state to state.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Delete rows of identity that have outlived their use."""
 
-from __future__ import annotations
-
 from sqlalchemy import bindparam, delete, func, select
 
 from shared.database import Database

@@ -5,8 +5,6 @@ role bindings, spent signing keys and expired revocations go. Secrets are stored
 must be read back. `audit_events` refuses updates and deletes by a trigger.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import (
     ARRAY,
     Boolean,

@@ -5,8 +5,6 @@ token: a client asks again. A client may revoke and look into its own tokens onl
 Reading the form, and how a client sends its secret, are the web's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID

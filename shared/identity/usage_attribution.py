@@ -6,8 +6,6 @@ the organization that pays. It is bound to one deployment: with another's access
 again until it expires, by design; `README.md` says what risk remains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

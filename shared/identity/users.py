@@ -3,8 +3,6 @@
 An operator makes and disables users; who is invited by an address without a user makes their own (`invitations.py`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

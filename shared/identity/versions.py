@@ -3,8 +3,6 @@
 Deploying makes a version active; an earlier one can be made active again, unless it was revoked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

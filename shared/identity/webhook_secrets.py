@@ -4,8 +4,6 @@ After a rotation the replaced secret is good until its overlap has ended, so tha
 to be exact (Standard Webhooks 1.0.0). Callers keep a secret only for as long as they use it.
 """
 
-from __future__ import annotations
-
 import base64
 import hmac
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ where the bytes are (`Source`) and fetches them. Nothing secret is part of an at
 are looked up when they are needed, and headers that a push brought are kept encrypted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

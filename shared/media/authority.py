@@ -5,8 +5,6 @@ FileCreate over the receiver's files (docs/specification/media.md#authority), an
 or suspended.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.credits.storage import require_paid_storage

@@ -1,7 +1,5 @@
 """Measure what waits to be imported: the number an operator scales media workers by and is alarmed by."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sqlalchemy import text

@@ -11,8 +11,6 @@ every later step names it: a worker that was given up, however late it comes bac
 erases what was secret or perishable about the source, in the same statement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable
 from datetime import timedelta
 from typing import Any

@@ -3,8 +3,6 @@
 Only what is common or dangerous is recognized. Nothing is decoded. What follows from it is `media_types`' to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -4,8 +4,6 @@ Ids name the attachment, so one that cannot be kept is refused. All else only de
 left out, for a network's odd file name must not cost its user the file.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ An import that fails keeps the code of one of these, of `shared/egress/errors.py
 `is_transient` says whether trying again may help; an import is tried again until its attempts are used up.
 """
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 

@@ -8,8 +8,6 @@ missing on our own side counts no attempt; what will not pass ends the import at
 Left to others: what is connected to (`shared/egress`), what a type is worth (`media_types`), the states (`claims`).
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ gets the first one. What is secret about a source is kept encrypted, apart from 
 Left to others: who may import (`authority`), fetching and storing (`claims`, `fetching`, `pushing`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ nothing. So a thread of its own does: until the attempt ends, its import has pas
 longer than it may, for a worker that hangs must not hold an import for ever.
 """
 
-from __future__ import annotations
-
 import time
 from types import TracebackType
 from typing import Self

@@ -11,8 +11,6 @@ Nothing is decoded: no archive is opened and no image parsed. Downloads are atta
 whatever the label says.
 """
 
-from __future__ import annotations
-
 from shared.media.content_signatures import SIGNATURES, Nature, Sniffed, sniff
 from shared.media.errors import MediaTypeMismatch
 

@@ -6,8 +6,6 @@ fails none of them, because the replaced one stays good for a while. Each act wr
 Left to others: reading the values back (`network_settings.py`), and how a network uses them (`networks/`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ Front and workers ask here; who gives and replaces them is `network_administrati
 among the credentials until its time is over. Callers keep credentials only for as long as they use them.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A row is one setting: its value encrypted, its last four characters to know it b
 verified with, the value it replaced, good until its time is over.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text, func
 
 from shared.schema import instant, metadata

@@ -4,8 +4,6 @@ The signature is made with the distribution's webhook secret. While a replaced s
 the receiver may change over whenever it likes.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from typing import Any

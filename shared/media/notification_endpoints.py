@@ -4,8 +4,6 @@ An endpoint's address may hold a secret, so it is kept encrypted and shown only 
 that answered 410 is disabled until it is named again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any

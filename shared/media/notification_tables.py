@@ -3,8 +3,6 @@
 Mirrored by migrations 0005 and 0020.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import Column, ForeignKey, Index, LargeBinary, Table, Uuid
 from sqlalchemy.dialects.postgresql import JSONB
 

@@ -8,8 +8,6 @@ Left to others: who may name an endpoint (`notification_endpoints`), signing (`n
 (`shared/deliveries`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from enum import StrEnum

@@ -5,8 +5,6 @@ that dies has done nothing, one that was answered cannot be undone. Of pushes of
 the first to commit makes the file; the others, if they brought the same, get its import.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ What the network said of its size and digest must be true; the source's own word
 none. The type is judged as soon as enough has arrived, so that a hostile source costs no more than that.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Who may import is asked of live rows again within that transaction: what was all
 be any more. Then nothing is written and the bytes are taken back.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.database import Database, Session

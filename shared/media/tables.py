@@ -4,8 +4,6 @@ An import's row outlives its work for a while, so that a push that is repeated f
 perishable about its source goes when it ends: the headers, and the location.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import (
     BigInteger,
     Boolean,

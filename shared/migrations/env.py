@@ -1,7 +1,5 @@
 """Alembic's entry: run the migrations on the connection that `runner.py` opened."""
 
-from __future__ import annotations
-
 from alembic import context
 
 from shared.schema import metadata

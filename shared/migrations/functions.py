@@ -4,8 +4,6 @@ A file is the current source of its function. A change is an edit of the file; a
 whose arguments or result change, because `CREATE OR REPLACE` would leave the old one beside it or refuse.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sqlalchemy import Connection

@@ -4,8 +4,6 @@ Where one role does both there is nothing to grant. Tables of later migrations a
 because processes of a release may start before the grants of the next one are made.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import Engine, text
 
 _GRANTS = (

@@ -5,8 +5,6 @@ the release before it, so that a deployment migrates first and replaces its proc
 starting the release before. So nothing takes a migration back (docs/decisions.md#migrations-go-forward).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from alembic import command

@@ -6,8 +6,6 @@ the next tries at once, as it does when a call of this process ends. Else nobody
 times a second, however many wait.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

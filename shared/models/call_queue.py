@@ -13,8 +13,6 @@ call, dropped when nobody waits for it, and forgotten after a while. Beside each
 the one it was accepted with, because the worker may have read another file, or none that knows the model.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

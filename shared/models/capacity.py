@@ -3,8 +3,6 @@
 A worker that dies is forgotten by itself. Expiry follows Valkey's clock; who reads it asks for that clock too.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import uuid4
 

@@ -7,8 +7,6 @@ rule: prices are whole micro-credits per million tokens, never floats. Left to o
 errors (`catalog_format`), talking to upstreams (`providers`), and how an entry looks on the wire.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -4,8 +4,6 @@ Owns what concerns several tables at once (ids are unique, upstreams name provid
 mistakes are told; what a single key may hold is in `catalog_schema`.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Protects two rules: prices are decimal strings, so that no binary fraction ever 
 environment, so that the file can be shown to anyone. What concerns two tables at once is checked in `catalog_format`.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from typing import Annotated, Literal
 from urllib.parse import urlsplit

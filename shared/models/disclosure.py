@@ -4,8 +4,6 @@ Upstreams repeat in their errors what they were sent: the key that they refuse, 
 the address that was asked. All of that is the operators'. It serves refusals and failures inside streams alike.
 """
 
-from __future__ import annotations
-
 import re
 
 from shared.telemetry import redact

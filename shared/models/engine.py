@@ -11,8 +11,6 @@ settlement are retried while the database is away; after that, and if this proce
 decide by the same rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass

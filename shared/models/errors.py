@@ -5,8 +5,6 @@ Specified in docs/specification/models.md#errors.
 What goes wrong at a provider is in `providers/errors.py`; credits have errors of their own.
 """
 
-from __future__ import annotations
-
 from shared.errors import DomainError, Kind
 
 

@@ -5,8 +5,6 @@ call out, sends frames as they come, and the last of them only when the call has
 has been charged.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import dataclass, replace
 from uuid import UUID

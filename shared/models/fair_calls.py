@@ -6,8 +6,6 @@ room is put aside and no thread waits for it; it is taken by the thread that nex
 whichever worker, or by one that finds the provider with room.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ charged whose worker dies; it is a thread of its own, so that a Postgres that do
 the process is asked to stop, calls have a while to end and are then cancelled.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence

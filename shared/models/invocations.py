@@ -4,8 +4,6 @@ Permission, catalog, credits, queue, in this order; before work is sent to a mod
 held. Whatever fails after the hold gives it back at once, and if this process dies, a sweep does.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from uuid import UUID

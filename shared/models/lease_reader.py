@@ -4,8 +4,6 @@ A front may hold thousands of calls that wait, and each is looked at every two s
 all, and nobody who asks waits for it. The thread begins with the first question and rests while there is none.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

@@ -4,8 +4,6 @@ Protects the operator from surprises: what cannot be priced exactly, produces no
 out and named, never guessed. One US dollar becomes one credit unless a factor says otherwise.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@ call's lease, so that one that is merely slow, or whose replies are held up, is 
 cancels the call.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Generator, Iterator

@@ -10,8 +10,6 @@ The calls of other processes are known as they were at most a quarter of a secon
 known as they are: without counting their ends, quick calls would wait for the next look although slots are free.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """Who knows the field finds the module: each term of the glossary leads to one that names it."""
 
-from __future__ import annotations
-
 import re
 
 from tests.architecture.test_references import ROOT

@@ -1,7 +1,5 @@
 """Where tests stand: a folder mirrors the package that it tests, and each file says what it is about."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

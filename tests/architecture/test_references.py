@@ -1,7 +1,5 @@
 """What is referred to exists: sections of the docs, links between pages, and files that pages name."""
 
-from __future__ import annotations
-
 import ast
 import posixpath
 import re

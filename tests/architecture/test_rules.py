@@ -1,7 +1,5 @@
 """Rules of the code's structure that no type or linter states: each is a sentence of the style, held by a test."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Modules and functions are small enough to be read at once."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Where which form of SQL may stand (docs/style.md#sql), and that migrations only go forward."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What users read of an operation or a command begins with a standard verb."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Every figure is taken in the same run on the same machine as its yardstick's, in
 A verdict that reads FAIL changes nothing; the exit code is that of a run that broke.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

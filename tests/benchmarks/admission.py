@@ -3,8 +3,6 @@
 Measured in this process as CPU time of one thread, with nobody waiting: that is what every call pays.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What the machine does without us: durable files, Postgres transactions by pgbench, unlinks with batched updates."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ The generator shares the machine with what it measures, so it must cost little: 
 read into one buffer, many clients are one thread and a selector.
 """
 
-from __future__ import annotations
-
 import selectors
 import socket
 import time

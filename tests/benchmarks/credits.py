@@ -3,8 +3,6 @@
 Both are pgbench on the same durable server, so that what is compared is what the functions cost in Postgres.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator, Sequence

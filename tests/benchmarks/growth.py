@@ -1,7 +1,5 @@
 """Rows about growth: what reading metadata and granting access cost where little and where much is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 

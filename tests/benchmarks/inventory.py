@@ -1,7 +1,5 @@
 """Fill a database with files in bulk, as rows: to see what a thing costs where much is stored."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Mapping, Sequence

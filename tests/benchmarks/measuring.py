@@ -4,8 +4,6 @@ Wall time on a shared machine is noisy; CPU time is less so and is taken beside 
 process concerned and of the children each has waited for.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

@@ -7,8 +7,6 @@ credits durably for every call and sends it through the queue; LiteLLM, without 
 # The multiplication sign is meant.
 # ruff: noqa: RUF001
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

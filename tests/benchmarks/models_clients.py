@@ -3,8 +3,6 @@
 Nothing is parsed but what is looked for, since the callers share the machine with what they measure.
 """
 
-from __future__ import annotations
-
 import re
 import selectors
 import socket

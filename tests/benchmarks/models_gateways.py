@@ -4,8 +4,6 @@ The product runs as `make up` runs it: two web processes, the worker of models, 
 durable Postgres. CPU is that of everything behind a gateway's address except the upstreams.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -5,8 +5,6 @@ caller makes one call after the other with ten of the keys and models; the last 
 every call, so that nothing a process keeps of a caller helps.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ index has. So it checks one master key and keeps no keys, budgets or spend, whic
 compared; whoever prints a comparison says so.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

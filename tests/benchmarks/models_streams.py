@@ -3,8 +3,6 @@
 # The multiplication sign is meant.
 # ruff: noqa: RUF001
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 

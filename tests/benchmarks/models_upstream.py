@@ -4,8 +4,6 @@ The model's name says how: `paced-<milliseconds>-<chunks>`. The stamp is `time.p
 a machine share, so that whoever reads the chunk knows how late it is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -3,8 +3,6 @@
 `Bench` owns what a run needs and makes each part when the first row asks for it; everything goes when it is closed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,6 @@
 # The multiplication sign is meant.
 # ruff: noqa: RUF001
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

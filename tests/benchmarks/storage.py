@@ -3,8 +3,6 @@
 The yardstick is the plain calculation over every stored version, which the meter replaces and the proof still does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Rows about expiry: how fast expired content goes, and that it does not matter how much is not expired."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

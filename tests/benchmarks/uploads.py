@@ -1,7 +1,5 @@
 """Rows about uploads: large ones, many small ones, the memory they take, how soon they are answered and placed."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The reports read hourly sums and the last minutes' records. The yardstick is the sum over the records themselves.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Fill a database with usage in bulk, as rows: many organizations, keys and settled calls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run chaos for a while and say what came of it; the status is 1 if any promise was broken."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

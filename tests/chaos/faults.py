@@ -1,7 +1,5 @@
 """Where each kind of process may be armed to die: between any two steps of its work (`shared/failpoints.py`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 _RECEIVING = ("upload.opened", "upload.received", "upload.sealed", "upload.before_commit", "upload.committed")

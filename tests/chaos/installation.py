@@ -1,7 +1,5 @@
 """The installation that chaos befalls: one stack, who uses it, and where its fronts listen."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Storage is charged by the day, so the day is made to end at this moment: what wa
 measured and charged, and must come to what the versions themselves say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

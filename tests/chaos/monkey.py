@@ -3,8 +3,6 @@
 Everything is started from the one thread that calls `Monkey.play`, for its processes live as long as that thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import random

@@ -1,7 +1,5 @@
 """Where all that clients see comes together: what was acknowledged, read and repeated, and every broken promise."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Ask until there is a definite answer: a client's part in every operation that is safe to repeat."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """One run: a stack, the work that goes on in it, a monkey, and the comparison of everything at the end."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -5,8 +5,6 @@ would. The suite runs some modes (`test_sabotage.py`); each of the others must f
 --calm --seconds 10 --only media --sabotage store-again` must.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from collections.abc import Callable, Sequence

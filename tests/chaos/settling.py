@@ -5,8 +5,6 @@ all time passes that anything waits for, until nothing does. A lease that somebo
 a while, or work that takes longer than a look at it would never end.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The comparison at the end of chaos bites: with rules broken it reports what each of them led to, and fails."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

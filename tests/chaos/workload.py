@@ -3,8 +3,6 @@
 A workload names the workers it needs, and what of it may still wait at the end (`settling`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from threading import Event

@@ -1,7 +1,5 @@
 """One running service for all of OpenAI's clients: a front, both workers and the schedule, over real servers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import openai

@@ -1,7 +1,5 @@
 """The asynchronous client, many calls at once."""
 
-from __future__ import annotations
-
 import asyncio
 
 import openai

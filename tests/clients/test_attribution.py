@@ -1,7 +1,5 @@
 """Who a call is charged to and recorded for, by the credential it came with."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import openai

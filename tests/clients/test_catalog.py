@@ -1,7 +1,5 @@
 """The catalog through OpenAI's client."""
 
-from __future__ import annotations
-
 import openai
 import pytest
 

@@ -1,7 +1,5 @@
 """Chat completions through OpenAI's client, over upstreams of both dialects."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

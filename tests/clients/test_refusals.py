@@ -1,7 +1,5 @@
 """Every refusal as the exception that OpenAI's client makes of it, asked once and never again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls under way end within seconds when their caller is revoked, in the client's own words, and are settled."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The stores under contract, each with an outside view of what it really holds."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from pathlib import Path

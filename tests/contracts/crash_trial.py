@@ -11,8 +11,6 @@ The variants are wrong on purpose, to see that the trial would notice: `object-f
 staged name, `unlocked` sweeps without regard to locks, `rows-first` deletes rows before bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

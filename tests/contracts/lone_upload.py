@@ -3,8 +3,6 @@
 python -m tests.contracts.lone_upload <url> <endpoint or -> <size> complete|hang
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

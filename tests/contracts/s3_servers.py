@@ -1,7 +1,5 @@
 """S3 servers to test against: separate processes on a free port, gone with the test run."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

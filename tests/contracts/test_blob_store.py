@@ -1,7 +1,5 @@
 """What every blob store must do, on real stores: a directory, and S3 servers of two temperaments."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every administrative command once, in one story; a command that the story leaves out fails it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Answers that wait, under a real gunicorn of two threads, whose clients read well, badly or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import time

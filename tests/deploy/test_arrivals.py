@@ -1,7 +1,5 @@
 """When a request is whole, and who gives way, without any socket."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A front of two threads among strangers who send little, slowly or nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The `quartermaster` command, run as a program: the first run through any crash, and administration."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What is written down for operators agrees with the code: Procfile, compose file, secrets, requirements."""
 
-from __future__ import annotations
-
 import re
 import stat
 from pathlib import Path

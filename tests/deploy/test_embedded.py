@@ -1,7 +1,5 @@
 """The embedded servers: data survives crashes, two copies never meet, leftovers never block a start."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`deploy/environment.example` names every setting with its meaning and default, and nothing that is not read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The front server's settings, tried on a real gunicorn."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The private parts of gunicorn that `deploy/buffering_worker.py` touches are as they were when it was written."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

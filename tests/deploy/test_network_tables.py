@@ -1,7 +1,5 @@
 """The networks' README shows what the networks declare."""
 
-from __future__ import annotations
-
 from deploy import network_tables
 from shared.media.networks.registry import NETWORKS
 

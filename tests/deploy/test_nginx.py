@@ -1,7 +1,5 @@
 """The front proxy's configuration, in a real nginx before a stand-in for the service."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import http.server

@@ -1,7 +1,5 @@
 """What the front's server refuses by itself is written as its path's clients read errors."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """The supervisor: what dies comes back, what is stopped is gone, and nothing outlives us."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

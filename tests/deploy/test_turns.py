@@ -1,7 +1,5 @@
 """Who is given a thread next, without any thread."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

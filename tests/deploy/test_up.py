@@ -1,7 +1,5 @@
 """`make up`, with small stand-ins for the service's processes: one line when ready, and nothing left behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """What `make up` chooses by itself, how often it asks, and what it does when its output fails."""
 
-from __future__ import annotations
-
 import errno
 import io
 import socket

@@ -1,7 +1,5 @@
 """The distribution: what the service needs at run time is in the wheel."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A real gunicorn with the front's settings and a trivial application, asked over raw sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

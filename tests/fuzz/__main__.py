@@ -4,8 +4,6 @@
 nonsense or refused valid request is a failure.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

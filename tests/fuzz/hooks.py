@@ -3,8 +3,6 @@
 An upload's size is its content's, its operation is new; a distribution's token is good for that distribution alone.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 from uuid import uuid4

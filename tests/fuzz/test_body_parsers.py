@@ -1,7 +1,5 @@
 """Bounded fuzzing of what reads an upload: whatever arrives, a refusal with a code or exactly the content."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any

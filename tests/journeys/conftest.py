@@ -3,8 +3,6 @@
 A journey that kills what is shared starts it again before it ends.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Uploads written by hand, to be sent in pieces."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import requests

@@ -1,7 +1,5 @@
 """Two of everything at once: no effect is doubled."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import redis

@@ -1,7 +1,5 @@
 """The real front on its port, alone and behind the shipped nginx: what strangers can do to others, or write down."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator

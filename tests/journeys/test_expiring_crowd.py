@@ -1,7 +1,5 @@
 """Many files that expire in one minute leave retention and ledger served: each sweep gives its thread back in time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID, uuid4

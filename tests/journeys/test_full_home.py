@@ -4,8 +4,6 @@ While the servers live on what they have set aside, only uploads are refused. On
 itself rather than lose a commit; whatever supervises it starts it again, as is done here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A store without room: 507, and nothing is left of the attempt."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

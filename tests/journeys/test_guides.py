@@ -1,7 +1,5 @@
 """The guides' own commands, run as they stand."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 Only the worker that a test starts serves removals, so that the armed one gets them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial

@@ -3,8 +3,6 @@
 A second front is armed for one point and dies there; the retry, with the same operationId, goes to the other one.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Only the worker that a test starts serves placements, so that the armed one gets them.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Valkey dies, forgets, or stops answering: uploads are acknowledged all the same, and every one is placed."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import time

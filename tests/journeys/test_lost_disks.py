@@ -3,8 +3,6 @@
 Nothing is restarted: within seconds of its repair everything works again.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What somebody does on the first day, from the printed credentials to a deleted file, over a real stack."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4

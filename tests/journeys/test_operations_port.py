@@ -1,7 +1,5 @@
 """What operators see of a host: every process that is alive, and none that is not."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """The README's own commands, run as they stand."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Postgres restarts under load: 503 with Retry-After meanwhile, service again soon after, and no half state."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from uuid import UUID, uuid4

@@ -1,7 +1,5 @@
 """The same promises where content lies on an S3 server: placed before 201, and no upload left unfinished by a death."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A pool is shared: nobody uses it up while others want it, and whoever is refused learns whose lack it is."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One transaction at a time has an advisory lock, and no other lock's holders wait for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The pool over a Postgres that goes away and comes back."""
 
-from __future__ import annotations
-
 import traceback
 from contextlib import ExitStack
 from pathlib import Path

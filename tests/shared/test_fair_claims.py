@@ -1,7 +1,5 @@
 """Waiting rows are claimed in turn: no tenant's rows, however many, come before the first row of another."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

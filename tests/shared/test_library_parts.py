@@ -4,8 +4,6 @@ Whoever upgrades one and finds this failing reads the modules named here against
 kombu has tests of its own beside it (`tests/workers/test_broker.py`).
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Numbers of several processes: they add up, outlive their processes, and fail nothing when the disk does."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

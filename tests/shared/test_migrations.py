@@ -1,7 +1,5 @@
 """The migrations make exactly the tables that the code declares, and the functions that stand in files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import walk_packages

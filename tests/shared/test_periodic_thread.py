@@ -1,7 +1,5 @@
 """A thread that acts again and again: begun when needed, woken early, ended on request, never by a failure."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A migration that has to break it is done over two releases: the first stops using the thing, the second drops it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from uuid import uuid4
 

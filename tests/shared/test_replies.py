@@ -1,7 +1,5 @@
 """Replies from workers to the front that waits: in order, never silently incomplete."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """What a server that is away prevented is done again, for a while; everything else fails at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Single statements over connections of their own: committed at once, shared by threads, alive after a restart."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

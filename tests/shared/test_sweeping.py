@@ -1,7 +1,5 @@
 """A sweep ends when nothing is left, or when its time is over."""
 
-from __future__ import annotations
-
 from shared.sweeping import budget, cut_short, drain, is_over
 
 

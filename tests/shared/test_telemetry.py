@@ -1,7 +1,5 @@
 """Lines of the log: one that cannot be written fails nothing, and none repeats what could not be parsed."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

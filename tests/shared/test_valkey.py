@@ -1,7 +1,5 @@
 """The way to Valkey: commands asked together, each answered by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

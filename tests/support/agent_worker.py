@@ -1,7 +1,5 @@
 """Answer agents' turns in this process as soon as they are queued, on threads, as workers would."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ Each call is one request on a connection of its own, so that a front's death is 
 request to another front than the first.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A worker's handlers, bound to Celery's tasks as in a worker process, and called in the test's own thread."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ A clone starts empty. The tests of one module share it and make the rows they ne
 They, and what they test, work as the service's own role; `administrator_url` is for tests that make tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from uuid import uuid4
 

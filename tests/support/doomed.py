@@ -4,8 +4,6 @@ What serves is forked from a process that has imported everything, and started a
 a front takes seconds of a processor, nearly all of which is imports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self

@@ -1,7 +1,5 @@
 """The application, armed for the point that a file names at this moment; for `doomed.py`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Gunicorn, in a process that has imported the application before it forks; for `doomed.py`."""
 
-from __future__ import annotations
-
 import runpy
 
 import web.app  # noqa: F401 (for those that are forked)

@@ -4,8 +4,6 @@
 and their credentials. `open_front` makes one with other settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Everything goes through the domain's own operations, as the operator of the installation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 

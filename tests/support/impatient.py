@@ -3,8 +3,6 @@
 For gunicorn in the place of `web.wsgi`; nothing else about the front is different, and with PATIENCE=whole nothing is.
 """
 
-from __future__ import annotations
-
 import os
 
 from shared.models import reply_waiting

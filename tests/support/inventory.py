@@ -4,8 +4,6 @@
 words, everything that does not agree. The store's tree and the rows must be exactly equal.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import time

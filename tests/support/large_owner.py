@@ -5,8 +5,6 @@ is filled by copies of one row that the service itself wrote. Copies of others' 
 and times, so that walking along a table in that order finds no page either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID

@@ -3,8 +3,6 @@
 They are built rather than stored, so that a reader sees what is in them; file(1) recognizes each.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Two kinds of models: `scripted/…` follow directives in the prompt and need not
 the test, whose own count of what it generated is held against what was charged.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

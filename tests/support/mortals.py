@@ -4,8 +4,6 @@
 whether it died there by SIGKILL. What `act` and its arguments are must be importable and picklable.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Read what Postgres did for a statement: the kinds of steps, the rows it looked at in vain, the pages it touched."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

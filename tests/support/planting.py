@@ -1,7 +1,5 @@
 """Rows as a test wants them, with made-up values for every column that it does not name."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Prices of which a test names what it is about: everything else is free."""
 
-from __future__ import annotations
-
 from shared.credits.prices import COMPONENTS, Prices
 
 

@@ -4,8 +4,6 @@ Good enough to pass validation, so that a test meets what lies behind it; bodies
 by the test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4

@@ -6,8 +6,6 @@ calls of functions resolve. `python -m tests.support.schema_contract` writes dow
 commit that releases it). What a schema cannot say is not seen: rows that a migration rewrites, and what columns mean.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

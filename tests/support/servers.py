@@ -4,8 +4,6 @@ They are the servers of `make up`, except that Postgres does not wait for the di
 A test that does starts its own `EmbeddedPostgres(directory, durable=True)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -4,8 +4,6 @@ The bytes are in a tmpfs beside it, and the disk itself is bound to them: it com
 does whose mount was lost.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

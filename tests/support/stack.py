@@ -5,8 +5,6 @@ one), and can be killed and started again on its own. Everything lives in one di
 with the process that made it: start things from a thread that lives as long as they should (see `deploy.processes`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import itertools

@@ -1,7 +1,5 @@
 """Open the store of some settings as it is, whichever the database knows: tests of one module share a database."""
 
-from __future__ import annotations
-
 from shared.files.blobs import S3Access, open_blob_store
 from shared.files.blobs.base import BlobStore
 from shared.settings import Settings

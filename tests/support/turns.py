@@ -1,7 +1,5 @@
 """A worker of agents that answers the turns it is told to, where real ones take whichever is next."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from uuid import UUID, uuid4
 

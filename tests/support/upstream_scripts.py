@@ -1,7 +1,5 @@
 """What a fake upstream answers: a script, turned into the bytes of an OpenAI-compatible server and its quirks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields

@@ -6,8 +6,6 @@ reconciled against it. In a test: `with FakeUpstream() as upstream:`. As a proce
 set by `PUT /script`. A request's own script travels in its last user text (see `upstream_scripts.DIRECTIVE`).
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

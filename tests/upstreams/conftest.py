@@ -3,8 +3,6 @@
 The server has a venv of its own, which `make test-upstreams` makes; where it is absent these tests are skipped.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

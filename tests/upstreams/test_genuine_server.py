@@ -4,8 +4,6 @@ The server sends usage on the finish chunk, no `[DONE]`, floats for times, and c
 of it may be seen by the client, which checks everything against OpenAI's own schema.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import openai

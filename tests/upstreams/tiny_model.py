@@ -4,8 +4,6 @@ Random weights, a tokenizer of single bytes, a chat template: all that a genuine
 `make test-upstreams`, which alone has torch and transformers.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

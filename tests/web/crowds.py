@@ -4,8 +4,6 @@ For tests of what a crowd leaves to others: begin a `Crowd` of hostile requests,
 get, ask as the victim meanwhile, and look at what became of the crowd.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 import time

@@ -4,8 +4,6 @@ Each pool is tried by a `Trial`: what a hostile request is, what an honest one i
 run, in which shares are switched off, must fail every one of them.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

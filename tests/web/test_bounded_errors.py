@@ -1,7 +1,5 @@
 """What a request may cost before it is refused, and how much the refusal may say."""
 
-from __future__ import annotations
-
 import json
 import threading
 import tracemalloc

@@ -4,8 +4,6 @@ Requests are made from the document itself, so that a new operation is covered t
 because its request needs what no schema tells (`BODIES`) or names a resource that `World.resources` does not have.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """What the service says of itself: the OpenAPI document, its viewer, and a page for every problem."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

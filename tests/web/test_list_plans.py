@@ -5,8 +5,6 @@ database did for them is read from its plans. A new list fails here until `large
 filter until its schema gives its values, or an example of one.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping

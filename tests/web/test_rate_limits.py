@@ -1,7 +1,5 @@
 """Limits per credential and per guessing address: 429 with `Retry-After`, and fields that tell what is left."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

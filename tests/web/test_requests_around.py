@@ -1,7 +1,5 @@
 """What surrounds every request: its id, its trace, its host, its metrics, and the answers of no operation at all."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The worker of agents looks for turns by itself, takes over those of the dead, and hands back its own at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Our corrections to kombu's Redis transport: that they work, and that what they correct is still as they expect."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any

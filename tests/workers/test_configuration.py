@@ -1,7 +1,5 @@
 """How workers and beat are configured: every job has a handler and a sweep, and Celery is told what it must know."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from contextlib import closing

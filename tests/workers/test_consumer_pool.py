@@ -1,7 +1,5 @@
 """Threads that take their own work: as many as there is work for, no fewer than wait for it, and an orderly end."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a dead process leaves open is settled or given back in time, by what the schedule runs and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """The worker's handlers of the outbox: bound to their messages, and stopped when the worker is asked to stop."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4

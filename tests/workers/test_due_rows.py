@@ -3,8 +3,6 @@
 A row stands for each kind; a new job without one fails, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

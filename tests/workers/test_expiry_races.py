@@ -1,7 +1,5 @@
 """The sweep of deadlines against writes that commit while it is at work."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

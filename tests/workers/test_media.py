@@ -1,7 +1,5 @@
 """The worker's handlers of imports: some threads are left for what else there is to do."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The part of a Celery worker that takes model calls: where it runs, and how it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The publisher: jobs leave as few messages, no request waits for the broker, and what is lost is counted."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

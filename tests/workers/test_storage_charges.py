@@ -1,7 +1,5 @@
 """The worker's handlers of storage charges, with the price and the grace that the settings say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

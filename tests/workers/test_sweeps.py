@@ -1,7 +1,5 @@
 """A sweep holds one thread of a process, gives it back in time, and goes on behind whatever else waits."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

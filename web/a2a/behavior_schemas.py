@@ -1,7 +1,5 @@
 """The JSON of behaviors, as administrators send and see it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Administer the behaviors of deployments."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.a2a.behaviors import administration as domain

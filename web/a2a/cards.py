@@ -1,7 +1,5 @@
 """Serve agents' cards: public, with the headers that let clients keep them for a while."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC
 from email.utils import format_datetime

@@ -1,7 +1,5 @@
 """Serve the specification of each of the service's extensions at its URI, and the schemas of its data beside it."""
 
-from __future__ import annotations
-
 from flask import Response
 from werkzeug.exceptions import NotFound
 

@@ -4,8 +4,6 @@ The header is read under its name of today and of 0.3. What is activated depends
 also where the credential was refused.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from flask import Flask, Response, current_app, g, request

@@ -1,7 +1,5 @@
 """Send a message to an agent, and wait for its answer or follow it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator
 from functools import partial

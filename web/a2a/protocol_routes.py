@@ -5,8 +5,6 @@ this caller may talk to it. Liberal in: unknown query parameters and members are
 is taken, a body may lack its type. Strict out: nothing unknown, no nulls, the media type that was asked for.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

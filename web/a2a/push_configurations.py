@@ -1,7 +1,5 @@
 """Say where updates of a task are posted to."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from flask import Response

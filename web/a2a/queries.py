@@ -1,7 +1,5 @@
 """The query parameters of A2A's routes, under either spelling; anything else in a query is ignored."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema

@@ -1,7 +1,5 @@
 """Everything that agents answer."""
 
-from __future__ import annotations
-
 from web.a2a.behaviors import routes as behavior_routes
 from web.a2a.cards import extended_routes
 from web.a2a.cards import routes as card_routes

@@ -1,7 +1,5 @@
 """The JSON of schedules and their runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 

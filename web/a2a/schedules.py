@@ -1,7 +1,5 @@
 """Administer the schedules of a deployment's agent, and look at their runs."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.a2a.exact_json import NUMBERS

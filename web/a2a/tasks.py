@@ -1,7 +1,5 @@
 """Read, list, cancel and follow tasks: the caller's own; of all others it is said that there is no such task."""
 
-from __future__ import annotations
-
 from flask import Response
 
 from shared.a2a.errors import (

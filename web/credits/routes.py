@@ -1,7 +1,5 @@
 """The routes of credits: what an organization reads of its own below `/v1`, and how its credits are administered."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.credits import balances, ledger, policies, reports, storage_reports

@@ -1,7 +1,5 @@
 """The JSON of credits and usage: snake_case below `/v1`, camelCase below `/admin`; amounts are decimal strings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """The JSON of what is stored and what it costs: snake_case below `/v1`, camelCase below `/admin`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 from typing import Annotated, Literal, Self

@@ -1,7 +1,5 @@
 """What the file routes share: the errors every one of them has, and how a file and its address are written."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.errors import DomainError, PermissionDenied, Unavailable

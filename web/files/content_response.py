@@ -10,8 +10,6 @@ Left to others: whether the caller may have the version (`shared.files`), where 
 browser may do with them (`presentation`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import secrets

@@ -1,7 +1,5 @@
 """List and read files, their versions and retention, and delete them (docs/specification/files.md#metadata)."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared import body_errors

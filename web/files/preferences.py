@@ -1,7 +1,5 @@
 """Read `Prefer` (RFC 7240): whether, and how long, a client waits for its write to be placed."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

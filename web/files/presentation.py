@@ -7,8 +7,6 @@ the link has the content anyway. With credentials a content's address is for its
 Everything else stays an attachment, whatever is asked for. The sandbox has no origin, and nothing in it runs.
 """
 
-from __future__ import annotations
-
 import base64
 from enum import Enum
 

@@ -4,8 +4,6 @@ Pure: header values in, a decision out. Versions never change, so their entity t
 out; conditions on dates are therefore ignored, and an `If-Range` with a date never holds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

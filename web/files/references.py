@@ -1,7 +1,5 @@
 """The references that keep a file from being deleted (docs/specification/files.md#references)."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.files import (

@@ -1,7 +1,5 @@
 """All file routes."""
 
-from __future__ import annotations
-
 from web.files import metadata, references, sharing, writes
 
 ROUTES = (writes.routes, metadata.routes, references.routes, sharing.routes)

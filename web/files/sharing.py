@@ -1,7 +1,5 @@
 """Share exact versions by links, take links back, and download content (docs/specification/files.md#grants)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from uuid import UUID

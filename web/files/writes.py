@@ -3,8 +3,6 @@
 Specified in docs/specification/files.md#upload.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from uuid import UUID

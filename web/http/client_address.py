@@ -8,8 +8,6 @@ The edge puts the address in the place of the connection's (`REMOTE_ADDR`), so t
 proxy for the client. That an IPv6 client is its network of 64 bits is `shared.admission.stranger`'s affair.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Hashing a gigabyte takes a core half a second, as long as receiving it: a second
 twice as fast. For a short one, starting a thread would cost more than it saves.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from queue import SimpleQueue
 from threading import Semaphore, Thread

@@ -1,7 +1,5 @@
 """The kinds of values a path may hold; what has another form is no address of ours and answers 404."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from flask import Flask

@@ -5,8 +5,6 @@ pages and `request.url` all see an address without the secret. It finds the clie
 (`client_address`). And it makes `Connection: close` on an answer true.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes

@@ -9,8 +9,6 @@ Left to others: reading from the connection and its deadlines (`receive_deadline
 caller discards it).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256

@@ -6,8 +6,6 @@ with backslashes (old curl), with %22 %0D %0A (browsers, requests), or in `filen
 several libraries send).
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

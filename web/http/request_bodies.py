@@ -8,8 +8,6 @@ bodies, other servers) is read the WSGI way.
 Left to others: how long a sender may take (`receive_deadlines`), what the bytes mean (`multipart`).
 """
 
-from __future__ import annotations
-
 import socket
 from contextlib import suppress
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ Nothing here decides; a wrong spelling is refused before any rule of the domain 
 well-formed input with a wrong value 422, and every wrong field is named (RFC 9457 `errors`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

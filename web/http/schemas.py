@@ -1,7 +1,5 @@
 """The shapes that every list and resource has on the wire."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The slots that a request holds of the pools it is counted in, and for whom it is counted at the moment."""
 
-from __future__ import annotations
-
 from wsgiref.types import WSGIEnvironment
 
 from shared.admission import Pool, PoolKey, Slot, stranger

@@ -1,7 +1,5 @@
 """Read a small body whole: JSON or a form, within a limit, and not for as long as its sender likes."""
 
-from __future__ import annotations
-
 from wsgiref.types import WSGIEnvironment
 
 from shared.body_errors import ContentTooLarge

@@ -5,8 +5,6 @@ a UUID; every such leniency is an ambiguity some client comes to depend on. Thes
 the rest, and describe themselves in the OpenAPI document.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass

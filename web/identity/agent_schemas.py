@@ -1,7 +1,5 @@
 """The JSON of what agents are made of: identities, roles, deployments, and the keys that sign their tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, Self
 from uuid import UUID

@@ -4,8 +4,6 @@ A parameter stands at most once, one without a value was not sent, and unknown o
 The secret comes by HTTP Basic or in the form, never by both.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping

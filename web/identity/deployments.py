@@ -1,7 +1,5 @@
 """Administer deployments, their versions and their client secrets."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.identity import client_credentials, deployments, versions

@@ -1,7 +1,5 @@
 """The JSON of distributions and of the attributions that they mint."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

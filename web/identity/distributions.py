@@ -1,7 +1,5 @@
 """Administer distributions, and let one attribute the requests that it routes."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.errors import PermissionDenied, ValidationFailed

@@ -1,7 +1,5 @@
 """Administer identities and the roles bound to them, and to users over them."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.database import Session

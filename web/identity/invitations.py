@@ -1,7 +1,5 @@
 """Invite people to an organization, and accept: nobody becomes a member, or gets a key, without doing so themselves."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.errors import DomainError, PermissionDenied, Unavailable

@@ -4,8 +4,6 @@ RFC 6749 (client credentials), 7009 (revocation), 7662 (introspection), 8414 and
 dialect (`web/errors.py`), and no answer may be stored.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The JSON of the OAuth endpoints, in the spelling of its RFCs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

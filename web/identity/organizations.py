@@ -1,7 +1,5 @@
 """Administer organizations, their members, and read what was done in them."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.identity import audit, memberships, organizations

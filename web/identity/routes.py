@@ -1,7 +1,5 @@
 """All routes of identity: the OAuth endpoints, and administration under `/admin`."""
 
-from __future__ import annotations
-
 from web.identity import (
     deployments,
     distributions,

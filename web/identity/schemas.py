@@ -1,7 +1,5 @@
 """The JSON of organizations, users, members, API keys and the audit, and what all administrative JSON has in common."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Let operators rotate the keys that sign tokens, and drop one that leaked."""
 
-from __future__ import annotations
-
 from shared.identity import key_rotation
 from shared.identity.errors import KeyNotPublished
 from web.administration import AdministrationRoutes

@@ -1,7 +1,5 @@
 """Administer users and API keys: one's own, and, with the right to, others'."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.errors import PermissionDenied

@@ -4,8 +4,6 @@ The file's content goes on as it arrives; the fields, which may stand before or 
 of `web/http/multipart.py` hold for both: nothing is taken from a body that is not whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256

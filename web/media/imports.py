@@ -1,7 +1,5 @@
 """Tell what became of pushed media: to the distribution that pushed it, and to the users of its organization."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed

@@ -1,7 +1,5 @@
 """The JSON of a distribution's settings for its messaging networks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Self
 

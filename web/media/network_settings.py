@@ -1,7 +1,5 @@
 """Administer what a distribution's messaging networks need of it; values go in and do not come out again."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.media import network_administration

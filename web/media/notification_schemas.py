@@ -1,7 +1,5 @@
 """The JSON of notifications: where a distribution wants them, and what became of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 

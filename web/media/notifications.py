@@ -1,7 +1,5 @@
 """Administer where a distribution is told what became of its media, and have told again what did not arrive."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound

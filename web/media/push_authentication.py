@@ -4,8 +4,6 @@ A signature covers the whole body, so a signed one is read whole before anything
 accordingly: longer files are pushed with the token. A stranger's bytes are neither stored nor parsed.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.encryption import Encryption

@@ -4,8 +4,6 @@ Bytes that come with the distribution's token go into the store as they arrive, 
 nothing is fetched here. Who pushes is `push_authentication`'s to say, what becomes of it `shared/media`'s.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from typing import TypeVar

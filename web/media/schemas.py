@@ -1,7 +1,5 @@
 """The JSON and the form fields of pushed media, and what is shown of imports."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 

@@ -5,8 +5,6 @@ Any of the distribution's secrets may have made it, for a rotation takes time. W
 the same 401: a missing header, one that is not base64, a clock that is off by more than five minutes.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac

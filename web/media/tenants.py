@@ -1,7 +1,5 @@
 """Whom a request is counted for that a distribution signed, once its signature is verified."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.admission import PoolKey

@@ -5,8 +5,6 @@ the same, whether the distribution exists, is disabled, or is set up for this ne
 networks wait three seconds for an answer, so workers do that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
 from uuid import UUID

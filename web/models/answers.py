@@ -5,8 +5,6 @@ with its own status; afterwards, or after a while of waiting, the stream has beg
 nothing comes the answer is held without a thread (`web/holding.py`).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The model routes (docs/specification/models.md#requests): OpenAI's addresses, shapes and errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Response

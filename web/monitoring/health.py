@@ -1,7 +1,5 @@
 """Tell operators and load balancers how the front is: alive, ready, and by numbers."""
 
-from __future__ import annotations
-
 from flask import Response, current_app
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import NotFound

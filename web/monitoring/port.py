@@ -5,8 +5,6 @@ nothing else, so probes are answered while all threads that serve requests are b
 It knows three paths and no credentials; who may reach it is decided by where it is bound.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

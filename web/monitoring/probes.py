@@ -4,8 +4,6 @@ Protects the prober: whatever hangs, an answer comes within seconds. Each check 
 time, and a prober waits a bounded while; one that has not ended by then has failed.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping

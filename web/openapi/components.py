@@ -1,7 +1,5 @@
 """The parts of the OpenAPI document that no operation declares: error shapes, security schemes, what a status means."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.media.networks.registry import NETWORKS

@@ -1,7 +1,5 @@
 """Generate the OpenAPI 3.1 document from the declared routes: the code that validates is what is described."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

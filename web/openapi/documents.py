@@ -1,7 +1,5 @@
 """Serve what the service says of itself: its OpenAPI document, a viewer, and a page for every problem."""
 
-from __future__ import annotations
-
 import html
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """Describe which errors a route answers, in the dialect of its path."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

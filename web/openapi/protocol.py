@@ -1,7 +1,5 @@
 """What the OpenAPI document says of A2A's routes only: their error shape and their headers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Skills are the agent's behaviors. A card is made from rows at every reading; `ch
 became another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from shared.a2a.agents.directory import Agent

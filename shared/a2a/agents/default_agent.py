@@ -4,8 +4,6 @@ Runs at every start, beside the setup of an empty installation. Behaviors that a
 script only takes the place of the default while the setting names one, and gives it back afterwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

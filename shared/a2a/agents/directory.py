@@ -4,8 +4,6 @@ A caller may talk to the agents of the organization it acts in, with `model.exec
 at the caller's cost. Cards are public, so that an agent of somebody else's is refused and not denied to exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

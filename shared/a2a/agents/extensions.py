@@ -6,8 +6,6 @@ agent refuses a message that does not activate what it requires; only a message,
 stay possible for callers who could send.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The shapes below are the JSON Schemas that are served at `{uri}/schema.json` and
 at the URI itself is in `specifications/`. A change that breaks clients is a new version under a new URI.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources

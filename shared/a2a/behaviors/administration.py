@@ -5,8 +5,6 @@ being made so, and the default is removed only as the last. Turns that wait for 
 say why. What a behavior's instructions and script say is read by administrators, and by nobody else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ task is, and no secret lies in any row, event or queue. A grant is made only for
 address that somebody wrote into a message opens nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -4,8 +4,6 @@ A link opens exactly what its grant says, no matter who wrote it into a message;
 nothing here asks another host.
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID

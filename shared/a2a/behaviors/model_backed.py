@@ -8,8 +8,6 @@ The turn's organization pays; the call is attributed to the daemon that answers,
 deployment (docs/specification/a2a.md#behaviors). Whatever goes wrong ends the task as FAILED with a sentence of ours.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from uuid import uuid5

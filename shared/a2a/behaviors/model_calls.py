@@ -9,8 +9,6 @@ Crash points: a hold that was not dispatched is released by its sweep; a dispatc
 what had been noted as streamed, by its sweep; after the settlement nothing is owed, and the reply may be lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import time

@@ -1,7 +1,5 @@
 """In which form a reply is given, of the media types that a client takes (`acceptedOutputModes`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 

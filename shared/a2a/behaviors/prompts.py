@@ -4,8 +4,6 @@ Of what was said before, as much of the newest is kept as fits into the model's 
 message and room for the reply. The message itself is never shortened: one that does not fit is refused.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias

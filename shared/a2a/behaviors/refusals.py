@@ -1,7 +1,5 @@
 """Errors that a script answers a request with, before any task is made: asked by the front, once for each message."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Which behavior answers a turn, and what all of them are made of, once per worker process."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

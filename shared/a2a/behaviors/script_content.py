@@ -4,8 +4,6 @@ Ids are made from the turn, so that a turn that has to be played again says the 
 first and stand for it by a link (`stored_files.py`).
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 from uuid import uuid5

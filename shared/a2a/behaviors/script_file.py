@@ -5,8 +5,6 @@ needs a restart. A script that does not parse takes the place of the one before,
 would leave its author wondering.
 """
 
-from __future__ import annotations
-
 import threading
 from functools import lru_cache
 from pathlib import Path

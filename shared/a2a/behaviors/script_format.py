@@ -4,8 +4,6 @@ Owns what concerns several steps or rules at once, above all that nothing stands
 single key may hold is in `script_schema.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ doing any of it, up to the question that the newest message answers. So a worker
 worker can go on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count

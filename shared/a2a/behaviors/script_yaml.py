@@ -5,8 +5,6 @@ than text: true, false, null and JSON's numbers, these kept to the digit (`exact
 tag and a merge are mistakes. Anchors and aliases work; what they add up to is bounded.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass

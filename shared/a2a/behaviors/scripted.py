@@ -4,8 +4,6 @@ A script says which messages it answers with which updates (`README.md`). What i
 error that a client can meet; what is wrong with a script is said to the sender of a message.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid5

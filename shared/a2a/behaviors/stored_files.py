@@ -12,8 +12,6 @@ Crash points: before the upload's commit nothing has happened; after it the next
 is never run again leaves a file that ends with its retention, or with its task.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

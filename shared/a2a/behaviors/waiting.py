@@ -1,7 +1,5 @@
 """Waiting that ends when nobody wants the turn any more."""
 
-from __future__ import annotations
-
 import time
 
 from shared.a2a.turns.updates import Turn

@@ -6,8 +6,6 @@ What is posted and how often is tried is `deliveries.py`'s and the outbox's. The
 and again, as an address, whenever it is connected to. Credentials are never given back; the client's own token is.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

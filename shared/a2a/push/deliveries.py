@@ -4,8 +4,6 @@ The outbox (`shared/deliveries`) sends, retries and gives up. Updates of one con
 so that a receiver sees them in their order while nothing fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID

@@ -4,8 +4,6 @@ Who manages deployments manages their schedules. A Principal Identity selects wh
 stores and the usage is attributed to it. It gives no permission: the agent always works with its own daemon's.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 from uuid import UUID

@@ -6,8 +6,6 @@ does not come that day. Of an hour that comes twice: a fixed time comes once, th
 both hours. An expression that names every hour just goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """What a schedule may be: its time, its message, who answers and who receives, checked before it is kept."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """The values that schedules are made of and shown as: frozen, independent of any transaction."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

@@ -7,8 +7,6 @@ schedules of one that are due in the same minute do not delay another's. A tick 
 suspended, without permission) is refused, which is written down, and does not come again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@
 are written in one transaction, and a tick has one row: so no tick is run twice.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import (
     CheckConstraint,
     Column,

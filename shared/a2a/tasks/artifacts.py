@@ -5,8 +5,6 @@ once (`tasks.artifacts`). Appended text continues the text before it, so that an
 word reads as one part; parts of any other kind are added as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID

@@ -4,8 +4,6 @@ The state changes here and the turn is taken from its worker, which finds out wh
 it still says reaches the task.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from shared.a2a.agents.directory import Scope

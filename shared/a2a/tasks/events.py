@@ -5,8 +5,6 @@ other row of the task. So events are numbered without gaps, and a status never o
 after. Nothing follows a terminal state; `log.py` and the callers check that before they write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,8 +5,6 @@ bell instead of here. A client that asks again, from another process or after a 
 same order.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """List a caller's tasks, the last changed first."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from datetime import datetime

@@ -8,8 +8,6 @@ the other. When a worker dies its lease ends, and `lost_turns.py` decides.
 Crash points, which `faults` names: after a turn was begun, before and after each update.
 """
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ The task itself goes after `TASK_RETENTION_DAYS` without a change, and with it i
 are bounded and claimed with SKIP LOCKED, so that two purges at once share the work.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import timedelta

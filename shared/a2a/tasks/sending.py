@@ -6,8 +6,6 @@ client sees as a task only once the agent treats it as one (`Replied` makes none
 Ids of messages are no keys: clients use them again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The task's row is read first and says up to which event and message it speaks; w
 snapshot and the events after its `sequence` never overlap and leave nothing out, without any lock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

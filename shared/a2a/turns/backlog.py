@@ -1,7 +1,5 @@
 """Measure the turns that wait for a worker: the numbers an operator is alarmed by."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sqlalchemy import text

@@ -8,8 +8,6 @@ process's own end by handing the turn back. Sentences of ours reach the client, 
 Crash points: the log's own; a turn whose worker dies is taken back when its lease ends (`lost_turns.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace

@@ -5,8 +5,6 @@ somebody who has been disabled meanwhile, and which have run for too long. It as
 connections that no turn uses. When the process is asked to stop, turns have a while to end, and are then told to.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Sequence

@@ -9,8 +9,6 @@ Renewing needs connections of its own: turns that hold all others, or wait for o
 leases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ that says the same each time; otherwise its task fails and says why. A model tha
 time behind its client's back.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 from uuid import UUID

@@ -4,8 +4,6 @@ The rows are the queue. A process looks at once when it is woken by a hint or by
 every half second in any case, so that a lost hint costs no more than that. One thread at a time looks.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Put a turn together from its rows, at the moment a worker takes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID

@@ -5,8 +5,6 @@ Everything here runs with the task's row locked (`tasks/events.py`). A turn is `
 messages: only the first one that is not done `is_next`, and may be claimed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any

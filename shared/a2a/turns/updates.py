@@ -5,8 +5,6 @@ agent asked back. A behavior is given a turn and yields updates; the worker that
 (`tasks/log.py`), from where every stream, poll and push notification gets it. A behavior never sees the log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

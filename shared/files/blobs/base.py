@@ -19,8 +19,6 @@ Left to others: rows, leases and retries (the files domain); the digest of the c
 receiver).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import FileIO

@@ -1,7 +1,5 @@
 """A bucket as a store: its marker, and that it keeps no versions. The blobs in it are `multipart`'s."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from uuid import UUID
 

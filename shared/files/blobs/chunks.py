@@ -5,8 +5,6 @@ themselves keep them, is made while content is received, costs a fifth of a SHA-
 guards against decay, not against somebody who writes into the store; the scrub compares the digest of the whole.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 

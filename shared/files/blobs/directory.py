@@ -8,8 +8,6 @@ Nothing is made in it before it is known to be the right one. Left to others: bl
 # Plain strings and calls of `os`, as in `local`.
 # ruff: noqa: PTH102, PTH108, PTH110, PTH116, PTH208
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

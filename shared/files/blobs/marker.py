@@ -11,8 +11,6 @@ the next look, without a restart.
 Left to others: which id the database knows and who writes it (`shared/files/store_identity.py`).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import NoReturn, Protocol

@@ -5,8 +5,6 @@ within the last minute, and whose inode says that nothing was written since, is 
 the memory in which they were found sound. Decay that a disk shows within that minute is found a minute later.
 """
 
-from __future__ import annotations
-
 import os
 from io import FileIO
 from uuid import UUID

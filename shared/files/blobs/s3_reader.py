@@ -1,7 +1,5 @@
 """Read an object on an S3 server by ranges, and go on where a connection broke off."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Self
 from uuid import UUID

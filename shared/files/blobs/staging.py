@@ -14,8 +14,6 @@ Left to others: placing, reading and removing (`local`); whether a row exists (t
 # Plain strings and calls of `os`, as in `local`.
 # ruff: noqa: PTH108, PTH116, PTH208
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

@@ -4,8 +4,6 @@ Protects: a token leaves only over the scheme and towards the hosts that belong 
 an operator named in its place), whatever an answer or a webhook says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 

@@ -4,8 +4,6 @@ Discord pushes over HTTP what a command, a menu or a form was given; ordinary me
 links carry their own permission, which ends after about a day (`ex`); a bot's token renews them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

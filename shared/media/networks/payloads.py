@@ -4,8 +4,6 @@ A webhook is signed, but documents change, and a wrong guess must not become an 
 for hours. Texts that no database keeps (NUL, half of a surrogate pair) count as missing.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,7 +1,5 @@
 """The messaging networks that are understood directly."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from shared.media.networks.base import Network

@@ -5,8 +5,6 @@ signed has a window, so no network can sign one that nobody looks at. Whatever a
 may hold anything; nothing here raises but SignatureInvalid.
 """
 
-from __future__ import annotations
-
 import base64
 import hmac
 import re

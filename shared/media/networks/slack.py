@@ -5,8 +5,6 @@ gone (`tombstone`); so every file is asked for with `files.info` when it is fetc
 answer to whether it still exists. A token that lacks `files:read` is answered with Slack's login page and 200.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote

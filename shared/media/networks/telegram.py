@@ -4,8 +4,6 @@ Updates are not signed: a secret that was given to `setWebhook` comes back in a 
 when it is fetched; it holds the bot's token and is never logged, and the public server gives no file above 20 MB.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote

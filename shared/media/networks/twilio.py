@@ -5,8 +5,6 @@ it is made from `BASE_URL`, never from what a proxy passed on. There is no times
 is what protects against replays.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

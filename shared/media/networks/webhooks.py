@@ -1,7 +1,5 @@
 """A webhook as it arrived, what it is verified with, and what its network expects to hear."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ One webhook may tell of many messages, of several accounts. A media id is asked 
 address is good for five minutes, needs the token too, and comes with the digest and size of what will be there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Create the tables of identity."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB

@@ -1,7 +1,5 @@
 """Files, their versions, blobs, operations, references and read grants."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

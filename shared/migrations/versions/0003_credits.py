@@ -1,7 +1,5 @@
 """Balances, invocations, usage and the ledger, which is append-only."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """Imports of inbound media."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB

@@ -1,7 +1,5 @@
 """Signed messages to other services until they have arrived, and the endpoints that distributions name for them."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

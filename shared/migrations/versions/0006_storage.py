@@ -1,7 +1,5 @@
 """What stored bytes cost over time: measured days, their charges, and since when an organization owes for them."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """Behaviors of agents; A2A tasks, what was said and done in them, and where updates are posted to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sa

@@ -1,7 +1,5 @@
 """Settings of messaging networks, by distribution."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

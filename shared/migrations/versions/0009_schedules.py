@@ -1,7 +1,5 @@
 """Schedules of agents, and the runs they made."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

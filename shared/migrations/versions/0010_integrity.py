@@ -1,7 +1,5 @@
 """When each blob was last read and compared with its digest, and which had rotted."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """The read grants of one file, to be listed."""
 
-from __future__ import annotations
-
 from alembic import op
 
 revision = "0011"

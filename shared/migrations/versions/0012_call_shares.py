@@ -1,7 +1,5 @@
 """How many calls each organization has open, and to which provider."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

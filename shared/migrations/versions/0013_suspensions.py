@@ -1,7 +1,5 @@
 """Who suspended an organization's spending: its owner, an operator, or both."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

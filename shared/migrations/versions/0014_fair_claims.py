@@ -1,7 +1,5 @@
 """Imports and deliveries that may be claimed now, in the order in which organizations take turns."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

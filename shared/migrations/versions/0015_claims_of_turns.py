@@ -1,7 +1,5 @@
 """Turns are claimed in turn: their rows say whose agent answers, and which one of its task is next."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """Invitations: whom an organization has asked to join, with the hash of the token that the invited accepts with."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

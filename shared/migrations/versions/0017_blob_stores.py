@@ -1,7 +1,5 @@
 """The one blob store of this database, by the id that its marker holds."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """Of push notification addresses only the origin in clear: the whole has been sealed beside it all along."""
 
-from __future__ import annotations
-
 from alembic import op
 
 revision = "0018"

@@ -1,7 +1,5 @@
 """With which credential, and from which address, each audited act was asked for."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """What has become due, by whom it belongs to, so that a sweep can take some of each."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

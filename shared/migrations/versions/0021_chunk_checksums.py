@@ -1,7 +1,5 @@
 """Checksums of stored content chunk by chunk; of what was stored before, the scrub makes them."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

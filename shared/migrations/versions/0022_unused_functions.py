@@ -1,7 +1,5 @@
 """A function that no code has called for a release: `credits_renew` took its place."""
 
-from __future__ import annotations
-
 from alembic import op
 
 revision = "0022"

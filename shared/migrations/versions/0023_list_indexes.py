@@ -1,7 +1,5 @@
 """An index for each list with each of its filters, so that a page costs what is on it."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

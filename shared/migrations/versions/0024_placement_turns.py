@@ -1,7 +1,5 @@
 """The organization of content that waits to be placed, so that organizations take turns."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

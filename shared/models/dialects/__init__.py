@@ -5,8 +5,6 @@ Pure: no clock but the one given, no socket, no database. A request comes in as 
 become deltas, or one body, of the client's dialect (`Translator`); `frame_writer` writes deltas as frames.
 """
 
-from __future__ import annotations
-
 from shared.models.dialects.chat_requests import parse_chat
 from shared.models.dialects.deltas import DONE, Delta, FrameWriter, frame_writer
 from shared.models.dialects.failures import Failure

@@ -4,8 +4,6 @@ What the other dialect has a word for is translated; hints that it lacks (`seed`
 would change the reply's meaning if dropped is refused by name; everything unknown travels on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 Serves both client dialects: the chat stream sends on what is read here, the Responses stream builds items from it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.models.dialects.requests import Json, object_or_empty

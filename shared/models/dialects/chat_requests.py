@@ -3,8 +3,6 @@
 Only text is produced here, so audio output is refused; nothing is stored here, so `store: true` is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.models.dialects.requests import Dialect, ParsedRequest, describe

@@ -4,8 +4,6 @@ Keeps the upstream's own fields and makes regular what official clients stumble 
 choices' first chunks come in order, usage stands on one last chunk and only if asked for.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.models.dialects.chat_choices import ChatChoice

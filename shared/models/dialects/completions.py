@@ -1,7 +1,5 @@
 """The whole of a chat completion, put together from its deltas for a client that did not ask for a stream."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.models.dialects.requests import Json

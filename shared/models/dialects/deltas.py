@@ -6,8 +6,6 @@ both). JSON is written in ASCII. It costs bytes for other scripts, and saves rea
 line's end, as several popular ones do, and upstreams that cut a surrogate pair in two.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

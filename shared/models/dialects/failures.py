@@ -4,8 +4,6 @@ A stream that broke ends with an error that every client notices, never with an 
 says is passed on shortened and without what is the operators' (`disclosure.py`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

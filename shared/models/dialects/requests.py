@@ -4,8 +4,6 @@ The body stays the client's own; unknown fields travel on to upstreams that may 
 nothing is certain, what is not of the expected type counts as absent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any

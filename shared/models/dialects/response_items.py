@@ -4,8 +4,6 @@ added → (content_part.added → deltas → *.done → content_part.done)* → 
 official client refuses a stream that breaks the order. What `emit` does with an event is the stream's business.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

@@ -4,8 +4,6 @@ The same rule as the other way round: say what can be said, drop hints, refuse b
 meaning, let the unknown travel on. Reasoning items are dropped: chat has no place for them.
 """
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 from shared.models.dialects.requests import Json

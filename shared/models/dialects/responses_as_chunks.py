@@ -4,8 +4,6 @@ Reads what chat has words for: text, refusals, reasoning, function and custom ca
 the end and its reason, usage. Other items (searches, code runs) happen upstream and leave only their text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ Open Responses asks for every key in every lifecycle event, null where it allows
 ask for a few more. Nothing here is stored, whatever an upstream says of itself.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.models.dialects.requests import Json, ParsedRequest

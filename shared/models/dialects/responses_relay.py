@@ -5,8 +5,6 @@ nothing is stored. Ids of items are held steady, missing usage details filled in
 `response.created` gets it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from shared.models.dialects.deltas import Delta

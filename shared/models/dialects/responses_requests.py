@@ -5,8 +5,6 @@ Specified in docs/specification/models.md#requests.
 Nothing is stored: a request that wants state, or refers to any, is refused rather than half served.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest, describe

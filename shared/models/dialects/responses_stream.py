@@ -4,8 +4,6 @@ Text, refusal and reasoning follow one another as items; calls stay open until t
 their fragments. The closing events wait for the usage report, which chat sends last.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

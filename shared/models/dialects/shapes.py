@@ -4,8 +4,6 @@ A check refuses a wrong type and passes what it does not know: fields appear in 
 upstream may understand what this release does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 

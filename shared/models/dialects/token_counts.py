@@ -7,8 +7,6 @@ scripts that take three bytes a character come out near one token a character, w
 is always marked as one. What tokens cost is for `shared/credits` to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ is sent once, and the rest is arguments. Upstreams number calls from one, give e
 id, repeat the name, or send a call whole.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ that what the client reads and what is charged are one number. Reads no socket; 
 yields and tells when it ended.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

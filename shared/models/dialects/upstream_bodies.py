@@ -4,8 +4,6 @@ One path serves all replies: also a client that waits for the whole is served fr
 stalls is noticed and one that breaks has told what it consumed.
 """
 
-from __future__ import annotations
-
 from shared.models.dialects.chat_as_responses import chat_as_responses
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest
 from shared.models.dialects.responses_as_chat import responses_as_chat

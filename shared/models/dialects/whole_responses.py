@@ -1,7 +1,5 @@
 """A whole Response said as the events that would have told it, for upstreams that answer a stream request with JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

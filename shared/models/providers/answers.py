@@ -4,8 +4,6 @@ Accepts what real servers do: any line ends, a JSON document in place of a strea
 a last event without its blank line. Refuses what cannot be trusted: cut or endless bodies, anything that is not JSON.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import suppress

@@ -5,8 +5,6 @@ JSON of the upstream's own dialect, errors within a stream among them: reading t
 raise the errors of `errors` and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self

@@ -6,8 +6,6 @@ its slots for seconds, not for ever. Models without a limit cost nothing here. I
 ahead: the limit protects an upstream's comfort, not anyone's credits.
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ Upstreams send each event as a chunk of its own, and http.client gives one chunk
 What follows an event (translating, sending it on) costs by the piece, so all that is there is read at once.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

@@ -10,8 +10,6 @@ Protects two rules: a call that may have cost something is never repeated (`may_
 upstream reaches a log: `str()` of these errors is a sentence of ours.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from shared.errors import DomainError, Kind

@@ -5,8 +5,6 @@ surroundings. Left to others: which upstream is asked and what follows a failure
 (`answers`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

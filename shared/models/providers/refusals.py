@@ -4,8 +4,6 @@ Protects two rules: only what surely cost nothing is marked as such, and whateve
 the provider (keys, quota, addresses) is never shown to a caller.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ before it surely cost nothing and nothing has been answered. A failure sends the
 when all have failed, another round begins after a wait that grows, is jittered, and heeds `Retry-After`.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time

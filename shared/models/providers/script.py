@@ -3,8 +3,6 @@
 README.md lists them. A line that is no directive is text to repeat; so is one that only looks like a directive.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

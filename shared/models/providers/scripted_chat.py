@@ -1,7 +1,5 @@
 """A scripted reply as the chunks of a chat completion, in the order in which OpenAI sends them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A scripted reply as the events of a response, in the order in which OpenAI sends them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Lines may end in LF, CRLF or CR and be cut anywhere; comments, ids and retry tim
 event has a largest size, and what is unfinished is all that is kept.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 << 20

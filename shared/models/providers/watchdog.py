@@ -5,8 +5,6 @@ upstream is watched by one thread of the process, which shuts the socket under t
 the call is cancelled; the reader then finds out here why its connection broke.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

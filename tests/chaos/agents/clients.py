@@ -1,7 +1,5 @@
 """Clients of an agent: they send under a key until they are answered, and follow what happens through lost streams."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

@@ -1,7 +1,5 @@
 """Rules of agents, broken."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 from uuid import UUID

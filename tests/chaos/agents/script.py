@@ -1,7 +1,5 @@
 """What the agent of chaos says, and what must therefore be in the log of each of its tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

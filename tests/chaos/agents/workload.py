@@ -1,7 +1,5 @@
 """The workload of agents, and the comparison of their tasks' logs with what the script says."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Clients that write files, read and check without a pause, and repeat what was not answered under its operationId."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import threading

@@ -4,8 +4,6 @@ Each file belongs to one client thread, which does one thing at a time to it, so
 every answer is either right or a violation. An operation whose answers were all lost is repeated until it is known.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Rules of files, broken."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Attachments to push: content of every kind from sources of every kind, and what must become of each."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Mapping

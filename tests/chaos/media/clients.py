@@ -1,7 +1,5 @@
 """A distribution that pushes what people send it, every push twice, and remembers what was acknowledged."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Rules of messaging media, broken."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Both misbehave as real ones do. What the endpoint takes, it verifies and remembers by its `webhook-id`.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

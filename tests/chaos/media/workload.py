@@ -1,7 +1,5 @@
 """The workload of messaging media, and the comparison of what was pushed, stored and told."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

@@ -5,8 +5,6 @@ is charged by that; one whose report was lost with a worker or a client is charg
 takes no more than was said; no call is charged twice, and none that invited its client to try again was made.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

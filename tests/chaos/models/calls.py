@@ -4,8 +4,6 @@ Each call has a number of its own, which the upstream reports as its prompt's to
 by its client, by the upstream and in the books, whatever was lost in between.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

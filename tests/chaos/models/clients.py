@@ -1,7 +1,5 @@
 """Clients that call models without a pause, in every manner, through upstreams that misbehave as real ones do."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

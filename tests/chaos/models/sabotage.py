@@ -1,7 +1,5 @@
 """Rules of models and credits, broken."""
 
-from __future__ import annotations
-
 import random
 from uuid import uuid4
 

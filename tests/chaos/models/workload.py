@@ -1,7 +1,5 @@
 """The workload of models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 

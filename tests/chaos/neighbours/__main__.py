@@ -4,8 +4,6 @@
 which the run must fail.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 One thread with one event loop holds all of them, so that the crowd costs the machine little beside what it attacks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Where updates of tasks are posted: an endpoint that takes them, and one that takes connections and says nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """How long the honest requests of a victim take, and which fail."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

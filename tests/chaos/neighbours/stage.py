@@ -1,7 +1,5 @@
 """The installation in which neighbours meet: its processes, with pools small enough to be attacked on one machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial

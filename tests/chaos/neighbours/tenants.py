@@ -1,7 +1,5 @@
 """Two organizations on one installation: each with a person, a deployment, an agent and a distribution."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

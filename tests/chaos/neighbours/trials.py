@@ -1,7 +1,5 @@
 """One trial a pool: how its slots are used up by somebody hostile, and what an honest neighbour asks meanwhile."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The running service with agents: two fronts, who answers and who posts updates; and the published client."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Somewhere on this host that updates are posted to."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whatever dies in the middle of a stream: who comes back is told everything, once and in order."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

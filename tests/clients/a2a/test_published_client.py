@@ -1,7 +1,5 @@
 """The published client does everything that it can over HTTP+JSON, against real processes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -1,7 +1,5 @@
 """Streams and waits of a caller end within seconds of the caller's revocation; the streams of others go on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ Written from the protocol's definition (`lf.a2a.v1`): required members, one-ofs,
 value but a data part's may be null. `test_definition.py` compares them with the descriptors of the published package.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jsonschema

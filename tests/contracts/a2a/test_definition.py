@@ -1,7 +1,5 @@
 """The schemas that answers are held to are those of the protocol's definition, as the published package carries it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jsonschema

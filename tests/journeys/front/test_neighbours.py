@@ -4,8 +4,6 @@ The front is the real one, with small pools. Each crowd is met twice: by a front
 is honest, and by one whose shares are switched off, which cannot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A thousand streams of a task and hundreds of sends that wait, in one front process of sixteen threads."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

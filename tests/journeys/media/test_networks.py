@@ -1,7 +1,5 @@
 """What people send in Slack, Twilio, Telegram, WhatsApp and Discord ends as files of the receiving identity."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """What a distribution pushes is stored once, whatever becomes of messages, workers and senders."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

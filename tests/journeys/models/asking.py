@@ -1,7 +1,5 @@
 """Streams of model calls as a client reads them, byte by byte, over connections of their own."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

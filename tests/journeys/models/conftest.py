@@ -1,7 +1,5 @@
 """One installation that sells models, for the journeys of calls. After each journey everybody's books must agree."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """`kill -9` of the front in the middle of calls and at each of its steps: workers and sweeps settle what is left."""
 
-from __future__ import annotations
-
 import pytest
 import requests
 

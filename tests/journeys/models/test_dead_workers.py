@@ -1,7 +1,5 @@
 """`kill -9` of the worker in the middle of calls and at each of their steps: errors for clients, and exact books."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID

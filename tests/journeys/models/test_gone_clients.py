@@ -1,7 +1,5 @@
 """Clients that go away: within seconds the upstream is hung up on, and what was said is charged."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Valkey and Postgres die or forget in the middle of calls: errors where something was lost, and exact books."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Four hundred first calls at once, as an asynchronous client makes them, and strangers who send half of a body."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Five hundred streams that wait for slow models in one web process and two workers; short requests go on."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 

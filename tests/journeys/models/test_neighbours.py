@@ -1,7 +1,5 @@
 """Slow streams of one organization on a worker with few slots: others are answered, and its own quick calls too."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """More calls than can be answered: refused before anything is charged, or given back after a while."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import redis

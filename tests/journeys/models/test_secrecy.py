@@ -1,7 +1,5 @@
 """What was asked and answered is found nowhere afterwards: no table, log, metric, blob or file, nor Valkey for long."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

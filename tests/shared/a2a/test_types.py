@@ -1,7 +1,5 @@
 """The protocol's objects are read leniently and written strictly, and numbers pass through to the digit."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

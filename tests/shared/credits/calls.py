@@ -3,8 +3,6 @@
 Prices are one µcr a token unless a test says otherwise, so that counts of tokens are amounts.
 """
 
-from __future__ import annotations
-
 from uuid import UUID, uuid4
 
 from sqlalchemy import text

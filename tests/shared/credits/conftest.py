@@ -1,7 +1,5 @@
 """What the tests of credits share: an organization of its own for each, and how a call goes."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.database import Database

@@ -1,7 +1,5 @@
 """How many calls an organization has open: counted by the hold itself, and given back wherever a hold ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

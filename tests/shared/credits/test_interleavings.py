@@ -1,7 +1,5 @@
 """Any interleaving of calls, deaths, top-ups, policies and sweeps, against an oracle that knows no SQL."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID, uuid4

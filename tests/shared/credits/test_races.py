@@ -1,7 +1,5 @@
 """Many threads on one organization: what the interleavings of one thread cannot show."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every kind of discrepancy is planted behind the functions' back, and found; nothing is repaired."""
 
-from __future__ import annotations
-
 import logging
 from datetime import timedelta
 

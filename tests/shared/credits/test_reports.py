@@ -1,7 +1,5 @@
 """Windows, breakdowns and rollups, over records whose time is set by hand."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 

@@ -1,7 +1,5 @@
 """Storage is charged whatever there is to pay it with; who owes for it has a grace, and then stores nothing more."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """A destination and a sender for the tests of a module."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages, senders and what a test needs to see of the outbox."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

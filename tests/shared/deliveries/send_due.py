@@ -1,7 +1,5 @@
 """A process that sends what is due, for tests that kill it: its arguments are a database's address and fault points."""
 
-from __future__ import annotations
-
 import sys
 
 from shared import failpoints

@@ -1,7 +1,5 @@
 """Nobody's messages wait for the silent endpoints of others, however many these are."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Iterator

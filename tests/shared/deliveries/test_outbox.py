@@ -1,7 +1,5 @@
 """The outbox: what is written down, listed, sent again and forgotten."""
 
-from __future__ import annotations
-
 import contextlib
 from uuid import uuid4
 

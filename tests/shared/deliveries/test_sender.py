@@ -1,7 +1,5 @@
 """A message arrives at least once, always under its own id, and nobody waits for a destination that is slow."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What these tests ask with, and what this process connected to meanwhile."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

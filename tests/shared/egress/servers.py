@@ -1,7 +1,5 @@
 """A server that says exactly what a test wants it to, byte by byte, and remembers what it was asked."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Nothing private is ever connected to, however it is spelt and whoever answers for its name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """What a source may do to us: nothing but answer, in time and within bounds."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

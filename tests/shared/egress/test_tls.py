@@ -1,7 +1,5 @@
 """TLS is checked against the host's name, although we choose the socket."""
 
-from __future__ import annotations
-
 import ssl
 import traceback
 from collections.abc import Iterator

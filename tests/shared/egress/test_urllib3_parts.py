@@ -1,7 +1,5 @@
 """The private parts of urllib3 and http.client that our connections touch are as they were when these were written."""
 
-from __future__ import annotations
-
 import http.client
 import inspect
 import re

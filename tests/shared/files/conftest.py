@@ -1,7 +1,5 @@
 """The file domain without the web: a database, a blob store of each kind, and writes as the front makes them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ to when; `expected_costs` works out from that alone, in whole numbers, what each
 the database "as of" a moment of the month, by the slack that it is given.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 A death is an exception at a fault point here; real kills of real processes are the journeys' part.
 """
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

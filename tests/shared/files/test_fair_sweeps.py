@@ -1,7 +1,5 @@
 """What one organization has expired or uploaded does not delay another's by more than a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID

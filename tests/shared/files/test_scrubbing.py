@@ -1,7 +1,5 @@
 """The scrub: rotten bytes are found, refused while they are wrong, and given out again once they are right."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

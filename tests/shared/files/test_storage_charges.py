@@ -1,7 +1,5 @@
 """Storage is charged to the µcr for every byte and microsecond, once, whenever and however often the beat runs."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading

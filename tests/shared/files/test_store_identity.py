@@ -1,7 +1,5 @@
 """A store is used only while it is the one that the database knows (`blobs/marker.py`, `store_identity.py`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

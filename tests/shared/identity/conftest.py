@@ -1,7 +1,5 @@
 """What tests of identity share: one module's database, settings without caches, and a factory of rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Administration: every operation, by everyone who may and everyone who may not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Personal keys: whose they are, where they act, how long, and who may make or end them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

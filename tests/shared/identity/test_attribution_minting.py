@@ -1,7 +1,5 @@
 """What a distribution may attribute: its own messages, to its own deployment, for its own principal, and no more."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.database import Database

@@ -1,7 +1,5 @@
 """The audit, pages of lists, and which values administration accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """The first run: everything a first call needs, once, however many processes start."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """What a process remembers of identity, for how long, and that it forgets in time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The four principals of a call, for every kind of credential, with and without an attribution."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.database import Database

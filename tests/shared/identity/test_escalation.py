@@ -1,7 +1,5 @@
 """Nobody rises above what they hold, and nothing reaches across organizations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

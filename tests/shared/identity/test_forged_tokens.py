@@ -1,7 +1,5 @@
 """Forged, altered and misused tokens: every attack is refused in the same words."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Invitations: nobody joins without accepting, and nothing is given that its author could not give."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Who belongs where, and what happens to those who leave."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 

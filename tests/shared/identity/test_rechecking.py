@@ -1,7 +1,5 @@
 """A caller is judged again while their call is worked on: what was revoked ends it, what merely ran out does not."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from uuid import UUID

@@ -1,7 +1,5 @@
 """An encryption key can be dropped once everything that it encrypted has been encrypted with the next one."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID, uuid4
 

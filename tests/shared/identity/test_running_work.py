@@ -1,7 +1,5 @@
 """Calls under way end when their callers are revoked, and no others."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

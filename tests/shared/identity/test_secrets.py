@@ -1,7 +1,5 @@
 """Secrets: their form, and that none of them is ever stored, shown again or logged in clear."""
 
-from __future__ import annotations
-
 import base64
 import re
 

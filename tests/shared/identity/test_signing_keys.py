@@ -1,7 +1,5 @@
 """Keys: published before they sign, good until their last token has expired, gone when revoked."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The token endpoint's decisions: who gets a token, with which scope, until when, and who may ask about it."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import timedelta

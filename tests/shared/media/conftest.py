@@ -1,7 +1,5 @@
 """The media domain without the web: a database, a store, a source of media, and a worker that can die anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A worker in a process of its own, which fetches what is due; for `tests.support.mortals`."""
 
-from __future__ import annotations
-
 from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy

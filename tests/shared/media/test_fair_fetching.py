@@ -1,7 +1,5 @@
 """The threads that fetch are shared: slow sources of one organization do not make another's import wait."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

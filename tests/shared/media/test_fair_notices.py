@@ -1,7 +1,5 @@
 """Expired media of one distribution does not delay the notification of another's."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.media import notifications

@@ -1,7 +1,5 @@
 """Attachments are fetched once, checked, and stored as files of the receiving identity."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

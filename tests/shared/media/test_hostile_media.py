@@ -1,7 +1,5 @@
 """Whatever a source does, its import ends in the documented state, and nothing of it stays behind."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections.abc import Callable

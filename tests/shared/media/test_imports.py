@@ -1,7 +1,5 @@
 """Imports are taken down once, worked on by one at a time, and forgotten when their time has come."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

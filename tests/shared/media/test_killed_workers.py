@@ -1,7 +1,5 @@
 """`kill -9` of a worker at every step of an import: the next one finishes it, and there is one file or none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A declared type is kept when the content bears it out, dropped when it does not, refused when it hides danger."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.media.errors import MediaTypeMismatch

@@ -1,7 +1,5 @@
 """A receiver whose organization owes for storage beyond its grace imports nothing more until it has credits again."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.credits.errors import StorageUnpaid

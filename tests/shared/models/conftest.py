@@ -1,7 +1,5 @@
 """Both halves of a model call over this module's database and the run's Valkey."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

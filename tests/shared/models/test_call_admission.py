@@ -1,7 +1,5 @@
 """A call beyond its organization's share waits its turn, bounded, and whose lack it is decides what it is told."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

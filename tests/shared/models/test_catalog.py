@@ -1,7 +1,5 @@
 """The catalog file: what it may hold, and how each mistake is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The catalog in force: changed without a restart, never replaced by anything broken or half written."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Importing OpenRouter's list of models, and the command that does it."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path

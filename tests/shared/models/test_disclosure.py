@@ -1,7 +1,5 @@
 """Whatever an upstream repeats of the operators' keys, accounts and addresses, no caller reads it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The worker's half: whatever becomes of a call, it is charged for what it consumed and its client is told."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

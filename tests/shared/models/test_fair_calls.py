@@ -1,7 +1,5 @@
 """Which call a worker takes next: no list and no provider stands before the others, and no thread waits for one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID

@@ -1,7 +1,5 @@
 """What looks after calls while their threads wait: signs of life, notes of what was streamed, and the end."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.cancel_marks import cancel

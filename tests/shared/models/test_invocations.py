@@ -1,7 +1,5 @@
 """The front's half: who may call, what is held, and that a call which cannot be queued costs nothing."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The front's wait for replies: bounded in every direction, and whoever stops waiting cancels the call."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

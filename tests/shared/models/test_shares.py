@@ -1,7 +1,5 @@
 """The share of an organization: what one may use alone, and what is left for those who come then."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from contextlib import ExitStack
 from dataclasses import replace

@@ -5,8 +5,6 @@ webhook that tells of it, `slack.sign(body, url=…)` the headers, and `slack.se
 Each network has one, in the module of its name; the tests of all networks run with it.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from shared.media.networks.registry import NETWORKS

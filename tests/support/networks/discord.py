@@ -1,7 +1,5 @@
 """Discord: signed interactions, links that expire, and the bot's way to renew them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

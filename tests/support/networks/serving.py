@@ -1,7 +1,5 @@
 """What all stand-ins have in common: a real HTTP server, the files it keeps, and a memory of what it was asked."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

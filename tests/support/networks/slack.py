@@ -1,7 +1,5 @@
 """Slack: the Events API, `files.info`, and a file server that answers without a token with its login page."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Telegram: updates with a secret in a header, `getFile`, and files below an address that holds the token."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Twilio: inbound messages as forms, media behind Basic credentials, and a store that must not see these."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """WhatsApp: batches of messages, media ids, and addresses that need the token and a client's name."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

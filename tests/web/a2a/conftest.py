@@ -1,7 +1,5 @@
 """An organization with a scripted agent, and people and deployments who may or may not talk to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Administering behaviors: what an agent's card shows, and what answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Cards: what an agent says of itself, to whom, and for how long that may be kept."""
 
-from __future__ import annotations
-
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
 from shared.a2a.turns.updates import BehaviorKind
 from shared.identity.authorization import OPERATOR

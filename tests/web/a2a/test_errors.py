@@ -1,7 +1,5 @@
 """Every error of the protocol's table, and what the service has besides, in the protocol's shape."""
 
-from __future__ import annotations
-
 import json
 from uuid import uuid4
 

@@ -1,7 +1,5 @@
 """Extensions by the book: activated by name, echoed everywhere, required where declared so, their data checked."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jsonschema

@@ -1,7 +1,5 @@
 """A front dies while it takes a message: the same message under the same key is then taken once, and answered."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import pytest

@@ -1,7 +1,5 @@
 """Sending: blocking and not, streams, turns of one task, contexts, keys that let a message be taken once."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 from shared.a2a.exact_json import parse, render

@@ -1,7 +1,5 @@
 """Updates that are posted: every one, in order, with the credentials that the client gave, to addresses that may be."""
 
-from __future__ import annotations
-
 import runpy
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Administrators keep schedules over HTTP; nobody else sees them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

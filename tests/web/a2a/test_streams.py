@@ -1,7 +1,5 @@
 """What a stream does while there is nothing to tell, and when it can tell no more."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

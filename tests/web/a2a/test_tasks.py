@@ -1,7 +1,5 @@
 """Reading, listing, cancelling and following tasks; and that nobody else's are there."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 from uuid import uuid4

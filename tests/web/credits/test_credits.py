@@ -1,7 +1,5 @@
 """Credits and usage over HTTP: what is read, by whom, and in which dialect refusals speak."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4

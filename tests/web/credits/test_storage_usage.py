@@ -1,7 +1,5 @@
 """What storage costs, day by day, for the organization and for those who administer it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any

@@ -3,8 +3,6 @@
 An `Asker` is one set of headers: who asks, and on whose behalf.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Multipart bodies for the tests, right ones and broken ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 BOUNDARY = b"bd-7f3a"

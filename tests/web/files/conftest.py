@@ -1,7 +1,5 @@
 """Two organizations with agents, receiving identities and people: everyone who may ask for a file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 

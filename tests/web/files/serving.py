@@ -1,7 +1,5 @@
 """Run the test application under a real gunicorn, and speak to it on raw sockets."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import socket

@@ -3,8 +3,6 @@
 Specified in docs/specification/wire.md#errors.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from uuid import uuid4

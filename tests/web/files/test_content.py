@@ -5,8 +5,6 @@ Specified in docs/specification/files.md#download.
 What ranges and conditions mean in detail is tested at `test_ranges.py` and `test_downloads.py`.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -3,8 +3,6 @@
 Specified in docs/specification/identity.md#credentials.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

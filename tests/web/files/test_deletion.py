@@ -1,7 +1,5 @@
 """`DELETE /files/{id}` and references, which stand against it (docs/specification/files.md#delete)."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Shared links in a page of another site, in a real browser: what is shown, what may be read, what never runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

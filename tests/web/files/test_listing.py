@@ -3,8 +3,6 @@
 Specified in docs/specification/files.md#metadata.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

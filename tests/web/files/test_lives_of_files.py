@@ -4,8 +4,6 @@ One agent and one administrator upload, replace, renew, refer, share, read, dele
 with jobs in between; after every step the service must say what the model says, byte for byte.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """A store that is lost, full or read-only: reads go on, writes say what is wrong and work again afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4

@@ -3,8 +3,6 @@
 Specified in docs/specification/files.md#idempotency.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ Route, credentials, header rules, parameters, principals, file, permission, repl
 case is wrong in two neighbouring ways, and the answer must be the earlier one's.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4

@@ -5,8 +5,6 @@ but delete. "read" is a member's. "denied" may know that the file exists and do 
 table is hidden: 404, as if there were no such file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ No test waits for luck: threads start together behind a barrier, many rounds of 
 whatever the order was. Where the order itself matters, one side is stopped at a known point.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Read grants: bearer access to one exact version, for a while (docs/specification/files.md#grants)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

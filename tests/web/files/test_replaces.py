@@ -3,8 +3,6 @@
 Specified in docs/specification/files.md#replace.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import uuid4
 

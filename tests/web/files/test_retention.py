@@ -1,7 +1,5 @@
 """`PUT /files/{id}/retention` and what a deadline does (docs/specification/files.md#retention)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Whoever loses the right to write while their content is being received stores nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 Specified in docs/specification/files.md#grants.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Iterator

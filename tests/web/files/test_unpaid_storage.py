@@ -3,8 +3,6 @@
 Specified in docs/specification/credits.md#storage.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4

@@ -1,7 +1,5 @@
 """The README follows an upload from its handler on: the files that it names are passed, and they are few."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`POST /files/agent-artifacts` (docs/specification/files.md#upload): what an upload stores, answers and refuses."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import hashlib

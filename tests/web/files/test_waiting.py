@@ -6,8 +6,6 @@ On a local store committed content can be read at once. On S3 it cannot before a
 the front waits for that, bounded, and says `Pending` meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The client's address: believed from trusted proxies alone, counted, logged and audited."""
 
-from __future__ import annotations
-
 import json
 import time
 from ipaddress import ip_network

@@ -1,7 +1,5 @@
 """Administration over HTTP: what is made, shown once, listed, changed and refused."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ routes, so that a new one without a row here fails. Each attempt has a target of
 behind is asked of the audit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A distribution attributes the requests it routes, and can attribute nothing else."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Invitations over HTTP: from the owner's request to the new member's first call."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID, uuid4
 

@@ -1,7 +1,5 @@
 """The OAuth endpoints, as deployments' SDKs and strangers use them."""
 
-from __future__ import annotations
-
 import base64
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """OAuth and administration as a real server answers them: gunicorn with our settings, asked by `requests`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Distributions that push, and everyone who may see or touch what was pushed."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """A front in a process of its own, which takes one push; for `tests.support.mortals`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shared.settings import Settings

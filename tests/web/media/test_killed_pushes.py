@@ -1,7 +1,5 @@
 """`kill -9` of the front at every step of a push: the distribution pushes again, and there is one import."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import uuid4
 

@@ -3,8 +3,6 @@
 Its owner reads, shares and, with the right role, deletes it, through whichever distribution it came.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """A distribution is told what became of its media: signed, once for each event, until it has heard."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """What a push may not be, and what it is told; nothing of a refused push is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4

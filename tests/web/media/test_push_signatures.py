@@ -1,7 +1,5 @@
 """A distribution that signs needs no token; whoever does not sign well hears the same 401, whatever is wrong."""
 
-from __future__ import annotations
-
 import json
 import time
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """A distribution pushes media; every attachment becomes one import, and its bytes one file."""
 
-from __future__ import annotations
-
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """A copy of a webhook gains its holder nothing by being sent again, whatever its network signs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """Networks are set up by administrators; what goes in does not come out."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Networks push what they have, in their own ways; whoever is not the network learns nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Distributions that are set up for a network, and the network's webhooks to them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

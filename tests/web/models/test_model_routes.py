@@ -1,7 +1,5 @@
 """The model routes without any worker: what is read, what is refused, and in which order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4

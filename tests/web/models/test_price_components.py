@@ -3,8 +3,6 @@
 Each costs a prime for a token, so that an amount tells which of them are in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import timedelta
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The operations port: three paths for operators, answered whatever else the front does."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

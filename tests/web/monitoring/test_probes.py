@@ -1,7 +1,5 @@
 """Probes are answered whatever hangs, and metrics whatever is away."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Agents with real tasks in this module's database, answered in this process as a worker would."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Agents for the tests of behaviors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 `deaths` as pairs of a turn's id and a point (`shared/failpoints.py`). Prints the signals by which the processes ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

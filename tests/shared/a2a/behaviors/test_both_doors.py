@@ -1,7 +1,5 @@
 """A call of an agent and a call by `/v1` are settled by the same code, and alike, however they end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass

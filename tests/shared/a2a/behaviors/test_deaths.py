@@ -1,7 +1,5 @@
 """Workers die at every step of a turn: nothing is said twice, nothing is paid twice, and every task ends."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """A turn is answered once, by whoever holds its lease, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

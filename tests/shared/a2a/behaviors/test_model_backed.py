@@ -1,7 +1,5 @@
 """A model's reply becomes the task's artifact, is paid to the unit, and is never asked for twice."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The examples that client developers copy are good, and nothing that a script may hold goes undescribed."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a script says is what happens: every step, every way to match, and questions across messages."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Turns that no task stands behind, for behaviors that are asked directly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any

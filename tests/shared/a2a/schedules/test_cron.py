@@ -1,7 +1,5 @@
 """Expressions come when Debian's cron would have them come, also where clocks are changed."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

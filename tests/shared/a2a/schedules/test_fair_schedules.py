@@ -1,7 +1,5 @@
 """Schedules of one organization that are all due at once do not delay another's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A tick becomes one task of the agent, whoever looks and whatever dies, or it is written down why it does not."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How much of what was said is read at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

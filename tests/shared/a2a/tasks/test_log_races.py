@@ -1,7 +1,5 @@
 """The log under two workers, two clients and a cancellation: one order, one answer, nothing after the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

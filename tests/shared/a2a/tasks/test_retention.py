@@ -1,7 +1,5 @@
 """What is forgotten, and what stays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from uuid import uuid4
 

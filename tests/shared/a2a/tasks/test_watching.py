@@ -1,7 +1,5 @@
 """Waiting for tasks: woken by a hint, and without any hint by the rows themselves."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Turns are taken in turn: whatever one organization's agents do, the others' are answered."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What only the store in a directory does."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

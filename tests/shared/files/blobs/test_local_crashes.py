@@ -1,7 +1,5 @@
 """The local store's protocol, with workers killed and paused at random points."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What only the store on an S3 server does: lost replies, refused conditions, broken connections."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import nullcontext

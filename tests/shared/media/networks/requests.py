@@ -1,7 +1,5 @@
 """Webhooks as a network module gets them, without any server."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit

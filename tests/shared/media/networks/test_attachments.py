@@ -1,7 +1,5 @@
 """Every attachment that a network tells of is read, under ids that stay the same when it is told of again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """From a network's webhook to a stored file, or to the code that says why there is none."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

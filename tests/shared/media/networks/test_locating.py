@@ -1,7 +1,5 @@
 """Each network is asked in its own way where a file is, and its credentials go to nobody else."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Mapping

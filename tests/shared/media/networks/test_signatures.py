@@ -1,7 +1,5 @@
 """What a network signed is believed, to the byte and to the minute, and nothing else is."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The official client, strict and plain, against a server that speaks through the translator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A tiny HTTP server that answers creation requests through the translator, for the official client to read."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

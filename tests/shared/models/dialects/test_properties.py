@@ -1,7 +1,5 @@
 """However an upstream cuts its stream, the reply is the same; whatever it sends, nothing breaks."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What real upstreams send instead of what OpenAI sends, and what becomes of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

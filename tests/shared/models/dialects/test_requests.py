@@ -1,7 +1,5 @@
 """What both creation endpoints take and refuse, and how the refusal names the field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Responses as the official client reads them, whichever dialect the upstream speaks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

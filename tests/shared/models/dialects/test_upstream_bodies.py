@@ -1,7 +1,5 @@
 """What upstreams are asked, in their own dialect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

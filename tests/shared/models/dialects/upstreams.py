@@ -1,7 +1,5 @@
 """What upstreams of both dialects send for one and the same reply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

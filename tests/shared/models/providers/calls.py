@@ -1,7 +1,5 @@
 """Models for tests, and calls to them."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

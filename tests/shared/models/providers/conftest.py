@@ -1,7 +1,5 @@
 """A fake upstream and a router, both real enough to use sockets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

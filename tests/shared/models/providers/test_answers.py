@@ -1,7 +1,5 @@
 """What real servers send, quirks included, and what of it is believed."""
 
-from __future__ import annotations
-
 import gzip
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The limit on calls at once, over all workers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Gathering chunks: everything that has arrived, no waiting, nothing lost, over plain sockets and wherever cut."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Slow upstreams and callers who left: each bound ends the call, whatever the upstream is doing."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Fallback and repeats: at once to the next upstream, again after a wait, and never once it may have cost."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

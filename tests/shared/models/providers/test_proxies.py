@@ -1,7 +1,5 @@
 """Providers by way of a proxy, where one is configured."""
 
-from __future__ import annotations
-
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import events_of, model, text_of
 from tests.support.upstreams import FakeUpstream

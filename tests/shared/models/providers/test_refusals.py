@@ -1,7 +1,5 @@
 """Answers other than success: what each means, whether it may have cost, and what a caller gets to see."""
 
-from __future__ import annotations
-
 import logging
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

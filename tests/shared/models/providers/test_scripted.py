@@ -1,7 +1,5 @@
 """The scripted provider: deterministic, honest, and as difficult as it is told to be."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

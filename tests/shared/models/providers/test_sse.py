@@ -1,7 +1,5 @@
 """The parser of server-sent events: any cut, any line end, bounded."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

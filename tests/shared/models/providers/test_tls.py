@@ -1,7 +1,5 @@
 """Providers over TLS: trusted as configured, and cut as quickly as others."""
 
-from __future__ import annotations
-
 import ipaddress
 import ssl
 import threading
