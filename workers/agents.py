@@ -30,7 +30,6 @@ class Turns:
     """The turns of a worker process, at most `limit` at once, and what they are answered with."""
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
-        """Make it in the process that answers turns."""
         self._context = context
         database = context.open_database(pool_size=LEASE_CONNECTIONS)
         self._leases = TurnLeases(database)

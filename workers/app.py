@@ -24,7 +24,7 @@ context = WorkerContext(settings)
 
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
-    """Bind handlers once it is known which queues this worker serves, and before it is put together."""
+    """Bind handlers once this worker's queues are known, before it starts."""
     queues = sender.app.amqp.queues.consume_from
     if not CONTENT_QUEUES.isdisjoint(queues):
         refuse_wrong_store(context.store)

@@ -1,8 +1,7 @@
-"""A consumer pool: threads that each take work, do it, and take the next: as many as have work, and a few that wait.
+"""A consumer pool: threads that each take work, do it, and take the next.
 
-Nothing is handed from thread to thread: the thread that waited for the work does it. A thread that waits costs a
-connection and a look every few seconds, so only a few do; whenever the last of them has found work, another one
-begins to wait.
+Only a few threads wait, because each that does costs a connection and a look every few seconds; when the last of them
+finds work, another begins to wait.
 """
 
 import threading
@@ -25,7 +24,7 @@ class ConsumerPool(Generic[Work]):
     def __init__(
         self, take: Callable[[], Work | None], do: Callable[[Work], None], *, limit: int, name: str
     ) -> None:
-        """`take` waits a few seconds for work at the most; `do` meets its own failures."""
+        """`take` waits a few seconds for work at the most; `do` handles its own failures."""
         self._take = take
         self._do = do
         self._limit = limit
@@ -53,7 +52,7 @@ class ConsumerPool(Generic[Work]):
             return list(self._threads)
 
     def _add(self) -> None:
-        # An orderly end waits for it in `stop`; any other end must not have to.
+        # `stop` waits for it at an orderly end; no other end must have to.
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._threads.add(thread)
         self._waiting += 1

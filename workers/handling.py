@@ -1,7 +1,7 @@
-"""Bind handlers to jobs: one place where a job's failure is recorded.
+"""Bind handlers to jobs, and record a job's failure in one place.
 
-A handler that fails is not retried from here: its row still says that there is work, and the schedule's next look
-finds it. So a message is acknowledged whatever became of it, and nothing is lost or repeated without bound.
+A failed handler is not retried from here: its row still says that there is work, and the schedule's next message
+finds it. So messages are always acknowledged, and nothing is lost or repeated without bound.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class WorkerContext:
     """What handlers work with; each part is opened on first use, in the process that uses it."""
 
     def __init__(self, settings: Settings) -> None:
-        """Remember the settings."""
         self.settings = settings
         self.threads = 1
         self._parts: dict[Callable[[WorkerContext], Any], Any] = {}
@@ -88,11 +87,10 @@ class WorkerContext:
 
 
 def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
-    """Have a handler do every job of its kind, within its budget of time.
+    """Have a handler do every job of its kind, within its time limit.
 
-    Unless it may run in parallel, a copy that comes while it runs ends at once. A handler that was cut short, or asked
-    for again while it ran, is sent for behind whatever else waits; if that message is lost, the schedule sends the
-    next.
+    Unless the job may run in parallel, a copy that comes while it runs ends at once. A handler that was cut short, or
+    asked for again while it ran, is sent again behind whatever waits.
     """
     gate = OneAtATime()
 
@@ -118,7 +116,6 @@ class OneAtATime:
     """Lets one thread in, and remembers whether others came meanwhile."""
 
     def __init__(self) -> None:
-        """Let the first in."""
         self._lock = threading.Lock()
         self._is_under_way = self._is_asked_again = False
 
@@ -167,7 +164,7 @@ def recorded(kind: str) -> Iterator[None]:
 
 @cache
 def _counter(kind: str, outcome: str) -> Counter:
-    """Find the series once: looking it up costs more than counting."""
+    """Cache the series: looking one up costs more than counting."""
     return JOBS.labels(kind, outcome)
 
 

@@ -35,7 +35,6 @@ class ModelCalls:
     """The calls of a worker process, at most `limit` at once, and what they are carried out with."""
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
-        """Make it in the process that carries calls out."""
         self.executor = _executor(context, limit)
         self._announcement = Announcement(self.executor.valkey, limit)
         self._fair = FairCalls(self.executor.queue, slots=limit, patience_seconds=PATIENCE_SECONDS)

@@ -1,7 +1,7 @@
 """Which handlers a worker process has: those of the queues it serves, and no others.
 
-What the handlers of every queue import is half as much memory again as a worker of one needs, in each of its processes.
-A handler stands where its job is implemented (`shared/jobs.py`); a test fails for one whose module is not listed here.
+The handlers of every queue would cost each process half as much memory again. A test fails for a handler whose module
+is not listed here.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """When the sweeps run: every state a row can wait in has one, so that a lost message only costs its interval.
 
-Two beats at once are harmless: every handler claims what it does.
+Two beats at once are harmless: handlers claim what they do.
 """
 
 from datetime import UTC, datetime
@@ -20,8 +20,7 @@ def build_schedule() -> dict[str, dict[str, Any]]:
             "schedule": handler.every_seconds,
             # A sweep that no worker took within its interval is pointless: the next one is due.
             "options": {"queue": handler.queue, "expires": handler.every_seconds, "ignore_result": True},
-            # Beat remembers nothing over a restart: one that restarts every hour would otherwise never send what is
-            # hourly.
+            # Beat remembers nothing over a restart: one restarted every hour would never send what is hourly.
             "last_run_at": _NEVER,
         }
         for handler in handlers_of(QUEUES)

@@ -1,9 +1,7 @@
 """Exact amounts: whole micro-credits, their decimal spelling, their bounds, and the rounding rule of storage.
 
-A credit is a million micro-credits (µcr); a price is µcr for a million tokens, or for a GiB stored for 30 days. Nothing
-here or in the database is ever a fraction: a call's cost is rounded once, up (`prices.py`); `price_storage` rounds down
-and carries what is left, as `credits_charge_storage` does in SQL. The bounds keep every sum within the database's 64
-bits, so that no calculation can overflow.
+A credit is a million micro-credits (µcr); a price is µcr for a million tokens, or for a GiB stored for 30 days.
+Nothing is ever a fraction, and the bounds keep every sum within the database's 64 bits.
 """
 
 import re
@@ -49,8 +47,9 @@ def format_credits(amount: int) -> str:
 
 
 def price_storage(byte_microseconds: int, storage_price: int, remainder: int) -> tuple[int, int]:
-    """Give what storage costs, in µcr, and the remainder that the next day carries.
+    """Give what storage costs, in µcr, rounded down, and the remainder that the next day carries.
 
-    The remainder is in byte-microseconds times µcr, so that it stays exact when the price changes.
+    The remainder is in byte-microseconds times µcr, so it stays exact when the price changes.
+    `credits_charge_storage` computes the same in SQL.
     """
     return divmod(byte_microseconds * storage_price + remainder, STORAGE_UNIT)

@@ -37,9 +37,8 @@ class Balance:
     """An organization's credits, in µcr.
 
     `available` is what a call may hold now; it is below zero while calls and storage have cost more than there was.
-    `spent` is what was charged in this month. `suspended_by` names who stopped spending.
-    Since `storage_overdue_since` storage could not be paid, and from `storage_refused_from` on nothing more is stored;
-    both are None for an organization that owes nothing.
+    `spent` is this month's charges. `suspended_by` names who stopped spending. From `storage_refused_from` nothing
+    more is stored.
     """
 
     organization_id: UUID

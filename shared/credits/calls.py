@@ -1,8 +1,6 @@
-"""How many calls are open, over all organizations: what shares of the model service's capacity are worked out from.
+"""Count open calls over all organizations, from which shares of the model service's capacity are worked out.
 
-An organization's count, which its share is compared with, is a column of its balance, changed by the functions that
-hold credits and end holds, in the same statement. What all have open is counted over the open invocations. Nothing
-counts calls beside them, and what recovers holds recovers the counts.
+The open invocations themselves are counted, so whatever recovers holds recovers the counts.
 """
 
 from collections.abc import Collection, Mapping

@@ -12,10 +12,7 @@ from shared.errors import DomainError, Kind
 
 
 class InsufficientCredits(DomainError):
-    """The organization has too few credits for this call, or owes for storage and its grace is over.
-
-    A call names what is `required`, `available` and `held`.
-    """
+    """The organization has too few credits for this call, or owes for storage and its grace is over."""
 
     code = "insufficient_credits"
     kind = Kind.UNPAID

@@ -23,12 +23,11 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
-# An array of texts is not known to be one of another type, as a single text is.
+# Postgres does not take an array of texts for one of another type, as it does a single text.
 _CASTS = {"ids": "::uuid[]", "tokens": "::uuid[]"}
 
 
 @lru_cache(maxsize=64)
 def _statement(function: str, names: tuple[str, ...]) -> str:
-    """Write a call in the driver's own form."""
     named = ", ".join(f"p_{name} => %({name})s{_CASTS.get(name, '')}" for name in names)
     return f"SELECT * FROM {function}({named})"  # noqa: S608 (names from this domain's code only)

@@ -1,12 +1,10 @@
 """Holds: reserve credits for a call, and hand out the one right to make it.
 
-An invocation is `held` from the moment the front accepts it, and `dispatched` once exactly one worker may call the
-provider: so a sweep can tell what may have been consumed from what was not. Whether the organization can afford it is
-decided in one place, the conditional update inside `credits_hold`.
+An invocation is `held` once the front accepts it, and `dispatched` once exactly one worker may call the provider, so
+a sweep can tell what may have been consumed.
 
-Each function is one round trip. Called on `database.autocommit()` it is a whole transaction by itself, and the hot
-balance row is locked for no longer than its commit takes; prefer that where nothing else must commit with it. A hold
-asks for that: its transaction does not wait for the disk, unless a dispatch is part of it.
+Call these on `database.autocommit()` unless something else must commit with them: each is then one transaction and
+one round trip, and the hot row of the balance is locked only as long as the commit takes.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ class AtShare(Exception):
     """The organization has as many open calls as its share allows; nothing was held."""
 
     def __init__(self, *, open_calls: int) -> None:
-        """Say how many are open."""
         super().__init__(open_calls)
         self.open_calls = open_calls
 
@@ -64,9 +61,9 @@ class Attribution:
 class NewInvocation:
     """A call about to be accepted.
 
-    `hold` is the most it is expected to cost, in µcr, at the prices as they are now. The prompt's estimated tokens are
-    charged if the worker dies after a part of the reply. `request_hash` makes a second hold under the same id the same
-    call or a conflict. `provider` is whose upstream is asked first, for counting.
+    `hold` is the most it is expected to cost, in µcr. The prompt's estimated tokens are charged if the worker dies
+    after a part of the reply. A second hold under the same id is the same call if `request_hash` agrees, else a
+    conflict. `provider` is asked first; calls are counted by it.
     """
 
     id: UUID
@@ -94,10 +91,10 @@ class Dispatch:
 
 
 def hold(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
-    """Reserve an invocation's credits, or raise InsufficientCredits, CreditPolicySuspended or InvocationConflict.
+    """Reserve an invocation's credits; to hold the same invocation again changes nothing.
 
-    Raises AtShare where the organization has `share` open calls already. To hold the same invocation again changes
-    nothing.
+    Raises InsufficientCredits, CreditPolicySuspended, InvocationConflict, and AtShare for an organization with
+    `share` open calls.
     """
     attribution = invocation.attribution
     row = call(
@@ -136,9 +133,9 @@ def dispatch(
     token: UUID | None = None,
     lease_seconds: float = DISPATCH_LEASE_SECONDS,
 ) -> Dispatch | None:
-    """Take the right to call the provider; None means never to call it: someone else did, or the call has ended.
+    """Take the right to call the provider; None means never to call it: it is taken, or the call has ended.
 
-    Who does not hear the answer may ask again with the token it chose.
+    A caller that lost the answer may ask again with its token.
     """
     token = token or uuid4()
     lease = timedelta(seconds=lease_seconds)
@@ -167,9 +164,9 @@ class Progress:
 def renew(
     session: Session, calls: Sequence[Progress], *, lease_seconds: float = DISPATCH_LEASE_SECONDS
 ) -> int:
-    """Renew the leases of a process's calls and note what each has streamed; give how many were renewed.
+    """Renew the leases of a process's calls and note what each has streamed; give those renewed.
 
-    What is missing has ended, or is being settled at this moment.
+    The others have ended, or are being settled now.
     """
     row = call(
         session,

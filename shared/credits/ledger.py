@@ -1,10 +1,8 @@
-"""The ledger: what was ever credited to or taken from an organization, one immutable entry after the other.
+"""The ledger: one immutable entry for everything ever credited to an organization or taken from it.
 
-An entry is a transfer between the organization's account and the one its kind names (funding for `top_up` and
-`adjustment`, consumption for `charge`, `correction` and `storage`). One row states both sides, so no half of it can be
-missing: that is the balanced form here. `version` counts an organization's entries without a gap and `balance_after`
-continues the sum, so that a lost or altered entry shows. Entries are written by `credits_post`, together with the
-balance.
+An entry is a transfer between the organization's account and the one its kind names; one row states both sides, so no
+half can be missing. `version` counts an organization's entries without a gap and `balance_after` continues the sum,
+so a lost or altered entry shows. `credits_post` alone writes entries, together with the balance.
 """
 
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ class Entered:
 def top_up(session: Session, *, organization_id: UUID, amount: int, reference: str, by: Actor) -> Entered:
     """Add credits; the same reference again gives the first entry, or ReferenceConflict for another amount.
 
-    For operators: an owner who could give itself credits would pay nothing.
+    Only operators may: an owner could give itself credits and pay nothing.
     """
     authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
     if not 0 < amount <= MAX_AMOUNT:

@@ -1,11 +1,8 @@
-"""Set what an organization may do with its credits: limits, overdraft, and who has stopped it from spending.
+"""Set an organization's credit policy: limits, overdraft, and who has stopped it from spending.
 
-The policy is `active` (down to zero, or below it by the overdraft), `limit` (as active, and at most so much charged in
-a calendar month, UTC) or `suspended` (nothing). It governs holds only: what was dispatched is charged whatever it
-says.
-
-Protects: an overdraft is lent by operators alone. A suspension by the owner and one by an operator are two facts; each
-is lifted by its own side only, and while either stands the policy is `suspended`. The limit outlives both.
+A policy is `active`, `limit` (at most so much charged in a calendar month, UTC) or `suspended`. It governs holds
+only: what was dispatched is charged. Operators alone lend overdrafts. A suspension by the owner and one by an
+operator are two facts: each side lifts its own, and either suspends.
 """
 
 from collections.abc import Mapping
@@ -41,10 +38,10 @@ def set_policy(
     spending_limit: int | None = None,
     by: Actor,
 ) -> Balance:
-    """Replace an organization's policy; amounts in µcr. Raise ValidationFailed if it makes no sense.
+    """Replace an organization's policy; amounts in µcr. Raises ValidationFailed if it makes no sense.
 
-    `suspended` suspends for the actor's side and keeps the limit; any other lifts the actor's suspension. The overdraft
-    stays as it is unless one is given; another than the present one is refused to all but operators.
+    `suspended` suspends for the actor's side and keeps the limit; any other lifts the actor's suspension. Without an
+    overdraft the present one stays; only operators may change it.
     """
     authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
     _check_policy(policy, overdraft, spending_limit)
@@ -87,7 +84,7 @@ def resume_spending(session: Session, *, by: Actor, organization_id: UUID) -> Ba
 
 
 def _lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
-    """Read a balance under its lock, made if need be, so that two changes follow one another."""
+    """Lock the organization's balance, made if need be, so that changes follow one another."""
     require_organization(session, organization_id)
     session.execute(insert(credit_balances).values(organization_id=organization_id).on_conflict_do_nothing())
     statement = select(credit_balances).where(credit_balances.c.organization_id == organization_id)
@@ -103,7 +100,7 @@ def _suspend(
     spending_limit: int | None,
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Set or lift the suspension of the actor's side, with other changes, and work out the policy that then holds."""
+    """Set or lift the suspension of the actor's side, with other changes, and compute the resulting policy."""
     side = Suspender.OPERATOR if by.caller.is_operator else Suspender.OWNER
     own = _SUSPENDED_AT[side]
     is_suspended = is_on or any(

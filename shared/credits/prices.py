@@ -1,9 +1,8 @@
 """What a call consumed, what a model costs, and the one rule that makes an amount of both.
 
-A component of the price is one field of `Prices`. The value travels whole: from the catalog's file to the entry, the
-hold, the dispatch and what the catalog shows. A new component besides is a term of `Prices.price`, the same term of
-`credits_cost` in SQL, an argument of `credits_hold` and a column of `invocations`; a test asks each component whether
-it is held, charged, recorded and shown. None has a default: what is free says so.
+`Prices` travels whole, from the catalog's file to the hold, the dispatch and what is shown. A new component is a
+field of it, a term of `Prices.price` and of `credits_cost` in SQL, an argument of `credits_hold` and a column of
+`invocations`. None has a default: what is free says so.
 """
 
 from __future__ import annotations

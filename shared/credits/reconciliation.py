@@ -1,7 +1,7 @@
 """Prove that entries, balances, usage, rollups and storage agree, and report where they do not; repair nothing.
 
-Each organization is checked in one statement, and so against one moment: whatever runs meanwhile moves all sides in
-one transaction. A discrepancy is for a person to look at; what it takes to put it right is an adjustment entry.
+One statement checks an organization, against one snapshot: writers change all sides in one transaction. A person
+looks at a discrepancy and corrects it by an adjustment entry.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class LedgerProof:
     """A check of all organizations, which may take several runs: each goes on where the one before was cut short."""
 
     def __init__(self) -> None:
-        """Begin with the first run."""
         self._left: list[UUID] = []
         self._found: list[Discrepancy] = []
 
@@ -126,7 +125,7 @@ def _report(found: Sequence[Discrepancy]) -> None:
         )
 
 
-# From organization to organization along the index: it costs what there are of these, and not of entries.
+# Walks the index from organization to organization: the cost follows their number, not that of entries.
 _ORPHANS = text(
     """
 WITH RECURSIVE entered AS (

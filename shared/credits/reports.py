@@ -1,8 +1,7 @@
-"""Answer how much was used, in a window and by what: from hourly rollups, exact to the last settled call.
+"""Report usage in a window by model or principal: from hourly rollups, exact to the last settled call.
 
-The rollups hold exactly the records before their mark (`rollups.py`); those after it, a few minutes' worth, are added
-from the records themselves. So a report costs what its hours cost and not what its calls do, and is never late.
-Windows begin on a full hour: 24h is the last 24 hours and what has passed of the hour before them.
+Rollups hold the records before their mark (`rollups.py`); the few minutes after it are added from the records. A
+window begins on a full hour: 24h is the last 24 hours and what has passed of the hour before them.
 """
 
 from collections.abc import Mapping
@@ -121,7 +120,7 @@ def usage(
 def model_usage(session: Session) -> Mapping[str, tuple[int, int]]:
     """Give the tokens and invocations of each model in the last MODEL_WINDOW, over all organizations.
 
-    From rollups only, so a few minutes late; meant to be kept for a while by its reader.
+    From rollups only, so a few minutes late.
     """
     rows = session.execute(_MODEL_USAGE, {"length": MODEL_WINDOW.length})
     return {row.model: (int(row.tokens), int(row.invocations)) for row in rows}
@@ -133,7 +132,6 @@ def _sum(row: Row[Any]) -> UsageSum:
 
 
 def _report(column: str) -> str:
-    """Write the query of one breakdown; one statement, and so one snapshot of rollups, records and mark."""
     sums = ", ".join(f"sum({name}) AS {name}" for name in _SUMS)
     return f"""
 WITH span AS MATERIALIZED (

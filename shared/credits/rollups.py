@@ -1,8 +1,7 @@
 """Keep the hourly sums of usage: the current and the previous hour are recomputed from the records every minute.
 
-The mark says up to which moment the rollups are complete. It stays behind the clock for longer than any transaction
-may last, so that no record can still appear before it; reports read what is after it from the records. Hours that were
-missed while nothing ran are made up for.
+Rollups are complete up to the mark, which stays behind the clock by more than the longest transaction, so no record
+can still appear before it.
 """
 
 from datetime import timedelta
@@ -19,7 +18,7 @@ SLACK = timedelta(minutes=2)
 """Longer than a statement, or a pause between two in a transaction, may take (`shared/database.py`), together."""
 _STATEMENT_TIMEOUT = "10min"
 
-# At most a day of records, counted from the first that is not rolled up: a backlog is made up for step by step.
+# At most a day of records at a time: a backlog is made up for step by step.
 _LOCK_MARK = text(
     """
 SELECT date_trunc('hour', rolled_up_to, 'UTC') - interval '1 hour' AS starts_at, settled_at,

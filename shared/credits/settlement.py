@@ -1,8 +1,7 @@
-"""Charge a call for what it consumed, however it ended.
+"""Charge a call for what it consumed, however it ended; settling twice charges once.
 
 The actual cost is charged even above the hold: what a provider reported is owed. Where it reported nothing the counts
-are estimated and the record says so; one later correction may replace an estimate by exact counts. Settling twice
-charges once.
+are estimated, and one later correction may replace them by exact counts.
 """
 
 from dataclasses import dataclass
@@ -32,9 +31,8 @@ class Status(StrEnum):
 class Outcome:
     """What became of a dispatched call.
 
-    `counts` are the provider's, or the worker's own estimate if `is_estimated`. None means that nothing is known: the
-    prompt's estimate and what `renew` last said are charged. A call that surely consumed nothing says so with
-    counts of zero.
+    `counts` are the provider's, or the worker's estimate if `is_estimated`. None means that nothing is known: the
+    prompt's estimate and what `renew` last said are charged.
     """
 
     status: Status
@@ -62,9 +60,9 @@ class Settlement:
 
 
 def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome) -> Settlement:
-    """End a dispatched invocation and charge it; raise SettlementRefused for a token that is not its dispatch's.
+    """End a dispatched invocation and charge it; raises SettlementRefused for a token not of its dispatch.
 
-    Safe to repeat, and welcome however late: what was settled by estimate meanwhile is corrected, once.
+    Safe to repeat, however late: it corrects, once, what was settled by estimate meanwhile.
     """
     counts = _believable(invocation_id, outcome.counts)
     row = call(

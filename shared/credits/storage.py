@@ -1,9 +1,8 @@
 """Charge organizations for what they stored, and say who may store no more.
 
-What was stored in a day is measured elsewhere (`shared/files/storage_charges.py`) and lies in `storage_days`; here each
-day of each organization becomes one entry, once. Storage is charged whatever the balance: nobody loses content for
-want of credits. An organization that cannot pay owes, and after a grace it may store nothing more until it has credits
-again; what it has stays readable, renewable and deletable. The rule is a comparison in `credits_storage_is_refused`.
+`shared/files/storage_charges.py` measures the days; here each day of each organization becomes one entry, once. An
+organization that cannot pay owes, and after a grace may store nothing more until it has credits again. What it has
+stays readable, renewable and deletable.
 """
 
 from datetime import timedelta
@@ -30,7 +29,7 @@ WHERE charged_at IS NULL AND price IS NOT NULL AND (organization_id > :after OR 
 ORDER BY organization_id LIMIT :limit
 """
 )
-# In the order of their ids, as every transaction that takes several balances.
+# Ordered by id, like every transaction that locks several balances.
 _CHARGE = text(
     """
 SELECT coalesce(sum(credits_charge_storage(id, :grace, :limit)), 0) FROM unnest(CAST(:ids AS uuid[])) AS id
@@ -58,7 +57,7 @@ def refuse_unpaid_storage(*, is_refused: bool) -> None:
 def charge_storage(database: Database, *, grace: timedelta) -> int:
     """Enter every measured day that is not charged yet; return how many.
 
-    Two at once share the work: an organization's days follow each other under the lock of its balance.
+    Two at once share the work under the locks of the balances.
     """
     charged = 0
     after: str | None = None

@@ -87,7 +87,7 @@ def read_storage_usage(
     return storage_usage(session, organization_id, window=window)
 
 
-# The row of the day that is being measured counts what is stored until midnight: what is yet to come is taken off.
+# Today's row counts what is stored until midnight: the time yet to come is taken off.
 _REPORT = text(
     """
 SELECT m.measured_to, d.day, d.stored_bytes, d.price, d.cost,

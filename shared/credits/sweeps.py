@@ -1,7 +1,6 @@
-"""Find what a death left behind: holds nobody dispatched, calls nobody settled, rows that have had their use.
+"""Recover what a death left behind: holds never dispatched, calls never settled; delete rows past their use.
 
-Rows are claimed with SKIP LOCKED in bounded batches, each a transaction of its own, until a batch finds none: two
-sweeps at once share the work, and a settlement that has the row first wins.
+Batches are claimed with SKIP LOCKED: two sweeps share the work, and a settlement that has the row wins.
 """
 
 from datetime import timedelta

@@ -1,8 +1,7 @@
-"""The tables of credits, mirrored by the migrations; the rows of money are written by their functions alone.
+"""The tables of credits, mirrored by the migrations; only server-side functions write rows of money.
 
-No row references the balance, and none but the balance references the organization: a foreign key to a row that every
-call touches halves what one organization can do. `ledger_entries` refuses updates and deletes by a trigger. All amounts
-are µcr.
+No foreign key points at the balance: its check on a row that every call updates halves an organization's throughput.
+A trigger refuses updates and deletes of `ledger_entries`. All amounts are µcr.
 """
 
 from sqlalchemy import (

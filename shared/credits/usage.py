@@ -49,7 +49,7 @@ class UsageScope:
 
 
 def authorize_usage(caller: Caller) -> UsageScope:
-    """Say what a caller may read: with usage.read all of the organization's usage, a member without it its own.
+    """Decide what a caller may read: all of the organization's usage with usage.read, else a member's own.
 
     Raises BillingOrganizationRequired, PermissionDenied.
     """
@@ -72,10 +72,7 @@ def list_usage_records(
     cursor: UUID | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
-    """List an organization's records, or those of one user's calls, newest first.
-
-    A cursor is the last invocation of the page before.
-    """
+    """List usage records, newest first; a cursor is the last invocation of the page before."""
     position = (usage_records.c.occurred_at, usage_records.c.invocation_id)
     statement = select(usage_records).where(usage_records.c.organization_id == organization_id)
     if user_id is not None:

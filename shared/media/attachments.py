@@ -1,8 +1,8 @@
-"""What an inbound attachment is, before and while it is fetched: the words that networks and imports share.
+"""What an inbound attachment is, before and while it is fetched: the types that networks and imports share.
 
-A network's webhook is read into attachments in the front, which keeps each as a row; a worker later asks the network
-where the bytes are (`Source`) and fetches them. Nothing secret is part of an attachment: the network's credentials
-are looked up when they are needed, and headers that a push brought are kept encrypted.
+The front reads a webhook into attachments and keeps each as a row; a worker later asks the network where the bytes
+are (`Source`). An attachment holds nothing secret: credentials are looked up at their use, pushed headers are kept
+encrypted.
 """
 
 from collections.abc import Mapping

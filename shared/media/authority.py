@@ -1,8 +1,7 @@
-"""Who may import media: the one check in front of every push, and again in front of every storing.
+"""Authorize imports of media: the one check in front of every push and of every storing.
 
-Both the executing identity (the daemon of the distribution's target deployment) and the receiving identity need
-FileCreate over the receiver's files (docs/specification/media.md#authority), and nothing on the way may be disabled
-or suspended.
+The daemon of the distribution's target deployment and the receiving identity both need FileCreate over the receiver's
+files, and nothing on the way may be disabled or suspended (docs/specification/media.md#authority).
 """
 
 from uuid import UUID

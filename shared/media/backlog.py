@@ -15,7 +15,7 @@ class ImportBacklog:
     oldest_due_seconds: float
 
 
-# It reads the partial index of what waits; what waits for a later attempt, or is being fetched, is no backlog.
+# Reads the partial index of what waits; later attempts and imports being fetched are no backlog.
 _BACKLOG = text(
     """
 SELECT count(*) AS due, coalesce(extract(epoch FROM now() - min(due_at)), 0) AS oldest_due_seconds

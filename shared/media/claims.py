@@ -67,7 +67,7 @@ _HEAD = next_in_turn(
 CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning="media_imports.*")
 MARK_READY = _LEASED.mark_ready()
 _CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
-# The longer it has waited the longer it waits, from seconds to minutes.
+# Exponential, from seconds to minutes.
 _POSTPONE = text(
     """
 UPDATE media_imports SET state = 'Queued', code = :code, attempts = attempts - 1, is_ready = false,
@@ -93,11 +93,11 @@ def claim_due(
     per_distribution: int,
     full_organizations: Collection[Hashable] = (),
 ) -> tuple[Import, bytes | None] | None:
-    """Take the import of the distribution whose turn it is, with its encrypted headers; None when nothing may be taken.
+    """Claim the next due import, with its encrypted headers; None when nothing may be taken.
 
-    Organizations in `full_organizations`, and distributions that have as many workers as they may, are passed over.
+    Passes over `full_organizations`, and distributions that have as many workers as they may.
     """
-    # One claimer at a time: what two saw at once would let a distribution have more workers than it may.
+    # One claimer at a time: two would let a distribution have more workers than it may.
     take(session, AdvisoryLock.IMPORT_CLAIMS)
     busy = session.execute(_BUSY, {"per_distribution": per_distribution}).all()
     row = rotation.claim(
@@ -136,7 +136,7 @@ def put_back(session: Session, claimed: Import, *, code: str, retry_after_second
 
 
 def postpone(session: Session, claimed: Import, *, code: str) -> bool:
-    """Let an import wait until we can store it, as if it had not been attempted.
+    """Let an import wait until we can store it, without counting the attempt.
 
     False when it has waited for too long, or is no longer the caller's.
     """

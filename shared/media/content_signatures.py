@@ -1,6 +1,6 @@
-"""Recognize what content is by its first bytes, and how dangerous that is to people who open it.
+"""Recognize content by its first bytes, and how dangerous it is to people who open it.
 
-Only what is common or dangerous is recognized. Nothing is decoded. What follows from it is `media_types`' to say.
+Only common and dangerous types are recognized. Nothing is decoded.
 """
 
 from collections.abc import Sequence
@@ -154,7 +154,7 @@ _PAGE_TAGS = tuple(
 def _sniff_iso_media(head: bytes) -> Sniffed | None:
     """Recognize MP4 and its relatives by the brand in their first box (ISO/IEC 14496-12).
 
-    Older QuickTime has no such box. Its first one is recognized by its name, and a length that no text begins with.
+    Older QuickTime has no such box: its first one is known by its name, and a length that no text begins with.
     """
     if head[4:8] == b"ftyp":
         return _ISO_BRANDS.get(head[8:12], _MP4)
@@ -168,7 +168,7 @@ def _sniff_program(head: bytes) -> Sniffed | None:
 
 
 def _is_windows_program(head: bytes) -> bool:
-    """Recognize a PE file by both of its signatures: text may well begin with MZ."""
+    """Recognize a PE file by both of its signatures: text may begin with MZ."""
     if not head.startswith(b"MZ"):
         return False
     offset = int.from_bytes(head[_PE_OFFSET_AT : _PE_OFFSET_AT + 4], "little")

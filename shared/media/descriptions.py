@@ -1,7 +1,7 @@
-"""Make what others say of an attachment fit to keep, and know it again when they say it twice.
+"""Clean what others say of an attachment, and recognize it when they say it twice.
 
-Ids name the attachment, so one that cannot be kept is refused. All else only describes: what is malformed there is
-left out, for a network's odd file name must not cost its user the file.
+An id that cannot be kept is refused. Other malformed fields are left out: an odd file name must not cost a user the
+file.
 """
 
 import re
@@ -86,7 +86,7 @@ def _is_id(value: str) -> bool:
 
 
 def _is_plain(value: str) -> bool:
-    """Tell whether Postgres keeps a text, and a log line shows it, as it is."""
+    """Tell whether Postgres can keep a text and a log line show it."""
     return not any(unicodedata.category(character) in ("Cc", "Cs") for character in value)
 
 

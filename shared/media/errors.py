@@ -1,7 +1,7 @@
-"""What the media domain refuses or fails with, and how it says so.
+"""What the media domain refuses or fails with.
 
-An import that fails keeps the code of one of these, of `shared/egress/errors.py` or of `shared/body_errors.py`.
-`is_transient` says whether trying again may help; an import is tried again until its attempts are used up.
+A failed import keeps the code of one of these, of `shared/egress/errors.py` or of `shared/body_errors.py`. An error
+with `is_transient` is retried until the attempts are used up.
 """
 
 from shared.errors import DomainError, Kind
@@ -36,7 +36,6 @@ class TooManyImports(DomainError):
     kind = Kind.LIMITED
 
     def __init__(self) -> None:
-        """Ask for a retry after a few seconds."""
         super().__init__(retry_after_seconds=5)
 
 

@@ -1,11 +1,7 @@
 """Carry imports out: claim → locate → fetch → store, each attempt under a lease, each import stored once.
 
-A worker that dies on the way leaves a row whose lease ends, and staged bytes that a sweep takes; the next attempt
-begins anew, asking the network again where the bytes are. Bytes become a file, the import Stored and its distribution
-told in one transaction. What may pass is tried again, with growing pauses, until the attempts are used up; what is
-missing on our own side counts no attempt; what will not pass ends the import at once, with the code of its error.
-
-Left to others: what is connected to (`shared/egress`), what a type is worth (`media_types`), the states (`claims`).
+A worker that dies leaves a row whose lease ends and staged bytes that a sweep removes. Transient failures are retried
+with growing pauses; a lack on our own side counts no attempt; any other failure ends the import with its code.
 """
 
 import json
@@ -93,7 +89,7 @@ def _fetch_due(context: StoreContext) -> int:
 
 
 def _make_fetcher(context: StoreContext) -> Fetcher:
-    """Fetch by all threads of the worker but a few: slow sources must not keep others from being told what happened."""
+    """Fetch by all threads of the worker but a few, which go on sending notifications past slow sources."""
     settings = context.settings
     fetcher = Fetcher(
         database=context.database,
@@ -125,8 +121,8 @@ def fetch_due(fetcher: Fetcher) -> int:
 
 
 def _claim(fetcher: Fetcher) -> tuple[Slot, Import, bytes | None] | None:
-    """Claim the next import whose organization may use another thread; None leaves what there is to others."""
-    # One thread at a time, or the pool would fill between the look at it and the claim.
+    """Claim the next import of an organization that may use another thread; None if there is none."""
+    # One thread at a time: the pool could fill between the look at it and the claim.
     with fetcher.claiming:
         if fetcher.pool.in_use >= fetcher.pool.slots:
             return None
@@ -192,7 +188,7 @@ def _locate(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Source:
 
 
 def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> None:
-    """Put an import back for a later attempt, or end it; a worker that lost its lease changes nothing."""
+    """Put an import back for a later attempt, or end it; without the lease, change nothing."""
     failpoints.hit("import.failing")
     with fetcher.database.transaction() as session:
         if error.kind in _OURS and claims.postpone(session, claimed, code=error.code):

@@ -1,10 +1,7 @@
-"""Take imports down, and read what became of them.
+"""Queue imports, and read what became of them.
 
-An attachment is named by its distribution, its network and the ids that the network gave message and attachment; the
-unique key over the four makes every push, however often and however many at once, one import. A push that comes later
-gets the first one. What is secret about a source is kept encrypted, apart from the import that is handed around.
-
-Left to others: who may import (`authority`), fetching and storing (`claims`, `fetching`, `pushing`).
+The unique key of distribution, network, message id and attachment id makes every push, however often repeated, one
+import. What is secret about a source is kept encrypted, apart from the `Import` that is handed around.
 """
 
 import json
@@ -49,10 +46,9 @@ class ImportState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMedia(Job):
-    """An attachment waits to be fetched.
+    """An attachment waits to be fetched; a handler takes any that is due.
 
-    Each import has a message of its own, so that as many threads wake up as there are attachments; a handler takes
-    whatever is due.
+    Each import sends a message of its own, so that as many threads wake up as there are attachments.
     """
 
     kind = "media.fetch"
@@ -62,10 +58,7 @@ class FetchMedia(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """An import as it is at one moment.
-
-    `code` says why it failed, or why its last attempt did; `due_at` is when it is looked at next, while it waits.
-    """
+    """An import at one moment; `code` is the reason of its last failure, `due_at` its next attempt."""
 
     id: UUID
     distribution_id: UUID
@@ -114,16 +107,17 @@ def queue_imports(
     attachments: Sequence[Attachment],
     secret_headers: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[Import, ...]:
-    """Queue the fetching of a message's attachments, or give the imports that a push before made, in the same order.
+    """Queue the fetching of a message's attachments; give the imports in order, those made before included.
 
-    `secret_headers` are what a push asks to be sent with the request for an attachment, by its id. A native network
-    vouches for its ids; a generic push must describe an attachment as it did before.
+    `secret_headers` go with the request for an attachment, by its id. A generic push must describe an attachment as
+    it did before; a native network vouches for its ids.
 
-    Raises what `authorize_import` raises, ImportConflict, TooManyImports, ValidationFailed for ids that cannot be kept.
+    Raises what `authorize_import` raises, ImportConflict, TooManyImports, ValidationFailed for ids that cannot be
+    kept.
     """
     receiver = authorize_import(session, distribution_id)
     if len(attachments) > settings.queued_imports:
-        # More than may wait; not a row of them is written to find that out.
+        # More than may wait: refused before a row is written.
         raise TooManyImports
     attachments = [normalize(attachment) for attachment in attachments]
     encryption = Encryption(settings)
@@ -133,7 +127,7 @@ def queue_imports(
         "network": network,
     }
     found: dict[int, Import] = {}
-    # In the order of their keys, so that two pushes of the same message never wait for each other in a circle.
+    # Ordered by key, so that two pushes of the same message never deadlock.
     for index in sorted(range(len(attachments)), key=lambda index: _key(attachments[index])):
         attachment = attachments[index]
         headers = (secret_headers or {}).get(attachment.attachment_id)
@@ -233,7 +227,7 @@ def _queue(
 
 
 def _refuse_excess(session: Session, distribution_id: UUID, limit: int) -> None:
-    """Raise TooManyImports when more wait than may; each push looks only as far as the limit."""
+    """Raise TooManyImports at the limit, which bounds the count as well."""
     waiting = (
         select(_table.id)
         .where(_table.distribution_id == distribution_id, _table.state.in_(("Queued", "Fetching")))

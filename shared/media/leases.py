@@ -1,8 +1,7 @@
-"""Keep the lease of an attempt for as long as the attempt lasts, whatever it waits for.
+"""Renew an attempt's lease in a thread of its own, because the attempt may wait on a silent source for longer.
 
-A source may be silent, or send a byte now and then, for longer than a lease, and a thread that waits for it renews
-nothing. So a thread of its own does: until the attempt ends, its import has passed to somebody else, or it has taken
-longer than it may, for a worker that hangs must not hold an import for ever.
+Ends with the attempt, with the loss of the lease, or at the attempt's time limit: a hanging worker must not hold an
+import for ever.
 """
 
 import time
@@ -26,7 +25,6 @@ class KeptLease:
     """The lease of a claimed import, while it is a context."""
 
     def __init__(self, database: Database, claimed: Import, *, longest_seconds: float) -> None:
-        """Take which lease, and how long it may be kept."""
         self._database = database
         self._claimed = claimed
         self._ends_at = time.monotonic() + longest_seconds
@@ -41,12 +39,10 @@ class KeptLease:
             raise LeaseLost
 
     def __enter__(self) -> Self:
-        """Begin to renew."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Renew no more."""
         self._thread.stop(wait=True)
 
     def _keep(self) -> None:

@@ -1,14 +1,8 @@
-"""Label content by what it is said to be and what it looks like; refuse what is dangerous in disguise.
+"""Label content by its declared type and its first bytes; refuse dangerous content in disguise.
 
-The declared type is never trusted, only checked against the first bytes (docs/specification/media.md#media-types):
-
-- it stays when the content's signature is of its family, and when nothing is known about either;
-- it becomes `application/octet-stream` when the content is something else, or lacks the signature its type always has;
-- a page, a script or a program that claims to be inert media is refused: it is an attack, or a login page that was
-  served in place of the media.
-
-Nothing is decoded: no archive is opened and no image parsed. Downloads are attachments that no browser sniffs or runs,
-whatever the label says.
+The declared type stays if the signature is of its family or nothing is known of either. It becomes
+`application/octet-stream` if the content differs. A page, script or program declared as inert media is refused: it is
+an attack, or a login page served in place of the media (docs/specification/media.md#media-types).
 """
 
 from shared.media.content_signatures import SIGNATURES, Nature, Sniffed, sniff
@@ -66,7 +60,7 @@ def _agrees(essence: str, sniffed: Sniffed) -> bool:
     return family in sniffed.families
 
 
-# Types whose content begins with their signature and with nothing else; MP3 may begin with anything.
+# Content of these types begins with the signature alone; MP3 may begin with anything.
 _ALWAYS_SIGNED = frozenset(
     {signature.sniffed.media_type for signature in SIGNATURES} - {"audio/mpeg", "audio/aac", "video/mpeg"}
 ) | {"video/mp4", "audio/mp4", "video/quicktime", "image/heic", "image/heif", "image/avif", "application/ogg"}

@@ -1,9 +1,7 @@
-"""Give, replace and forget what a distribution's messaging networks need of it.
+"""Set, replace and delete the settings of a distribution's messaging networks, encrypted and audited.
 
-Protects: values are kept encrypted and shown to nobody again, and replacing a secret that webhooks are signed with
-fails none of them, because the replaced one stays good for a while. Each act writes its audit row.
-
-Left to others: reading the values back (`network_settings.py`), and how a network uses them (`networks/`).
+A replaced webhook secret stays valid for the overlap, so that no webhook fails meanwhile. Reading the values back is
+left to `network_settings.py`.
 """
 
 from collections.abc import Mapping
@@ -69,10 +67,10 @@ def put_network_settings(
     values: Mapping[str, str],
     overlap_seconds: int = DEFAULT_OVERLAP_SECONDS,
 ) -> NetworkSettings:
-    """Give a distribution all its settings for a network; what is not among them goes back to its default.
+    """Replace a distribution's settings for a network; a setting left out goes back to its default.
 
-    A signing secret that is replaced stays good for the overlap, the one before that no longer. Raises
-    NetworkNotRouted, ValidationFailed, ResourceNotFound and PermissionDenied.
+    A replaced signing secret stays valid for the overlap; the one before it does not. Raises NetworkNotRouted,
+    ValidationFailed, ResourceNotFound and PermissionDenied.
     """
     distribution = _authorized(session, by, distribution_id)
     if network.name not in distribution.networks:
@@ -115,7 +113,7 @@ def _authorized(session: Session, by: Actor, distribution_id: UUID) -> Distribut
 
 
 def _hold(session: Session, distribution_id: UUID) -> None:
-    """Hold the distribution, so that two who set it up at once do so one after the other."""
+    """Lock the distribution, so that concurrent changes follow one another."""
     held = select(distributions.c.id).where(distributions.c.id == distribution_id)
     session.execute(held.with_for_update(key_share=True))
 

@@ -1,7 +1,6 @@
-"""What a distribution's messaging networks need of it, read back: signing secrets, tokens, addresses.
+"""Read a distribution's network settings back: signing secrets, tokens, addresses; replaced secrets still valid.
 
-Front and workers ask here; who gives and replaces them is `network_administration.py`'s. A replaced signing secret is
-among the credentials until its time is over. Callers keep credentials only for as long as they use them.
+Callers keep credentials only for as long as they use them.
 """
 
 import secrets
@@ -42,10 +41,10 @@ def get_credentials(
 def find_webhook_credentials(
     session: Session, encryption: Encryption, distribution_id: UUID, network: Network
 ) -> tuple[Credentials, bool]:
-    """Find what a network's webhooks are verified with, and tell whether the distribution takes any.
+    """Find what a network's webhooks are verified with, and whether the distribution takes any.
 
-    Where it does not (unknown, disabled, not set up for this network) the credentials are nobody's, found at the same
-    cost: how long a refusal takes must not tell a stranger which it was.
+    A distribution that takes none gets made-up credentials at the same cost: the time of a refusal must not tell a
+    stranger whether it exists.
     """
     parameters = {"distribution": distribution_id, "network": network.name}
     rows = session.execute(_WEBHOOK_VALUES, parameters).all()
@@ -56,7 +55,7 @@ def find_webhook_credentials(
 
 @sweep("media.forget_replaced_secrets", queue=RETENTION, every_seconds=3600)
 def _forget_replaced_secrets(context: Context) -> int:
-    """Erase those that webhooks were signed with, by us or by a network."""
+    """Delete replaced secrets that are no longer valid, ours and the networks'."""
     return forget_replaced_secrets(context.database) + forget_replaced_settings(context.database)
 
 
@@ -75,7 +74,7 @@ def _credentials(encryption: Encryption, network: Network, rows: Sequence[Row[An
 
 
 def _nobodys(encryption: Encryption, network: Network) -> Credentials:
-    """Make credentials up: 64 hexadecimal digits can be anything. To encrypt a value takes as long as to decrypt it."""
+    """Make credentials up. Encrypting takes as long as decrypting; 64 hexadecimal digits can be any setting."""
     needed = [setting.name for setting in network.settings if setting.is_required and setting.default is None]
     made = {name: secrets.token_hex(32) for name in needed}
     for value in made.values():

@@ -1,7 +1,7 @@
 """The settings of messaging networks by distribution, mirrored by migration 0008.
 
-A row is one setting: its value encrypted, its last four characters to know it by, and, of a setting that webhooks are
-verified with, the value it replaced, good until its time is over.
+Each row is an encrypted value, with its last four characters to recognize it by. A setting that verifies webhooks
+also keeps the value it replaced, until its time is over.
 """
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text, func

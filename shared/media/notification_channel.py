@@ -1,7 +1,6 @@
-"""Sign notifications as Standard Webhooks (version 1.0.0) and say where they go, at every attempt anew.
+"""Sign notifications as Standard Webhooks (version 1.0.0) and find their endpoint, at every attempt anew.
 
-The signature is made with the distribution's webhook secret. While a replaced secret is still good, both sign, so that
-the receiver may change over whenever it likes.
+While a replaced secret is valid both sign, so that receivers may change over at any time.
 """
 
 import base64
@@ -28,7 +27,7 @@ def _send_due(context: Context) -> int:
 
 
 def _make_sender(context: Context) -> Sender:
-    """Send messages of every kind; those that have no channel here bring their addresses."""
+    """Send notifications of every kind; those without a channel here bring their addresses."""
     channels = {notifications.KIND: DistributionChannel(Encryption(context.settings))}
     sender = Sender(context.database, context.settings, channels)
     context.when_stopping(sender.stop)
@@ -39,7 +38,6 @@ class DistributionChannel:
     """Notifications to the endpoints of distributions."""
 
     def __init__(self, encryption: Encryption) -> None:
-        """Take the keys of endpoints and webhook secrets."""
         self._encryption = encryption
 
     def find_address(self, session: Session, message: Message) -> Address | None:
@@ -76,7 +74,7 @@ def _sign(secrets: Sequence[str], message: Message, *, timestamp: str) -> dict[s
 
 
 _OF_DISTRIBUTION = notification_endpoints.c.distribution_id == bindparam("distribution")
-# The database's clock, as everywhere: a worker whose own is off would be refused by every receiver.
+# The database's clock: a worker whose own is off would be refused by every receiver.
 _ENDPOINT = select(notification_endpoints.c.url_encrypted, func.now().label("at")).where(
     _OF_DISTRIBUTION, notification_endpoints.c.disabled_at.is_(None)
 )

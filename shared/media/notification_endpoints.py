@@ -1,7 +1,7 @@
-"""Who may say where a distribution's notifications go, see what became of them, and have them sent again.
+"""Manage a distribution's notification endpoint; list its deliveries and resend dead letters.
 
-An endpoint's address may hold a secret, so it is kept encrypted and shown only to those who may change it. An endpoint
-that answered 410 is disabled until it is named again.
+The address may hold a secret: it is kept encrypted and shown only to those who may change it. An endpoint that
+answered 410 is disabled until it is set again.
 """
 
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class NotificationEndpoint:
 def set_endpoint(
     session: Session, settings: Settings, *, by: Actor, distribution_id: UUID, url: str
 ) -> NotificationEndpoint:
-    """Name the endpoint, in place of any before; what waits goes there from now on.
+    """Set or replace the endpoint; waiting notifications go there from now on.
 
     Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
     """

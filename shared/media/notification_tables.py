@@ -1,7 +1,4 @@
-"""Where distributions want to be told what became of their media, and the files whose end is still to be told.
-
-Mirrored by migrations 0005 and 0020.
-"""
+"""Notification endpoints, and the files whose expiry is still to be notified; migrations 0005 and 0020."""
 
 from sqlalchemy import Column, ForeignKey, Index, LargeBinary, Table, Uuid
 from sqlalchemy.dialects.postgresql import JSONB

@@ -1,11 +1,7 @@
-"""Tell a distribution what became of its media: an import that ended, a file that expired.
+"""Notify a distribution of its media: an import that ended, a file that expired.
 
-Protects: an event is written down in the transaction that makes it true, so it is told at least once and never about
-what did not happen. That a file has expired is noticed exactly once, however late the sweep comes: a row waits for the
-file's deadline from the moment it is stored, and goes in the transaction that writes the event.
-
-Left to others: who may name an endpoint (`notification_endpoints`), signing (`notification_channel`), and arriving
-(`shared/deliveries`).
+The transaction that makes an event true writes it, so it is sent at least once and never without cause. Each stored
+file has a row that waits for its deadline, so its expiry is noticed once, however late the sweep.
 """
 
 import json
@@ -42,7 +38,7 @@ class EventType(StrEnum):
 
 
 def notify_import(session: Session, ended: Import) -> None:
-    """Tell that an import has ended, and watch the file that it stored until that expires.
+    """Notify of an import's end, and watch the file that it stored until that expires.
 
     Belongs in the transaction that ends the import, after its file's row.
     """
@@ -150,8 +146,7 @@ _HEADS = first_of_each(
     table="expiring_media", tenant="distribution_id", ready="true", order="expires_at", key="file_id"
 )
 _FAIR = text(f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit")  # noqa: S608
-# Content is gone from the very moment of its deadline, whether or not its own sweep has come by; a file that somebody
-# deleted has not expired.
+# Content is gone from its deadline on, whether or not the sweep has run; a deleted file has not expired.
 _DUE = text(
     """
 SELECT watched.file_id, watched.distribution_id, watched.details, watched.expires_at,

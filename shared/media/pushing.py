@@ -1,8 +1,8 @@
-"""Store media that a distribution brings along itself: the import is Stored when its push is answered.
+"""Store media whose bytes a distribution pushes: the import is Stored when the push is answered.
 
-The bytes take the way of every upload, stage → commit → place, and the import's row is written with the file's: a push
-that dies has done nothing, one that was answered cannot be undone. Of pushes of one attachment, however many at once,
-the first to commit makes the file; the others, if they brought the same, get its import.
+The bytes take the way of every upload, stage → commit → place, and one transaction writes import and file. Of
+concurrent pushes of one attachment the first to commit makes the file; the others, with equal content, get its
+import.
 """
 
 from collections.abc import Callable
@@ -32,10 +32,7 @@ from shared.telemetry import IMPORTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedPart:
-    """What a push brought: the attachment as its fields describe it, and the part's own description.
-
-    `content` is what arrived; `head` is how it begins.
-    """
+    """What a push brought: its fields' attachment, the part's own description, its content and how that begins."""
 
     attachment: Attachment
     content: ReceivedContent
@@ -103,7 +100,7 @@ def _values(receiver: LiveReceiver, settings: Settings, request_hash: bytes) -> 
 
 
 def _judge(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:
-    """Describe what was received by what it is. Raises ByteSizeMismatch, DigestMismatch, MediaTypeMismatch."""
+    """Describe what was received. Raises ByteSizeMismatch, DigestMismatch, MediaTypeMismatch."""
     said, part = normalize(pushed.attachment), pushed.content
     if said.size_bytes not in (None, part.byte_size):
         raise ByteSizeMismatch(f"The content has {part.byte_size} bytes, not byteSize={said.size_bytes}.")

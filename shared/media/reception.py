@@ -1,7 +1,7 @@
-"""Receive one attachment from its source: counted, hashed and judged on the way, in constant memory.
+"""Receive one attachment from its source: counted, hashed and checked on the way, in constant memory.
 
-What the network said of its size and digest must be true; the source's own word counts only where the network gave
-none. The type is judged as soon as enough has arrived, so that a hostile source costs no more than that.
+The network's size and digest must match; the source's own count only where the network gave none. The type is checked
+as soon as enough has arrived, so a hostile source costs no more than that.
 """
 
 import hashlib
@@ -53,8 +53,8 @@ class Fetching:
     def receive(self, sink: Sink) -> ReceivedContent:
         """Fetch the content into the sink, opened once the source answers.
 
-        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceRefused, MediaTypeMismatch, ByteSizeMismatch,
-        DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
+        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceRefused, MediaTypeMismatch,
+        ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
         """
         if (self.announced_bytes or 0) > self.limits.maximum_bytes:
             raise MediaTooLarge

@@ -1,7 +1,7 @@
-"""Make received media a file and its import Stored, in one transaction, with the word to the distribution.
+"""Store fetched media: in one transaction the file, the import's state and the notification.
 
-Who may import is asked of live rows again within that transaction: what was allowed when the media was pushed may not
-be any more. Then nothing is written and the bytes are taken back.
+The transaction authorizes again, on live rows: a right held at the push may be gone. Then nothing is written and the
+bytes are removed.
 """
 
 from uuid import UUID

@@ -1,7 +1,7 @@
 """The rows of imports, mirrored by migrations 0004 and 0014.
 
-An import's row outlives its work for a while, so that a push that is repeated finds the first one. What was secret or
-perishable about its source goes when it ends: the headers, and the location.
+A row outlives its work for a while, so that a repeated push finds it. Its headers and location, secret or perishable,
+are erased when it ends.
 """
 
 from sqlalchemy import (

@@ -1,7 +1,7 @@
-"""Understand what a network's API says instead of an answer, and see that credentials go to the network alone.
+"""Read the errors of networks' APIs, and keep credentials to the network's own hosts.
 
-Protects: a token leaves only over the scheme and towards the hosts that belong to the network (or to the server that
-an operator named in its place), whatever an answer or a webhook says.
+A token goes only over https to hosts of the network (or to the server that an operator named), whatever an answer or
+a webhook says.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,7 +1,7 @@
-"""What a messaging network is to us: how it signs, how its webhooks read, and where its media is.
+"""The port of a messaging network: how it signs, how its webhooks read, and where its media is.
 
-One module beside this one per network. `answer` and `attachments` run in the front on a request that was verified
-(`signatures.py`) and touch nothing outside; `locate` runs in a worker and may ask the network.
+`answer` and `attachments` run in the front on a verified request and do no I/O; `locate` runs in a worker and may ask
+the network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Discord's interactions and webhook events.
+"""Discord's interactions and webhook events; ordinary messages come over its gateway only.
 
-Discord pushes over HTTP what a command, a menu or a form was given; ordinary messages come over its gateway only. Its
-links carry their own permission, which ends after about a day (`ex`); a bot's token renews them.
+A link carries its own permission, which ends after about a day (`ex`); a bot's token renews it.
 """
 
 import json
@@ -131,7 +130,7 @@ def _attachment(file: Payload, *, message_id: str | None, channel_id: str | None
 
 
 def _left_seconds(url: str) -> float:
-    """Tell for how long a link is still good, by this host's clock."""
+    """Compute how long a link is still valid, by this host's clock."""
     expiry = _parameters(url).get("ex", [""])[0]
     return int(expiry, 16) - time.time() if _EXPIRY.fullmatch(expiry) else math.inf
 

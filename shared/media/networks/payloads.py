@@ -1,7 +1,7 @@
-"""Read what a network says without trusting its shape: what is missing or of another kind is simply not there.
+"""Read a network's document without trusting its shape: what is missing or of another type is left out.
 
-A webhook is signed, but documents change, and a wrong guess must not become an error that the network sees and repeats
-for hours. Texts that no database keeps (NUL, half of a surrogate pair) count as missing.
+Documents change, and an error would make the network repeat the webhook for hours. Texts that Postgres cannot keep
+(NUL, half of a surrogate pair) count as missing.
 """
 
 import base64

@@ -1,8 +1,7 @@
-"""Check webhook signatures: each network declares once how it proves that it sent one, and `verify` holds it to that.
+"""Check webhook signatures: each network declares once how it signs, and `verify` checks that.
 
-The check itself, the OpenAPI document, the README's table and the tests derive from the declaration. A time that is
-signed has a window, so no network can sign one that nobody looks at. Whatever a stranger sends in a header is text that
-may hold anything; nothing here raises but SignatureInvalid.
+The OpenAPI document, the README's table and the tests derive from the declaration. A signed time always has a replay
+window. Headers are hostile input: nothing here raises but SignatureInvalid.
 """
 
 import base64

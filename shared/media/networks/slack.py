@@ -1,8 +1,8 @@
 """Slack's Events API.
 
-Messages tell of their files, sometimes by id alone (Slack Connect, `check_file_info`) and sometimes of one that is
-gone (`tombstone`); so every file is asked for with `files.info` when it is fetched, which also gives the one definite
-answer to whether it still exists. A token that lacks `files:read` is answered with Slack's login page and 200.
+A message may name a file by id alone (Slack Connect, `check_file_info`) or one that is gone (`tombstone`), so every
+file is asked for with `files.info` when it is fetched. A token without `files:read` is answered with Slack's login
+page and 200.
 """
 
 import json
@@ -145,7 +145,7 @@ def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
 
 
 def _shared_file(event: Payload) -> Iterator[Attachment]:
-    """Read `file_shared`, which does not say with which message."""
+    """Read `file_shared`, which does not name its message."""
     channel = as_id(event.get("channel_id"))
     file_id = as_id(event.get("file_id")) or as_id(as_object(event.get("file")).get("id"))
     if channel is not None and file_id is not None:

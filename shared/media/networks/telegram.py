@@ -1,7 +1,7 @@
 """Telegram's bots.
 
-Updates are not signed: a secret that was given to `setWebhook` comes back in a header. A file's address is asked for
-when it is fetched; it holds the bot's token and is never logged, and the public server gives no file above 20 MB.
+Updates are not signed: the secret given to `setWebhook` comes back in a header. A file's address is asked for at the
+fetch; it holds the bot's token and is never logged. The public server gives no file above 20 MB.
 """
 
 import re
@@ -99,7 +99,7 @@ class Telegram:
         path = as_text(result.get("file_path"))
         if path is None:
             raise SourceUnreadable
-        # One's own server names the path on its disk, with the token for a directory.
+        # A self-hosted server names the path on its disk, in a directory named after the token.
         relative = path.partition(f"/{token}/")[2] or path.lstrip("/")
         return Source(
             url=f"{base_url}/file/bot{token}/{quote(relative)}", size_bytes=as_count(result.get("file_size"))
@@ -107,10 +107,10 @@ class Telegram:
 
 
 def _files(message: Payload) -> Iterator[tuple[Payload, str | None]]:
-    """Give each file of a message and the type that it has if it says none."""
+    """Give each file of a message, and its type where the message names none."""
     yield from _photo(message.get("photo"))
     for name, media_type in MEDIA_TYPES.items():
-        # An animation stands there a second time, as a document for those who do not know animations.
+        # An animation appears a second time as a document, for clients that do not know animations.
         if name != "document" or "animation" not in message:
             yield as_object(message.get(name)), media_type
     yield from _sticker(as_object(message.get("sticker")))
@@ -161,7 +161,7 @@ def _refusal(error: SourceAnswered) -> DomainError:
     if "temporarily" in description:
         return SourceBusy()
     if error.status in (401, 403, 404):
-        # A file that is not there is answered 400; a token that is not good, 401 or, where it is malformed, 404.
+        # A missing file is answered 400; a bad token 401 or, if malformed, 404.
         return SourceRefused()
     wait_seconds = as_count(as_object(answer.get("parameters")).get("retry_after"))
     if wait_seconds is not None:

@@ -1,8 +1,7 @@
 """Twilio's inbound messages, by SMS, MMS and WhatsApp.
 
-Twilio signs the address that it was given and the form's parameters, so the address has to be known as it was given:
-it is made from `BASE_URL`, never from what a proxy passed on. There is no timestamp; that a message is imported once
-is what protects against replays.
+Twilio signs the address that it was given, so it is built from `BASE_URL`, never from a proxy's headers. There is no
+timestamp; the import's unique key stops replays.
 """
 
 import base64
@@ -32,7 +31,7 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def _addresses(request: WebhookRequest) -> Sequence[bytes]:
-    """Give the address as it is, without its port and with it: Twilio signs now one, now another."""
+    """Give the address without its port and with it: Twilio signs either."""
     match = _ADDRESS.fullmatch(request.public_url)
     if match is None:
         return [request.public_url.encode("utf-8", "surrogatepass")]
@@ -42,7 +41,7 @@ def _addresses(request: WebhookRequest) -> Sequence[bytes]:
 
 
 def _parameters(request: WebhookRequest) -> Sequence[bytes]:
-    """Give a form's parameters, each once; of another body the digest is in the address."""
+    """Give a form's parameters, each once; for any other body the address holds its digest."""
     if _is_form(request):
         pairs = sorted(set(_form(request.body)))
         return ["".join(name + value for name, value in pairs).encode("utf-8", "surrogatepass")]

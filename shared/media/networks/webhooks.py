@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from shared.errors import DomainError, Kind
 
 Credentials = Mapping[str, str]
-"""A network's settings for one distribution by name, such as `signingSecret` and `botToken`, decrypted.
-
-A setting that signs and was replaced a while ago is there too, under `previous(name)`.
-"""
+"""A network's decrypted settings for one distribution, by name; a replaced signing setting is `previous(name)`."""
 
 
 class SignatureInvalid(DomainError):

@@ -1,7 +1,7 @@
 """WhatsApp's Cloud API.
 
-One webhook may tell of many messages, of several accounts. A media id is asked for its address when it is fetched: the
-address is good for five minutes, needs the token too, and comes with the digest and size of what will be there.
+One webhook may hold many messages of several accounts. A media id is asked for its address at the fetch: the address
+is valid for five minutes, needs the token too, and comes with digest and size.
 """
 
 import re
@@ -131,7 +131,7 @@ def _ask(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
 
 
 def _refusal(error: SourceAnswered) -> DomainError:
-    """Go by the Graph API's code: its statuses are 400 for most things."""
+    """Read the Graph API's code: its status is 400 for most errors."""
     code = as_object(read_object(error.answer).get("error")).get("code")
     if is_among(code, _REFUSED):
         return SourceRefused()
