@@ -57,7 +57,6 @@ class HeldConnection:
     )
 
     def __init__(self, conn: Any, response: Any, answer: HeldAnswer) -> None:
-        """Make the response write into an outbox."""
         self.conn = conn
         self.answer = answer
         self.fd: int = conn.sock.fileno()
@@ -99,7 +98,6 @@ class AnswerWriter:
     """The answers of a process that wait; `give_back(conn, is_sent)` takes a connection when its answer is over."""
 
     def __init__(self, give_back: Callable[[Any, bool], None], *, send_seconds: float) -> None:
-        """Begin with the first answer."""
         self._give_back = give_back
         self._send_seconds = send_seconds
         self._lock = threading.Lock()

@@ -51,7 +51,6 @@ class Arrival:
     __slots__ = ("_length", "address", "conn", "data", "deadline", "is_watched", "sender", "stage")
 
     def __init__(self, conn: Any, address: str) -> None:
-        """Start with an empty request."""
         self.conn = conn
         self.address = stranger(address).member
         self.data = bytearray()
@@ -103,7 +102,6 @@ class Arrivals:
     """All requests of a process that are not whole yet."""
 
     def __init__(self, limits: Limits) -> None:
-        """Start without requests."""
         self.limits = limits
         self.handed_over_bytes = 0
         self._of: defaultdict[Any, dict[Arrival, None]] = defaultdict(dict)

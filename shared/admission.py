@@ -61,7 +61,6 @@ class Slot:
     __slots__ = ("_key", "_pool")
 
     def __init__(self, pool: Pool, key: PoolKey) -> None:
-        """Made by a pool."""
         self._pool = pool
         self._key: PoolKey | None = key
 

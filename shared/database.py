@@ -37,7 +37,6 @@ class Session:
     __slots__ = ("connection", "jobs")
 
     def __init__(self, connection: Connection) -> None:
-        """Wrap a connection on which a transaction has begun."""
         self.connection = connection
         self.jobs: list[Any] = []
 
@@ -62,7 +61,6 @@ class StatementSession(Session):
     __slots__ = ("_connected", "_engine", "_statements")
 
     def __init__(self, engine: Engine, statements: Statements) -> None:
-        """Connect to nothing yet."""
         self._engine = engine
         self._statements = statements
         self._connected: Connection | None = None

@@ -30,7 +30,6 @@ class ConcurrencyLimited(DomainError):
     kind = Kind.LIMITED
 
     def __init__(self) -> None:
-        """Ask for a retry after a second."""
         super().__init__(retry_after_seconds=RETRY_SECONDS)
 
 

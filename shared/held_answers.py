@@ -21,7 +21,6 @@ class Bell:
     __slots__ = ("_listener",)
 
     def __init__(self) -> None:
-        """Be heard by nobody yet."""
         self._listener: Callable[[], None] | None = None
 
     def be_heard_by(self, listener: Callable[[], None]) -> None:

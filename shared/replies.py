@@ -71,7 +71,6 @@ class Inbox:
     """The replies to one request, in order; close it when nobody waits any more."""
 
     def __init__(self, channel: ReplyChannel, address: ReplyAddress) -> None:
-        """Made by `ReplyChannel.open`."""
         self.address = address
         self._channel = channel
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
@@ -234,7 +233,6 @@ class ReplyWriter:
     """
 
     def __init__(self, valkey: redis.Redis, address: ReplyAddress) -> None:
-        """Prepare to reply."""
         self._pool = valkey.connection_pool
         self._address = address
         self._sent = 0

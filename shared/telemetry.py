@@ -111,7 +111,6 @@ class Logger:
     """A logger of events: `log.info("file.stored", file_id=…)`."""
 
     def __init__(self, name: str) -> None:
-        """Wrap the standard logger of that name."""
         self._logger = logging.getLogger(name)
 
     def info(self, event: str, **fields: Any) -> None:
@@ -170,7 +169,6 @@ class LineHandler(logging.StreamHandler[TextIO]):
     """Write lines to standard output; one that cannot be written is counted, and fails nothing."""
 
     def __init__(self) -> None:
-        """Write to the standard output of now."""
         super().__init__(sys.stdout)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (the standard library's)

@@ -109,7 +109,6 @@ class Resource:
     """What is done with one resource by functions of the domain that take the ids in its path."""
 
     def __init__(self, routes: AdministrationRoutes, path: str, shown: type[Shown]) -> None:
-        """Answer at this path with this shape."""
         self._routes, self._path, self._shown = routes, path, shown
 
     def reads(self, name: str, act: Act, **texts: str) -> None:

@@ -27,7 +27,6 @@ class AgentDirectory:
     """Finds agents."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Start with an empty cache."""
         self._database = database
         self._settings = settings
         self.own = OwnExtensions(settings.base_url)

@@ -17,7 +17,6 @@ class CredentialLookups:
     """The lookups that one process has under way."""
 
     def __init__(self, authenticator: Authenticator, pool: Pool) -> None:
-        """Share the slots of the pool among addresses."""
         self._authenticator = authenticator
         self._pool = pool
         self._running: dict[str | None, Future[Credential]] = {}

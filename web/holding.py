@@ -61,7 +61,6 @@ class HeldResponse(Response):
     """Stands for a response that is not there yet; closed when that has been sent."""
 
     def __init__(self, steps: Steps, waiting: Waiting) -> None:
-        """Take the steps that are left."""
         super().__init__(iter(()))
         self._steps = steps
         self._waiting = waiting

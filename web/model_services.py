@@ -28,7 +28,6 @@ class RecentModelUsage:
     """Tokens and invocations by model, read again at most every half minute."""
 
     def __init__(self, database: Database) -> None:
-        """Read nothing yet."""
         self._database = database
         self._usage: Mapping[str, tuple[int, int]] = {}
         self._read_at = float("-inf")

@@ -84,7 +84,6 @@ class RateLimiter:
     """Counts requests per key across all web processes."""
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Keep the counts in this Valkey."""
         self._script: Any = valkey.register_script(_GCRA)
         self._broken_until = 0.0
         self._held: dict[str, _Held] = {}

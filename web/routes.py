@@ -89,7 +89,6 @@ class Routes:
     """The routes of one part of the service."""
 
     def __init__(self, tag: str) -> None:
-        """Group routes under a tag of the OpenAPI document."""
         self.tag = tag
         self.declared: list[Route] = []
 

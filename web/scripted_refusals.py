@@ -13,7 +13,6 @@ class ScriptedRefusals:
     """The scripts as the front reads them: the same as the workers'."""
 
     def __init__(self, path: Path | None) -> None:
-        """Take the setting A2A_SCRIPT."""
         self._file = ScriptFile(path) if path is not None else None
 
     def check(self, behavior: BehaviorSettings, message: Message) -> None:

@@ -1,8 +1,7 @@
 """What a kind of delivery knows of its destinations, asked at every attempt.
 
-So a destination that was moved, a secret that was rotated and an endpoint that was removed count from the next attempt
-on, and no copy of a secret waits in the outbox. A kind without a channel of its own keeps its address sealed beside
-its message.
+So a moved destination, a rotated secret and a removed endpoint count from the next attempt on, and the outbox holds
+no copy of a secret. A kind without a channel keeps its encrypted address beside its message.
 """
 
 import json
@@ -48,7 +47,6 @@ class SealedAddresses:
     """The channel of messages that brought their address along."""
 
     def __init__(self, encryption: Encryption) -> None:
-        """Take the keys that sealed the addresses."""
         self._encryption = encryption
 
     def find_address(self, session: Session, message: Message) -> Address | None:  # noqa: ARG002 (no row to ask)

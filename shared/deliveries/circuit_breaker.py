@@ -1,11 +1,8 @@
 """A circuit breaker for each origin an organization posts to: set aside the servers that do not answer in time.
 
-A breaker is closed until an attempt fails by taking too long; then it is open for a growing pause in which nothing is
-sent there, and after it half-open: one attempt at a time, until the server answers, whatever its status, which closes
-the breaker. So a silent server holds one slot now and then, however many messages and destinations (each task's push
-configuration is one) wait for it. What waits counts no attempt.
-
-Each process learns for itself and forgets when it ends: at worst a silent server is asked once more.
+It opens when an attempt times out, for a growing pause; then, half-open, it lets one attempt at a time through, and
+any answer, whatever its status, closes it. So a silent server holds one slot now and then, however many messages wait
+for it. What waits counts no attempt. Each process learns for itself.
 """
 
 import threading
@@ -49,7 +46,6 @@ class CircuitBreakers:
     """The breakers of a process that are not closed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with all breakers closed."""
         self._clock = clock
         self._breakers: OrderedDict[Origin, _Breaker] = OrderedDict()
         self._lock = threading.Lock()
@@ -57,7 +53,7 @@ class CircuitBreakers:
     def admit(self, origin: Origin) -> float:
         """Give 0 if the server may be asked now, else how many seconds to wait.
 
-        Once 0 is given, `answered` or `failed` must follow.
+        After a 0, call `answered` or `failed`.
         """
         with self._lock:
             breaker = self._breakers.get(origin)
@@ -84,7 +80,7 @@ class CircuitBreakers:
                 if is_slow:
                     self._open(origin, now)
             elif now >= breaker.retry_at:
-                # Not for those that were under way when it opened.
+                # Attempts that were under way when it opened do not count.
                 breaker.pause_seconds = min(2 * breaker.pause_seconds, LONGEST_PAUSE_SECONDS)
                 breaker.retry_at = now + breaker.pause_seconds
                 breaker.is_probing = False

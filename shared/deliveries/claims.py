@@ -1,9 +1,8 @@
 """Claim messages in turn, and record what became of an attempt.
 
 Organizations take turns, and within each its destinations (`shared/fair_claims.py`). `is_ready` marks what may be
-claimed now; a claim moves `due_at` to the end of its lease, so that a message whose worker died is marked again. One
-claimer at a time looks for work, which makes the bound on attempts per destination exact. `claims` counts the times a
-message was claimed: only the newest claim records a failure, but an arrival counts no matter who saw it.
+claimed now; a claim moves `due_at` to the end of its lease. One claimer at a time keeps the bound per destination
+exact. Only the newest claim, counted by `claims`, records a failure; an arrival counts whichever claim saw it.
 """
 
 from collections.abc import Collection, Hashable
@@ -72,7 +71,7 @@ SET state = 'Waiting', attempts = attempts + 1, lapses = 0, is_ready = false, la
 WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
-# All that is ready for the same destination waits with it: the next message would only learn the same.
+# Everything ready for the same destination waits too: it would only learn the same.
 _SET_ASIDE = text(
     f"""
 UPDATE deliveries SET state = 'Waiting', is_ready = false, due_at = now() + :wait
@@ -119,7 +118,6 @@ class Claimer:
     """Claims messages in one transaction, one after the other, while no other process does."""
 
     def __init__(self, session: Session, rotation: Rotation) -> None:
-        """Wait for other claimers, and look at what is under way."""
         self._session = session
         self._rotation = rotation
         take(session, AdvisoryLock.DELIVERY_CLAIMS)
@@ -129,7 +127,7 @@ class Claimer:
     def claim(self, full_organizations: Collection[Hashable] = ()) -> Claim | None:
         """Claim the message of the destination whose turn it is; None when nothing may be claimed.
 
-        Passed over are `full_organizations`, and destinations with as many messages under way as they may have.
+        Passes over `full_organizations`, and destinations with as many messages under way as they may have.
         """
         row = self._rotation.claim(
             self._session,

@@ -1,10 +1,7 @@
-"""The outbox: messages to other services, as rows of the transaction that they tell about, kept until they arrived.
+"""The outbox: messages to other services, written in the transaction that they tell of, kept until they arrive.
 
-A message reaches its destination at least once and always under the same id, which is the delivery's own. Its body
-may hold personal data: it goes when it has arrived, and with the row some weeks after it was given up.
-
-Left to others: when and in how many attempts (`schedule`), claiming and recording (`claims`), sending (`sender`), and
-what a kind of delivery knows of its destinations (`channels`).
+Delivery is at least once, always under the same id, the delivery's own. A body may hold personal data: it is deleted
+on arrival, and with the row some weeks after a dead letter.
 """
 
 import json
@@ -84,11 +81,11 @@ def enqueue_delivery(
     in_flight_limit: int = DEFAULT_IN_FLIGHT,
     attempt_limit: int = MAX_ATTEMPTS,
 ) -> UUID:
-    """Write down a message to be posted after the commit; give the id it is sent under.
+    """Enqueue a message to be posted after the commit; give the id it is sent under.
 
-    `kind` names the channel that is asked for address and signature at each attempt; without a channel of its own it
-    is posted to `sealed_address` (from `seal_address`). Of one destination so many are under way at once as
-    `in_flight_limit` says; with 1 they go out in their order while none of them fails. Raises DeliveryTooLarge.
+    The channel of `kind` gives address and signature at each attempt; without one the message goes to
+    `sealed_address` (from `seal_address`). `in_flight_limit` bounds the messages under way to one destination; 1
+    keeps their order while none fails. Raises DeliveryTooLarge.
     """
     if len(body) > MAX_BODY_BYTES:
         raise DeliveryTooLarge
@@ -105,7 +102,7 @@ def enqueue_delivery(
             body=body,
             in_flight_limit=in_flight_limit,
             attempt_limit=attempt_limit,
-            # Later in each statement of a transaction: messages go out in the order in which they were written.
+            # The clock at each statement: messages go out in the order in which a transaction wrote them.
             due_at=func.clock_timestamp(),
         )
     )
@@ -157,9 +154,9 @@ def resend_dead(session: Session, *, destination_id: UUID) -> int:
 
 
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
-    """Give up what waits for a destination that is gone; what is under way ends by itself. Return how many.
+    """Give up what waits for a destination that is gone; return how many. What is under way ends by itself.
 
-    With a `sealed_address`, only what brought that one along: the destination may have moved.
+    With a `sealed_address`, only what carries that one: the destination may have moved.
     """
     given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state == "Waiting")
     if sealed_address is not None:

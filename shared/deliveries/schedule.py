@@ -1,7 +1,6 @@
 """The retry schedule of messages: the backoff that Standard Webhooks recommends, three days in all.
 
-Each wait begins with the failure before it and is spread by a tenth, so that what failed together does not come back
-together.
+Each wait is spread by a tenth, so that what failed together does not come back together.
 """
 
 WAITS_SECONDS = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)

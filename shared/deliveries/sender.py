@@ -1,13 +1,8 @@
 """Send what is due: many messages at once, few of them to the same destination or of the same organization.
 
-A sender is one per process and has threads of its own, so that destinations which take their time hold up neither
-each other nor the worker's other jobs. Organizations share these threads (`shared/admission.py`), and a server that
-does not answer in time is set aside (`circuit_breaker`). One drain at a time claims messages and hands each to a
-thread; a hint that arrives meanwhile makes it look again. No connection to the database is held while a message is on
-its way.
-
-A death at any point leaves a message that is due again when its lease ends, or one that has arrived and is sent once
-more: at least once, under the same id.
+A process has one sender with threads of its own, shared among organizations (`shared/admission.py`), so that slow
+destinations hold up neither each other nor other jobs. One drain at a time claims messages and hands each to a
+thread. A death at any point leaves a message that is due again when its lease ends: at least once.
 """
 
 import threading
@@ -72,7 +67,6 @@ class Sender:
     """Sends this process's share of what is due."""
 
     def __init__(self, database: Database, settings: Settings, channels: Mapping[str, Channel]) -> None:
-        """Take the channels of the kinds that have one; the others bring their addresses."""
         self._database = database
         self._policy = EgressPolicy.of(settings)
         self._channels = channels
@@ -178,7 +172,7 @@ class Sender:
             self._failure = failure
         with self._changed:
             self._under_way -= 1
-            # Its destination or organization may have another message that waited for this one to end.
+            # Its destination or organization may have a message that waited for this one to end.
             self._is_asked = True
             self._changed.notify_all()
 
@@ -216,7 +210,7 @@ class Sender:
 
     def _find_address(self, session: Session, claimed: Claimed) -> Address | None:
         if claimed.lapses >= MAX_LAPSES:
-            # Asking may be what it died of.
+            # The database may be the reason.
             return None
         return self._channel(claimed).find_address(session, claimed.message)
 
@@ -252,7 +246,7 @@ class Sender:
     def _record(
         self, session: Session, claim: Claim, claimed: Claimed, address: Address | None, attempt: Attempt
     ) -> str:
-        """Write down how the attempt ended; give the word for it."""
+        """Record how the attempt ended; give the word for it."""
         if attempt.status is not None and attempt.status in _SUCCESSES:
             record_delivered(session, claim, status=attempt.status)
             return "delivered"
@@ -270,7 +264,7 @@ class Sender:
         return "failed"
 
     def _end_destination(self, session: Session, claimed: Claimed, address: Address) -> bool:
-        """End what waits for a destination that wants nothing more; False when it has moved from where it said so."""
+        """End what waits for a destination that answered 410; False when it has moved meanwhile."""
         message = claimed.message
         if not self._channel(claimed).disable(session, message.destination_id, address):
             return False

@@ -1,7 +1,7 @@
 """The rows of the outbox, mirrored by migrations 0005 and 0014.
 
-A delivery that waits or is being sent is found by `due_at`: when its next attempt is due, or when the lease of the one
-under way ends. Its body and address go as soon as it has arrived.
+`due_at` is the time of the next attempt, or the end of the lease of the one under way. A message's body and address
+are deleted on arrival.
 """
 
 from sqlalchemy import (

@@ -1,8 +1,7 @@
 """SSRF protection: which addresses may be connected to.
 
-An allowlist: IPv4 that the registries call global, and IPv6 global unicast, both without what tunnels into other
-networks, tests, or answers to clouds. `ipaddress` alone is not enough: it takes NAT64, 6to4's relays and Azure's wire
-server for the public network.
+An allowlist: global IPv4 and global unicast IPv6, without tunnels into other networks, test networks and cloud
+endpoints. `ipaddress` alone takes NAT64, 6to4's relays and Azure's wire server for public.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network

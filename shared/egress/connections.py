@@ -1,9 +1,8 @@
 """SSRF protection: connections that go only where the policy allows.
 
-A connection resolves its host once, requires every answer to be allowed, and connects to the very addresses that it
-looked at: a name that answers differently the next time (DNS rebinding), a redirect or an unusual spelling of an
-address gains nothing. Only the socket is ours; TLS still checks the host's name. Each connection serves one request
-and knows no proxy.
+A connection resolves its host once, checks every answer, and connects to the very addresses it checked: DNS
+rebinding, redirects and odd spellings of an address gain nothing. TLS still checks the host's name. Each connection
+serves one request, through no proxy.
 """
 
 import http.client
@@ -37,7 +36,6 @@ class Guard:
     """Opens the sockets of one request."""
 
     def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
-        """Take what may be connected to, and how long each address and everything may last."""
         self._policy = policy
         self._deadline = deadline
         self._connect_seconds = connect_seconds
@@ -63,7 +61,7 @@ class Guard:
         return connection
 
     def _resolve(self, host: str, port: int) -> Sequence[str]:
-        """Resolve in a thread of its own: a name server may take minutes, and nothing interrupts the resolver."""
+        """Resolve in a thread: a name server may take minutes, and nothing interrupts the resolver."""
         found: list[Sequence[str]] = []
 
         def resolve() -> None:
@@ -103,7 +101,7 @@ class _Lines(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
-            # A chunk that says its length is negative would be read to the end of all that the source sends.
+            # A chunk of negative length would be read to the end of all that the source sends.
             raise http.client.IncompleteRead(b"")
         return super().read(size)
 
@@ -118,7 +116,7 @@ class _WholeHead(http.client.HTTPResponse):
             raise http.client.IncompleteRead(b"")
 
     def _read_status(self) -> tuple[str, int, str]:
-        """Pass over every interim answer (RFC 9110, 15.2), as `http.client` does over 100 alone."""
+        """Skip every interim answer (RFC 9110, 15.2); `http.client` skips 100 alone."""
         version, status, reason = super()._read_status()  # type: ignore[misc]
         is_interim = status in _INTERIM
         return version, http.client.CONTINUE if is_interim else status, reason
@@ -151,7 +149,6 @@ class GuardedAdapter(HTTPAdapter):
     """The transport of one request."""
 
     def __init__(self, policy: EgressPolicy, deadline: Deadline, connect_seconds: float) -> None:
-        """Guard what this request connects to; repeat nothing."""
         super().__init__(max_retries=0)
         self._policy = policy
         guard = Guard(policy, deadline, connect_seconds)
@@ -188,7 +185,7 @@ class GuardedAdapter(HTTPAdapter):
 
 @lru_cache(maxsize=8)
 def _tls_context(authorities: str) -> ssl.SSLContext:
-    """Read the certificate authorities, which costs more than a request."""
+    """Cache the certificate authorities: reading them costs more than a request."""
     context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
     context.check_hostname = True
     context.load_verify_locations(authorities)

@@ -1,12 +1,8 @@
-"""One bound on the whole of a request, from the first look at a name to the last byte, and one on its pace.
+"""A deadline for the whole of a request, from the name's resolution to the last byte, and a lowest pace.
 
-Timeouts of a socket begin anew with every byte, and one byte every nine seconds never ends. So a timer shuts the
-connection when the time is over, no matter what waits on it. A source may also be held to a pace: then the time is
-over as soon as it is behind the lowest rate, and a source that drips holds a thread no longer than one that is
-silent.
-
-`http.client` takes a header block that was cut off for a whole one: nothing that was read may be believed before
-`check` has been asked.
+Socket timeouts begin anew with every byte, so a timer shuts the connection at the deadline, or as soon as the source
+falls behind its pace. `http.client` takes a header block that was cut off for a whole one: call `check` before
+believing what was read.
 """
 
 import contextlib
@@ -36,7 +32,6 @@ class Deadline:
     """The time a request has, while it is a context."""
 
     def __init__(self, seconds: float, pace: Pace | None = None) -> None:
-        """Take how long the request may last from the moment the context is entered, and how slow it may be."""
         self._seconds = seconds
         self._pace = pace
         self._started_at = time.monotonic()
@@ -48,13 +43,11 @@ class Deadline:
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        """Start the clock."""
         self._started_at = time.monotonic()
         self._set_timer()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Stop the clock."""
         with self._lock:
             self._is_over = True
             if self._timer is not None:
@@ -100,7 +93,7 @@ class Deadline:
                 self._timer.start()
 
     def _look(self) -> None:
-        """End the request if its time is over; what arrived meanwhile may have put that off."""
+        """End the request if its time is over; bytes that arrived meanwhile may have extended it."""
         if time.monotonic() < self._ends_at:
             self._set_timer()
             return

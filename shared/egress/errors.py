@@ -78,7 +78,6 @@ class SourceAnswered(EgressError):
     code = "source_answered"
 
     def __init__(self, status: int, *, retry_after_seconds: int | None = None, answer: bytes = b"") -> None:
-        """Take the answer's status, its Retry-After and, from an API, the beginning of what it says."""
         super().__init__(
             f"The source answered with status {status}.",
             retry_after_seconds=retry_after_seconds,

@@ -1,7 +1,7 @@
-"""One request and the head of its answer; what went wrong is told in this package's own errors.
+"""One request and the head of its answer; failures are raised as this package's own errors.
 
-`requests` carries it, but only its transport adapter: a session would add redirects, cookies, `.netrc` credentials
-and the environment's proxies. Each request has a connection of its own.
+Only the transport adapter of `requests` is used: a session would add redirects, cookies, `.netrc` credentials and the
+environment's proxies.
 """
 
 import http.client
@@ -59,7 +59,6 @@ class Reply:
     """An answer whose head has been read; its body is read by `chunks` while the exchange is open."""
 
     def __init__(self, response: requests.Response, deadline: Deadline) -> None:
-        """Wrap what arrived."""
         self._response = response
         self._deadline = deadline
         self.status = response.status_code
@@ -129,7 +128,7 @@ def exchange(
         try:
             yield Reply(response, deadline)
         finally:
-            # Of the connection, not only of the answer: what is left of a body is not read to its end.
+            # The connection, not only the answer: the rest of a body is not read.
             response.raw.close()
     finally:
         adapter.close()
@@ -180,7 +179,7 @@ _TRUNCATIONS = (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)
 
 
 def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """Give an error and those it was made of, however its library keeps them."""
+    """Give an error and its causes, however its library keeps them."""
     seen: list[BaseException] = []
     waiting: list[object] = [error]
     while waiting and len(seen) < 16:  # noqa: PLR2004 (libraries nest three or four)

@@ -1,8 +1,6 @@
-"""Fetch what others point at, guarded against SSRF: no address leads to what only we can reach.
+"""Fetch what others point at, guarded against SSRF (`connections.py`).
 
-Protects: nothing private is connected to (`connections.py`), credentials go only to whom they are for, and no source
-decides how long a fetch lasts or how much of it is kept. Storing the bytes, repeating what may pass and judging their
-type are others' work.
+Credentials go only to whom they are for, and no source decides how long a fetch lasts or how much of it is kept.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -56,7 +54,7 @@ class Fetched:
     def chunks(self) -> Iterator[bytes]:
         """Read the body, once.
 
-        Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed: what was read before is worthless.
+        Raises MediaTooLarge, SourceTruncated, FetchTimedOut and ConnectionFailed: discard what was read before.
         """
         for chunk in self._reply.chunks(self._maximum_bytes):
             self.bytes_read += len(chunk)
@@ -74,8 +72,8 @@ def fetch(
 ) -> Iterator[Fetched]:
     """Ask a URL by GET, following redirects; the body is read within the context. Raises the errors of `errors.py`.
 
-    `headers` are taken for credentials: they go out over https alone (unless the policy allows http), to the first
-    host and, after a redirect, to `trusted_hosts`; once a redirect has left these, to nobody any more.
+    `headers` count as credentials: they go over https alone (unless the policy allows http), to the first host and,
+    after a redirect, to `trusted_hosts`; once a redirect has left these, to no host any more.
     """
     secrets = dict(headers or {})
     check_headers(secrets)
@@ -133,7 +131,7 @@ def ask(
 
 
 def _read_refusal(reply: Reply) -> bytes:
-    """Read why an API refuses; an explanation that is too long or breaks off is none."""
+    """Read why an API refuses; empty if the explanation is too long or breaks off."""
     try:
         return b"".join(reply.chunks(REFUSAL_BYTES))
     except EgressError:
@@ -143,7 +141,7 @@ def _read_refusal(reply: Reply) -> bytes:
 def _follow_redirects(
     stack: ExitStack, send: Send, request: Request, trusted_hosts: Collection[str], follow: Follow, limit: int
 ) -> Reply:
-    """Give the first answer that leads nowhere else; its exchange stays open as long as the stack."""
+    """Give the first answer that is no redirect; its exchange stays open as long as the stack."""
     first = request.target
     for _ in range(limit + 1):
         with ExitStack() as hop:

@@ -1,7 +1,6 @@
 """Post a small body to an address that somebody else chose, under the same guard as a fetch.
 
-The answer's body is not read: a receiver of a notification has nothing to tell us but a status. A redirect is an
-answer like any other, not an address to post to.
+Only the status counts: the answer's body is not read, and a redirect is not followed.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""Which URLs and headers may be asked with; looks at the text alone, never at the network.
+"""Check URLs and headers by their text alone; addresses are checked when they are connected to.
 
-What is accepted here is normalized as `requests` will send it, so that the host which is compared with the trusted
-ones is the host that will be asked. Names are judged elsewhere, when one is connected to.
+URLs are normalized as `requests` will send them, so that the host compared with the trusted ones is the one asked.
 """
 
 from __future__ import annotations
@@ -63,10 +62,10 @@ class Target:
 
 
 def parse_url(url: str, policy: EgressPolicy, *, with_secrets: bool) -> Target:
-    """Read a URL that is to be asked, with credentials or without.
+    """Parse a URL that is to be asked, with credentials or without.
 
-    Raises UrlRefused, SchemeRefused (not http(s), or http with secrets) and AddressRefused (its port, or the address
-    that stands in place of a name).
+    Raises UrlRefused, SchemeRefused (not http(s), or http with secrets) and AddressRefused (its port, or a refused
+    address in place of a name).
     """
     if len(url) > MAX_URL_CHARACTERS or _FORBIDDEN.search(url):
         raise UrlRefused
@@ -126,7 +125,7 @@ def _target(url: str, policy: EgressPolicy) -> Target:
 
 
 def _is_refused_address(host: str, policy: EgressPolicy) -> bool:
-    """Tell early what the connection would find out as well, before an address is written down for later."""
+    """Check early what the connection checks too, before an address is stored for later."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:

@@ -62,7 +62,6 @@ class FilePending(DomainError):
     kind = Kind.CONFLICT
 
     def __init__(self) -> None:
-        """Ask for a retry after a second."""
         super().__init__(retry_after_seconds=1)
 
 
@@ -87,7 +86,6 @@ class OperationInProgress(DomainError):
     kind = Kind.CONFLICT
 
     def __init__(self) -> None:
-        """Ask for a retry after a second."""
         super().__init__(retry_after_seconds=1)
 
 

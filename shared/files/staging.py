@@ -83,7 +83,6 @@ class StagedContent:
     """One version's content on its way into the store, begun there when it is opened."""
 
     def __init__(self, database: Database, store: BlobStore, size: Size, time_limit_seconds: float) -> None:
-        """Begin nothing yet."""
         self.version_id = new_id()
         self._database = database
         self._store = store

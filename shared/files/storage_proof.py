@@ -64,7 +64,6 @@ class StorageProof:
     """A comparison of all versions, which may take several runs: each goes on where the one before was cut short."""
 
     def __init__(self) -> None:
-        """Begin with the first run."""
         self._under_way: _Comparison | None = None
 
     def go_on(self, database: Database) -> int:

@@ -49,7 +49,6 @@ class RecordedIdentity:
     """The id that the database knows (`marker.Identity`)."""
 
     def __init__(self, database: Database) -> None:
-        """Ask for nothing yet."""
         self._database = database
 
     def resolve(self, found: Marked) -> UUID:

@@ -1,8 +1,8 @@
 """The Version access token: an RFC 9068 JWT that a deployment exchanges its client secret for.
 
-It is bound to a deployment, its active version at issue, and the very secret that was shown, and lives for minutes.
-Its claims only name things: whether they are still enabled is read from the rows at every use
-(`credential_lookup.py`). Its scope narrows what the daemon's roles allow and never widens it.
+It is bound to the deployment, its active version at issue and the client secret, and lives for minutes. Its claims
+only name things; rows decide at every use (`credential_lookup.py`). Its scope narrows the daemon's roles and never
+widens them.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
-"""Turn rows off and on: idempotent, by the database's clock, telling whether anything changed.
+"""Disable and enable rows: idempotent, by the database's clock, telling whether anything changed.
 
-What is turned off keeps the moment at which it first was.
+A disabled row keeps the moment at which it first was.
 """
 
 from uuid import UUID

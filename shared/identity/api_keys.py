@@ -1,8 +1,8 @@
 """Personal API keys: each acts as its user, in one organization or in the one the user has selected.
 
-Protects: a key never gives more than its issuer holds. Users make keys for themselves, and only operators make one for
-somebody else; administrators of an organization see and revoke the keys that are bound to it. A bound key makes only
-keys bound alike. Limits count a user's keys in each organization by themselves, so that none uses up another's.
+A key never gives more than its issuer holds, and a bound key makes only keys bound alike. Only operators make keys
+for others; administrators see and revoke the keys bound to their organization. Limits count per user and
+organization, so that none uses up another's.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Let a trusted distribution attribute a request that it routes itself.
 
-It gets an attribution for its own receiving identity, its own target deployment and its own organization's account,
-and for nothing else: what it may choose is only what it reports about the message.
+It attributes to its own receiving identity, target deployment and organization only; it chooses what it reports of
+the message.
 """
 
 from uuid import uuid4

@@ -1,7 +1,4 @@
-"""The audit log: what was done to identity, by whom, written in the transaction of the change and never altered.
-
-Details hold names and ids, never a secret.
-"""
+"""The audit log: what was done to identity, by whom; written with the change, never altered, without secrets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

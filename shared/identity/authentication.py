@@ -1,8 +1,8 @@
 """Turn a bearer credential, and an attribution, into a caller: the four principals of the call.
 
-Signatures are verified once per token and process; rows are read again at least every `live_row_cache_seconds`, so
-that disabling anything bites within it. Both are kept in bounded caches under the SHA-256 of what was sent. Neither
-the network's word (reported caller) nor the token's (claims) decides anything that a row can decide.
+Signatures are verified once per token and process; rows are read again every `live_row_cache_seconds`, so that
+revocation takes effect within it. Both are kept in bounded caches by SHA-256. Rows decide; claims and the reported
+caller do not.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class Authenticator:
     """Recognizes credentials and resolves callers; one per process, safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings, keys: SigningKeys | None = None) -> None:
-        """Prepare the caches; `keys` is shared with the issuer of tokens in this process."""
+        """`keys` is shared with the issuer of tokens in this process."""
         self._database = database
         self._settings = settings
         self._keys = keys or SigningKeys(database, settings)
@@ -66,24 +66,24 @@ class Authenticator:
     def authenticate(self, authorization: str | None) -> Credential:
         """Recognize the value of an `Authorization` header.
 
-        Raises AuthenticationRequired when there is no bearer credential, InvalidToken when it is not good.
+        Raises AuthenticationRequired without a bearer credential, InvalidToken for a worthless one.
         """
         token = _bearer(authorization)
         digest = _digest(token)
         return self._credentials.find(digest) or self._recognize(token, digest)
 
     def find_known(self, authorization: str | None) -> Credential | None:
-        """Find a credential that was recognized a moment ago, without asking the database.
+        """Find a credential in the cache, without asking the database.
 
-        Raises AuthenticationRequired when there is no bearer credential, InvalidToken for one that is too long.
+        Raises AuthenticationRequired without a bearer credential, InvalidToken for one that is too long.
         """
         return self._credentials.find(_digest(_bearer(authorization)))
 
     def resolve(self, credential: Credential, attribution: str | None) -> Caller:
-        """Say who calls, with the value of `Service-Usage-Attribution` if that header was sent.
+        """Resolve the caller, with the value of `Service-Usage-Attribution` if that header was sent.
 
-        Raises AttributionInvalid, AttributionMismatch, AttributionEmpty or AttributionRepeated for a header that is
-        not good here, OrganizationSuspended, and PermissionDenied for a distribution's token.
+        Raises AttributionInvalid, AttributionMismatch, AttributionEmpty, AttributionRepeated, OrganizationSuspended,
+        and PermissionDenied for a distribution's token.
         """
         if attribution is not None:
             return self._resolve_attributed(credential, attribution)

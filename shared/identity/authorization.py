@@ -1,11 +1,8 @@
-"""Who may administer what: the one check in front of every operation of this domain.
+"""Authorize administration: the one check in front of every function of this domain.
 
-An organization that a caller has no right in at all does not exist for them; one in which they hold some right but not
-this one answers that it is denied.
-
-An operator runs the installation: a user marked as one (by another operator, on the command line or as the first user
-of a first run), who asks with a key that is bound to no organization; or the command line itself. Operators administer
-every organization, alone hold `OPERATOR_PERMISSIONS`, and still read nobody's files.
+An organization in which a caller has no right does not exist for them; with some right but not this one, it is
+denied. An operator is a user marked as one who asks with an unbound key, or the command line. Operators administer
+every organization, alone hold `OPERATOR_PERMISSIONS`, and read nobody's files.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Set up an empty installation: an operator, an organization, and one of everything that a first call needs.
 
-Runs at every start and does its work once: a lock and a look at the organizations make it safe in many processes.
+Runs at every start and acts once: an advisory lock and a look at the organizations make that safe.
 """
 
 from collections.abc import Callable
@@ -76,9 +76,8 @@ def bootstrap(
 ) -> Credentials | None:
     """Set up an empty installation and give its credentials; None when it is set up already.
 
-    `keep` is called with them before the commit: what it makes durable is there whatever dies after it, and what it
-    raises undoes the setup. `equip` is called in the same transaction, with the new organization's id, for what other
-    domains give to it.
+    `keep` makes the credentials durable before the commit; what it raises undoes the setup. `equip` is called in the
+    same transaction with the organization's id, for what other domains add.
     """
     ensure_keys(database, settings)
     with database.transaction() as session:

@@ -67,9 +67,9 @@ class ReportedCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a call was authenticated with, so that its rows can be found again while it is being worked on.
+    """What a call was authenticated with, so that its rows can be read again while it is worked on.
 
-    `digest` is the SHA-256 of the credential, `access` what an access token says, `attribution` what that header says.
+    `digest` is the SHA-256 of the credential, `access` the access token's claims, `attribution` those of that header.
     """
 
     digest: bytes = field(repr=False)
@@ -81,12 +81,11 @@ class Proof:
 class Caller:
     """One authenticated call.
 
-    `organization_id` is the deployment's organization, or the one a user acts in (None when none is selected);
-    `payer_id` is the organization charged. `permissions_by_scope` has the executor's permissions by the id of an
-    organization or an owner identity, already narrowed to the token's scope; ask through `permissions_on`.
-    `credential_id` names the credential presented, for rate limits. `bound_organization_id` is set for a key that may
-    act in one organization only. `is_suspended` is set for an operator whose organization is suspended: they administer
-    from outside it, and do nothing in it. `proof` is there for calls from outside.
+    `organization_id` is the deployment's organization, or the one a user acts in (None: none is selected).
+    `permissions_by_scope` is keyed by organization or owner id and narrowed to the token's scope; ask through
+    `permissions_on`. `credential_id` is for rate limits. `bound_organization_id` is set for a key of one
+    organization. `is_suspended`: an operator of a suspended organization, who administers from outside it. `proof` is
+    set for calls from outside.
     """
 
     executor: Executor

@@ -1,7 +1,6 @@
-"""The secrets with which a deployment obtains access tokens: two may live at once, so that one can be replaced.
+"""The secrets with which a deployment obtains access tokens: two may be valid at once, for rotation.
 
-Rotation without a failed call: issue a second one, give it to the deployment, revoke the first. A token dies with the
-very secret it was exchanged for.
+Issue a second one, give it to the deployment, revoke the first. A token dies with the secret it was exchanged for.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Read, in one statement each, everything about a credential that may have changed since it was issued.
 
-Claims name, rows decide: a deployment, version, secret, daemon, key, user, membership, distribution or organization
-that was disabled makes its credentials worthless from this reading on. A function here gives None when the credential
-is worthless, and rows otherwise; `authentication.py` turns those into callers and caches them for a moment.
+Whatever was disabled (deployment, version, secret, daemon, key, user, membership, distribution, organization) makes
+its credentials worthless from the next reading on. A function gives None for a worthless credential;
+`authentication.py` makes callers of the rows and caches them.
 """
 
 from dataclasses import dataclass
@@ -110,7 +110,7 @@ def find_live_api_key(
 ) -> LiveApiKey | None:
     """Read a user's key; None when it is unknown, expired or revoked, or its user has lost the right to it.
 
-    `acting_in` is where a call of before acts, if its user has turned to another organization meanwhile.
+    `acting_in` keeps a call in its organization if its user has selected another meanwhile.
     """
     row = session.execute(_API_KEY, {"hash": key_hash, "acting_in": acting_in}).one_or_none()
     if row is None:
@@ -169,7 +169,7 @@ def used_recently(last_used_at: ColumnElement[Any]) -> Any:
     )
 
 
-# The statements are built once: assembling one anew costs more than running it.
+# Built once: assembling a statement costs more than running it.
 
 _suspended = organizations.c.suspended_at.is_not(None)
 _RUNTIME = (

@@ -22,10 +22,10 @@ class CredentialKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Credential:
-    """A credential that is good at this moment.
+    """A valid credential.
 
-    `id` names it for rate limits and logs. `caller` is who calls when no attribution is sent; a distribution's token
-    has none, because it only serves the distribution's own routes.
+    `id` names it for rate limits and logs. `caller` calls when no attribution is sent; a distribution's token has
+    none.
     """
 
     kind: CredentialKind
@@ -45,7 +45,7 @@ def direct_caller(credential: Credential) -> Caller:
 
 
 def caller_outside(credential: Credential) -> Caller:
-    """Give who calls, outside of the organization if that is suspended: a user whose key acts where they choose.
+    """Give the caller, outside of the organization if that is suspended.
 
     Raises OrganizationSuspended, PermissionDenied.
     """

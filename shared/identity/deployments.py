@@ -1,6 +1,6 @@
 """Deployments: agents of an organization that run elsewhere and call the service as their Daemon Identity.
 
-A new deployment comes complete: its daemon, its first version, and a client id and secret that is shown once.
+A new deployment comes with its daemon, its first version, and a client id and secret that is shown once.
 """
 
 from dataclasses import dataclass

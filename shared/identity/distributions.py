@@ -1,7 +1,6 @@
 """Distributions: where messages come in, which Principal Identity receives them, and which deployment answers.
 
-A distribution holds a token to call us with and a webhook secret to sign with; both are shown once, and after a
-rotation the replaced one stays good for a while, so that no call fails.
+Its token and webhook secret are shown once; after a rotation the replaced one stays valid for a while.
 """
 
 from collections.abc import Sequence

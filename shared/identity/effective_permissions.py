@@ -1,6 +1,6 @@
-"""Add up what a subject holds: its bindings, and a user's membership, as permissions by scope id.
+"""Effective permissions: a subject's bindings and a user's membership, as permissions by scope id.
 
-A scope id is an organization's or an owner identity's; ids never collide between the two.
+A scope id is an organization's or an owner identity's; ids never collide.
 """
 
 from collections.abc import Mapping, Sequence

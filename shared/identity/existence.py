@@ -1,6 +1,6 @@
-"""Check that what a request names exists, and in the organization it says; what is required raises ResourceNotFound.
+"""Check that what a request names exists in its organization; `require_` raises ResourceNotFound.
 
-One answer for "absent" and "another organization's", so that nobody learns what others have.
+"Absent" and "another organization's" get one answer, so that nobody learns what others have.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
-"""A bounded cache whose entries expire: what lets a process trust a row or a signature for a moment.
+"""A bounded cache whose entries expire: lets a process trust a row or a signature for a moment.
 
-Reading takes no lock. When it is full the oldest entry goes, so that a flood of new keys costs memory for no more
-than the bound. An entry put with no time to live is not kept at all, which turns the cache off.
+Reading takes no lock. The oldest entry goes when it is full. A time to live of zero turns the cache off.
 """
 
 import threading
@@ -15,7 +14,6 @@ class ExpiringCache(Generic[V]):
     """Values by the digest of what they were made from."""
 
     def __init__(self, limit: int) -> None:
-        """Keep at most `limit` entries."""
         self._limit = limit
         self._entries: dict[bytes, tuple[float, V]] = {}
         self._writing = threading.Lock()

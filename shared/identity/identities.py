@@ -1,8 +1,7 @@
 """Identities: the two kinds of agent principals, which own files.
 
-A Principal Identity receives messages, through one distribution or several; a Daemon Identity belongs to one deployment
-and executes its calls. A new principal is a `ProjectAgent` over itself alone, so that media can be imported for it; a
-new daemon is one over its organization.
+A Principal Identity receives messages through distributions; a Daemon Identity executes a deployment's calls. A new
+principal is a `ProjectAgent` over itself, so that media can be imported for it; a new daemon over its organization.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Ask people to join an organization: they become members by accepting, with a credential of their own.
+"""Invite people to an organization: they become members by accepting, with a credential of their own.
 
-An invitation names an address or a user, a role and an end. Its token is shown once, to its author, who hands it over:
-the service sends no mail. How it is accepted: `joining.py`.
+An invitation names an address or a user, a role and an end. Its token is shown once, to its author, who hands it
+over: the service sends no mail. Accepting is `joining.py`'s.
 """
 
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ def revoke_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> In
 
 
 def _check_invitee(session: Session, organization_id: UUID, email: str | None, user_id: UUID | None) -> None:
-    """Check that one person is named who is no member yet; whether an address has an account is not told."""
+    """Check that one person is named who is no member; never tells whether an address has an account."""
     if (email is None) == (user_id is None):
         raise ValidationFailed(
             errors=[FieldError(location="body", name="email", message="or userId, one of them")]
@@ -154,7 +154,7 @@ def _check_invitee(session: Session, organization_id: UUID, email: str | None, u
 
 
 def _require_room(session: Session, organization_id: UUID) -> None:
-    """Check, under the organization's lock, that it exists and that another invitation may be open."""
+    """Check, under the organization's lock, that it exists and may have another open invitation."""
     locked = select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update()
     if session.execute(locked).one_or_none() is None:
         raise ResourceNotFound

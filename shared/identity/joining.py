@@ -1,10 +1,8 @@
-"""Accept an invitation: the only way in which people become members by other than an operator's hand.
+"""Accept an invitation: the only way to become a member other than by an operator.
 
-Accepting takes the token and, where the invited has an account, a key of that account: an address alone proves nothing.
-Who has no account gets one by the token (`register_invited`).
-
-Protects: nobody joins, and no key is made, without the invited; an invitation gives nothing that its author could not
-give at the moment it is accepted; it is good once.
+Accepting takes the token and a key of the invited user's account, because an address alone proves nothing; without an
+account, the token makes one (`register_invited`). An invitation is valid once, and gives nothing that its author
+could not give now.
 """
 
 from dataclasses import dataclass
@@ -74,7 +72,7 @@ def register_invited(session: Session, *, token: str, request_id: str | None) ->
 
 
 def _lock_open(session: Session, token: str) -> Row[Any]:
-    """Find the invitation of a token and hold it, so that it is accepted once."""
+    """Lock the invitation of a token, so that it is accepted once."""
     if not is_well_formed(token, Prefix.INVITATION):
         raise ResourceNotFound("There is no such invitation.")
     is_over = (
@@ -98,7 +96,7 @@ def _lock_open(session: Session, token: str) -> Row[Any]:
 
 
 def _may_still_invite(session: Session, invitation: Row[Any]) -> bool:
-    """Tell whether the author could make this invitation now; an operator's, who is not named, always stands."""
+    """Tell whether the author could make this invitation now; an operator's, who is not named, stands."""
     if invitation.invited_by is None:
         return True
     role = session.execute(
@@ -136,7 +134,7 @@ def _join(session: Session, by: Actor, invitation: Row[Any], user_id: UUID) -> M
 
 
 def _newcomer(user: User, request_id: str | None) -> Actor:
-    """Let the user whom a registration makes be the one who did it."""
+    """Let a registration's audit row name the user it makes."""
     caller = Caller(
         executor=Executor(kind=ExecutorKind.USER, id=user.id),
         credential_id=user.id,

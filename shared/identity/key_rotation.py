@@ -1,7 +1,7 @@
-"""Key rotation: move signing keys from `next` to `current` to `previous` to gone, without a failed call on the way.
+"""Key rotation: move signing keys from `next` to `current` to `previous` to gone, without a failed call.
 
-The next key is published long before it signs, so that clients which cache the key set have it; the previous one
-verifies until its last token has expired. One lock per database makes two processes that rotate at once rotate once.
+A key is published long before it signs, because clients cache the key set; a previous one verifies until its last
+token has expired. One advisory lock keeps two processes from rotating at once.
 """
 
 import json
@@ -111,9 +111,9 @@ def rotate_keys(database: Database, settings: Settings, *, by: Actor) -> None:
 
 
 def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -> None:
-    """Drop a key at once, with every token it signed; a new one signs in its place. For a key that leaked.
+    """Drop a leaked key at once, with every token it signed; a new one signs in its place.
 
-    A current key is replaced by the next one whether or not that has been published long enough.
+    The next key replaces a current one even if it has not been published for long.
     """
     authorize_operation(by)
     with database.transaction() as session:

@@ -1,7 +1,6 @@
-"""Note when a credential was last used: at most once a minute each, from a thread of its own, never failing a request.
+"""Note when a credential was last used: at most once a minute each, from a thread, never failing a request.
 
-What is noted is for people who wonder whether a key is still needed, so a lost note costs nothing: it is dropped
-when the database does not answer, and when the process ends.
+A lost note costs nothing, so notes are dropped when the database does not answer and when the process ends.
 """
 
 import threading
@@ -23,7 +22,6 @@ class LastUse:
     """Collects uses and writes them in batches."""
 
     def __init__(self, database: Database) -> None:
-        """Prepare to write; the thread starts with the first use."""
         self._database = database
         self._pending: dict[tuple[str, UUID], Table] = {}
         self._lock = threading.Lock()

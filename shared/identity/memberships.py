@@ -1,8 +1,8 @@
 """Who belongs to an organization, in which role.
 
-Nobody but operators makes others members; people join by invitation (`invitations.py`). Protects: nobody hands out a
-role with more than they hold themselves, only an owner touches owners, and an organization keeps an owner who can act.
-A member who leaves takes nothing along: bindings, bound keys and the selection go.
+Only operators add members; people join by invitation (`invitations.py`). Nobody gives a role with more than they
+hold, only an owner changes owners, and an organization keeps an owner who can act. A member who leaves loses
+bindings, bound keys and the selection.
 """
 
 from dataclasses import dataclass
@@ -38,9 +38,9 @@ class Membership:
 
 
 def add_member(session: Session, *, by: Actor, organization_id: UUID, email: str, role: Role) -> Membership:
-    """Make the user of an address a member without asking them, making the user if the address is new; for operators.
+    """Make the user of an address a member without asking, and the user if the address is new; for operators.
 
-    Everybody else invites (`invitations.py`). Raises AlreadyExists for a member.
+    Raises AlreadyExists for a member.
     """
     authorize_administration(by, Permission.INSTALLATION_OPERATE, organization_id)
     authorize_role(by, role, organization_id)
@@ -99,9 +99,9 @@ def remove_member(session: Session, *, by: Actor, organization_id: UUID, user_id
 
 
 def insert_membership(session: Session, *, organization_id: UUID, user_id: UUID, role: Role) -> None:
-    """Write a membership; a user's only one becomes where they act. Authorization, and consent, are the caller's.
+    """Insert a membership, already authorized and consented to; a user's only one is selected.
 
-    With others beside it nothing is selected: a key must not begin to act elsewhere than where its user sent it.
+    With others nothing is selected: a key must not begin to act elsewhere than where its user sent it.
     """
     written = session.execute(
         insert(memberships)

@@ -1,7 +1,4 @@
-"""The permissions, spelt as on the wire (docs/specification/identity.md#permissions).
-
-What a permission allows is decided where the act is; here is only the list, and the families it falls into.
-"""
+"""The permissions, spelt as on the wire (docs/specification/identity.md#permissions), and their families."""
 
 from enum import StrEnum
 

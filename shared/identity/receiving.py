@@ -1,9 +1,7 @@
 """Read, in one statement, everything that decides whether a distribution may receive media now.
 
-An import runs with the permissions of the distribution's target deployment: its current daemon is the executor. The
-receiving identity owns what is stored, and must hold the permission itself too
-(docs/specification/identity.md#receiving). Rows decide, when media is pushed and again when it is stored; what
-follows from them is the media domain's.
+The target deployment's daemon executes an import; the receiving identity owns the file and must hold the permission
+too (docs/specification/identity.md#receiving). Read at the push and again at the storing.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
-"""Read a caller's rows again while its call is worked on: revocation reaches what is under way.
+"""Read a caller's rows again while its call is worked on, so that revocation reaches long uploads and streams.
 
-A credential is judged when a call begins, but an upload or a stream may last for hours. So those who hold one ask here
-before they commit, and `running_work.py` asks every few seconds. What was issued may expire meanwhile, and its call
-goes on, as it would with any other service; what was revoked, disabled or suspended ends it.
+Asked before a commit, and by `running_work.py` every few seconds. A credential that expires meanwhile does not end
+its call; one that is revoked, disabled or suspended does.
 """
 
 from uuid import UUID
@@ -31,7 +30,6 @@ class Rechecks:
     """Judges callers again; one per process, safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
-        """Start with an empty cache."""
         self._database = database
         self._fresh_seconds = min(FRESH_SECONDS, settings.live_row_cache_seconds)
         self._credentials = ExpiringCache[Credential](CACHE_LIMIT)
@@ -39,8 +37,7 @@ class Rechecks:
     def current(self, caller: Caller) -> Caller:
         """Give the caller as the rows have it now.
 
-        Raises InvalidToken, AttributionInvalid and OrganizationSuspended when the call may go on no longer, and
-        Unavailable.
+        Raises InvalidToken, AttributionInvalid and OrganizationSuspended when the call must end, and Unavailable.
         """
         proof = caller.proof
         if proof is None:

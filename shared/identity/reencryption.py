@@ -1,8 +1,8 @@
-"""Encrypt every kept secret again with the first key, so that the older ones can be dropped.
+"""Encrypt every kept secret again with the first key, so that the older keys can be dropped.
 
-Secrets lie in the columns whose names end in `_encrypted`, of whatever domain. Rows are taken in the order of their
-keys, a batch at a time and under their locks; what is written meanwhile has the first key already, because every
-process has been restarted with it before. Doing it again, or by two at once, does no harm.
+Secrets are the columns named `_encrypted`, of every domain. Rows are taken by key, in batches under lock; rows
+written meanwhile have the first key already, with which all processes restarted. It may be repeated or run twice at
+once.
 """
 
 from collections.abc import Iterable, Sequence

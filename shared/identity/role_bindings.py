@@ -1,7 +1,7 @@
 """Bind roles to identities, over an organization or one owner, and to users over one owner.
 
-Protects: nobody binds or unbinds a role with more than they hold, and nothing reaches across organizations. What a
-user may do in the organization itself is the membership's role, and is changed there.
+Nobody binds or unbinds a role with more than they hold, and no binding crosses organizations. A user's role in the
+organization is the membership's.
 """
 
 from dataclasses import dataclass

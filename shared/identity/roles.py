@@ -1,8 +1,7 @@
-"""The roles: fixed sets of permissions in code, bound to users and identities by rows.
+"""The roles: fixed sets of permissions in code, bound to users by memberships and to identities by bindings.
 
-Protects three rules: a `ProjectAgent` never deletes files (docs/specification/identity.md#permissions), only an owner
-changes owners and the organization's own limits, and no role holds what operators alone may do. A user's role in an
-organization is the membership; an identity's roles are its bindings.
+A `ProjectAgent` never deletes files (docs/specification/identity.md#permissions), only an owner changes owners and
+the organization's limits, and no role holds operators' permissions.
 """
 
 from collections.abc import Mapping

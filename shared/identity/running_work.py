@@ -1,8 +1,7 @@
-"""Look again, every few seconds, at the callers of all calls under way, and note those that were revoked.
+"""Check the callers of all calls under way again, every few seconds, and mark those that were revoked.
 
-One thread of a process asks for all of its streams, waits and downloads, once for each credential however many calls it
-has. It ends nothing itself: it notes why a call is to end and wakes the code that carries it out, which answers in
-their own way. While the database does not answer, calls go on.
+One thread asks for all streams, waits and downloads of a process, once per credential. It only notes why a call must
+end and wakes the code that carries it out. While the database does not answer, calls go on.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class RunningCall:
         authorize: Callable[[Caller], object],
         wake: Callable[[], None],
     ) -> None:
-        """Made by `RunningWork.watch`."""
         self.caller = caller
         self.authorize = authorize
         self.revocation: DomainError | None = None
@@ -49,11 +47,9 @@ class RunningCall:
         self._owner.forget(self)
 
     def __enter__(self) -> Self:
-        """Watch the call within a block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop watching the call."""
         self.close()
 
 
@@ -61,7 +57,6 @@ class RunningWork:
     """The calls of this process; the thread begins with the first."""
 
     def __init__(self, rechecks: Rechecks) -> None:
-        """Start without calls."""
         self._rechecks = rechecks
         self._calls: set[RunningCall] = set()
         self._lock = threading.Lock()
@@ -72,9 +67,9 @@ class RunningWork:
     def watch(
         self, caller: Caller, authorize: Callable[[Caller], object], wake: Callable[[], None]
     ) -> RunningCall:
-        """Watch a call; `wake` is called from another thread, at once and once, when it is to end.
+        """Watch a call; `wake` is called once, at once and from another thread, when it must end.
 
-        `authorize` is given the caller as the rows have it, and raises the refusal of one who may do this no longer.
+        `authorize` is given the caller as the rows have it, and raises if it may no longer do this.
         """
         call = RunningCall(self, caller, authorize, wake)
         with self._lock:
@@ -127,7 +122,7 @@ class RunningWork:
 
 
 def _authorize_again(call: RunningCall, current: Caller) -> None:
-    """End a call whose caller has lost the permission to it, as with a role that was taken away."""
+    """End a call whose caller has lost the permission to it."""
     try:
         call.authorize(current)
     except DomainError as refusal:

@@ -1,9 +1,8 @@
 """The form of our secrets: a prefix that says what it opens, 256 random bits in base62, and a checksum.
 
-`svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token, `svi_` invitation; `whsec_` webhook
-secret, which is base64 as Standard Webhooks wants it and has no checksum. The checksum (CRC32 of all before it) drops
-typing errors and fakes before any query; it is no protection, the 256 bits are. Because they are, a plain SHA-256 is
-stored and looked up: a slow hash would only let strangers burn our processor.
+`svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token, `svi_` invitation; `whsec_`
+webhook secret, base64 without a checksum, as in Standard Webhooks. The checksum (CRC32) drops typing errors before
+any query. With 256 random bits a plain SHA-256 is safe to store; a slow hash would let strangers burn our processor.
 """
 
 import base64

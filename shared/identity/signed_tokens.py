@@ -1,9 +1,8 @@
 """Sign and verify our compact JWS: ES256, a key id, an explicit type, and nothing else in the header.
 
-We verify only what we signed, so a header with one member more or less than we write is refused before any
-cryptography: that settles `none`, other algorithms, `jwk`, `jku`, `x5u`, `crit` and `b64` at once, and keeps an access
-token from passing as an attribution or the reverse (RFC 8725 3.11). Keys come from our own set, never from a token.
-What the claims must say is decided by `access_tokens.py` and `usage_attribution.py`.
+A header that differs from what we write is refused before any cryptography: that settles `none`, other algorithms,
+`jwk`, `jku`, `x5u`, `crit` and `b64`, and keeps a token of one type from passing as another (RFC 8725 3.11). Keys
+come from our own set, never from a token.
 """
 
 import json
@@ -74,7 +73,7 @@ def _verify(token: str, typ: str, find_key: FindKey) -> Verified:
 
 
 def require_issued_for(claims: Mapping[str, Any], *, issuer: str, audience: str, now: float) -> None:
-    """Check issuer, audience (one string, never a list) and times against our database's clock; raise TokenRefused.
+    """Check issuer, audience (one string) and times against our database's clock; raises TokenRefused.
 
     The leeway is for the moment of issue only. Expiry is exact: issuer and verifier read the same clock.
     """

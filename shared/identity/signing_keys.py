@@ -1,10 +1,8 @@
 """The keys that sign our tokens, as one process sees them: read from the database, trusted for a moment.
 
-Access tokens and attributions have separate keys, so that neither can be forged with the other's. A key is published
-as `next` before it signs as `current`, and verifies as `previous` until the last token it signed has expired; one
-that was revoked is gone from every process within `live_row_cache_seconds`. Reading the keys also reads the database's
-clock, so that tokens are issued and judged by one clock however wrong that of a host may be.
-`key_rotation.py` moves keys from state to state.
+Access tokens and attributions have separate keys, so that neither can be forged with the other's. A revoked key is
+gone from every process within `live_row_cache_seconds`. The database's clock is read along, so that no host's clock
+counts. `key_rotation.py` moves keys from state to state.
 """
 
 import json
@@ -64,8 +62,7 @@ class SigningKeys:
     def find_verification_key(self, purpose: Purpose, kid: str) -> ECKey | None:
         """Give the key of that id if it may have signed a token that still lives.
 
-        A key that is not known here may be one that replaced a revoked key a moment ago: the set is read again, at
-        most once a second however many unknown ids strangers send.
+        An unknown key may be a new one, so the set is read again, at most once a second whatever ids strangers send.
         """
         found = self._live().by_purpose[purpose].get(kid)
         if found is None:

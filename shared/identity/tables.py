@@ -1,8 +1,8 @@
 """The tables of identity, mirrored by migration 0001.
 
-Rows are disabled or revoked, never deleted, so that what was once said about them stays explicable; only memberships,
-role bindings, spent signing keys and expired revocations go. Secrets are stored as SHA-256, or encrypted where they
-must be read back. `audit_events` refuses updates and deletes by a trigger.
+Rows are disabled or revoked, not deleted, so that the audit log stays explicable; only memberships, role bindings,
+spent signing keys and expired revocations go. Secrets are stored as SHA-256, or encrypted where they must be read
+back. A trigger refuses updates and deletes of `audit_events`.
 """
 
 from sqlalchemy import (

@@ -1,8 +1,7 @@
-"""The token endpoint's decisions: exchange a client secret for an access token, revoke one, look into one.
+"""The token endpoint's decisions: exchange a client secret for an access token; revoke and introspect tokens.
 
-OAuth 2.0 client credentials (RFC 6749 4.4), revocation (RFC 7009) and introspection (RFC 7662). There is no refresh
-token: a client asks again. A client may revoke and look into its own tokens only, and learns nothing about others.
-Reading the form, and how a client sends its secret, are the web's.
+Client credentials (RFC 6749 4.4), revocation (RFC 7009), introspection (RFC 7662). There are no refresh tokens. A
+client sees and revokes its own tokens only.
 """
 
 from dataclasses import dataclass
@@ -150,7 +149,7 @@ def introspect(
 
 
 def _narrow(held: frozenset[Permission], scope: str | None) -> frozenset[Permission]:
-    """Take the asked-for part of what is held, all of it if nothing is asked for; raise InvalidScope beyond it."""
+    """Narrow what is held to the asked-for scope, if any; raises InvalidScope beyond it."""
     if scope is None:
         return held
     names = set(scope.split(" ")) if len(scope) <= MAX_SCOPE_CHARACTERS else set()

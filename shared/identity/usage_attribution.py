@@ -1,9 +1,8 @@
 """`Service-Usage-Attribution`: the signed statement on whose behalf a deployment is working.
 
-Minted where the service routes a request to a deployment (distributions, the A2A front, the schedule), sent along with
-it, and handed back unchanged on every callback. It names the receiving identity, which will own what is written, and
-the organization that pays. It is bound to one deployment: with another's access token it is refused. It may be used
-again until it expires, by design; `README.md` says what risk remains.
+Minted where a request is routed to a deployment, sent along, and handed back on every callback. It names the
+receiving identity, which will own what is written, and the payer. It is bound to one deployment and may be used again
+until it expires; `README.md` says what risk remains.
 """
 
 from collections.abc import Mapping
@@ -37,8 +36,8 @@ SCOPE = "callback"
 class Attribution:
     """On whose behalf a routed request runs.
 
-    `principal_id` receives the request and owns the output, `daemon_id` is the executor when it was routed (the live
-    one decides), `transaction_id` names the routed request.
+    `principal_id` owns the output, `daemon_id` was the executor when it was routed (the live one decides),
+    `transaction_id` names the routed request.
     """
 
     principal_id: UUID

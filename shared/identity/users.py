@@ -1,6 +1,6 @@
-"""Users: people, who act in one organization at a time and have their rights from their membership there.
+"""Users: people, who act in one organization at a time with the rights of their membership there.
 
-An operator makes and disables users; who is invited by an address without a user makes their own (`invitations.py`).
+Operators make and disable users; a person invited by address makes their own (`joining.py`).
 """
 
 from dataclasses import dataclass

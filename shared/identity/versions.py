@@ -1,6 +1,6 @@
-"""Versions of a deployment: what was deployed when. New tokens name the active one; a revoked one ends all of its own.
+"""Versions of a deployment: new tokens name the active one; revoking one ends all of its tokens.
 
-Deploying makes a version active; an earlier one can be made active again, unless it was revoked.
+Deploying makes a version active; an earlier one can be activated again, unless it was revoked.
 """
 
 from dataclasses import dataclass

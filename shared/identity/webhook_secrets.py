@@ -1,7 +1,7 @@
-"""Read a distribution's webhook secrets back, all those that are good now, and sign with them.
+"""Read a distribution's valid webhook secrets back, and sign with them.
 
-After a rotation the replaced secret is good until its overlap has ended, so that no sender's clock or deployment has
-to be exact (Standard Webhooks 1.0.0). Callers keep a secret only for as long as they use it.
+After a rotation the replaced secret is valid until its overlap has ended (Standard Webhooks 1.0.0). Callers keep a
+secret only for as long as they use it.
 """
 
 import base64

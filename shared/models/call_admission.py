@@ -33,7 +33,6 @@ class ModelsOverloaded(DomainError):
     kind = Kind.UNAVAILABLE
 
     def __init__(self) -> None:
-        """Ask for a retry after two seconds."""
         super().__init__(retry_after_seconds=2)
 
 

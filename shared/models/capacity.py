@@ -29,7 +29,6 @@ class Announcement:
     """What one worker process says of itself, from its start to its stop."""
 
     def __init__(self, valkey: redis.Redis, slots: int) -> None:
-        """Say nothing yet."""
         self._valkey = valkey
         self._member = f"{uuid4().hex}:{slots}"
         self._announce: Any = valkey.register_script(_ANNOUNCE)

@@ -35,7 +35,6 @@ class CatalogInvalid(Exception):
     """The catalog file cannot be used; `problems` says where and why, one line each."""
 
     def __init__(self, source: str, problems: list[str]) -> None:
-        """Put the file's name before every problem."""
         self.problems = [f"{source}: {problem}" for problem in problems[:MAX_PROBLEMS]]
         if len(problems) > MAX_PROBLEMS:
             self.problems.append(f"{source}: and {len(problems) - MAX_PROBLEMS} more")

@@ -105,7 +105,6 @@ class ModelCall(Generic[Said]):
     """A call that was dispatched, and is settled before `relay` ends, however that is."""
 
     def __init__(self, engine: Engine, attended: Attended, read: Callable[[list[Delta]], Said]) -> None:
-        """Take the right to make the call, and what to make of the deltas of its reply."""
         self._engine = engine
         self._attended = attended
         self._read = read

@@ -35,7 +35,6 @@ class FairCalls:
     """The waiting calls as one worker process takes them; safe to share between threads."""
 
     def __init__(self, queue: CallQueue, *, slots: int, patience_seconds: float) -> None:
-        """Take nothing yet."""
         self._queue = queue
         self._patience_seconds = patience_seconds
         self._pool = Pool("model_worker", slots, alpha=PROVIDER_ALPHA)

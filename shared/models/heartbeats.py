@@ -52,7 +52,6 @@ class Attended:
     """One call under way, as its own thread and the attendant share it."""
 
     def __init__(self, dispatch: holds.Dispatch, listener: Listener) -> None:
-        """Made by `Heartbeats.attend`."""
         self.dispatch = dispatch
         self.cancelled = threading.Event()
         self.streamed_bytes = 0

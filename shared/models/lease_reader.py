@@ -22,7 +22,6 @@ class LeaseReader:
     """The leases of one process's silent calls; safe to share between threads."""
 
     def __init__(self, database: Database) -> None:
-        """Ask nothing yet."""
         self._database = database
         self._asked_at: dict[UUID, float] = {}
         self._known: dict[UUID, Lease] = {}

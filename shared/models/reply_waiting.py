@@ -47,7 +47,6 @@ class CallFailed(DomainError):
     """The call failed at the worker, which says how."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """Take what `describe_failure` wrote."""
         super().__init__(
             document["detail"], retry_after_seconds=document["retry_after_seconds"], **document["data"]
         )
@@ -134,7 +133,6 @@ class Silence:
     """The time in which nothing is heard of a call, and what to make of it."""
 
     def __init__(self, invoker: Invoker, address: ReplyAddress) -> None:
-        """Begin when the call is queued."""
         self._invoker = invoker
         self._address = address
         self._invocation_id = address.invocation_id

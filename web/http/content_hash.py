@@ -16,7 +16,6 @@ class ContentHash:
     """A running SHA-256. `close` it in every case; `digest` does so too."""
 
     def __init__(self) -> None:
-        """Start with no bytes, and no thread."""
         self._hash = sha256()
         self._inline_bytes = 0
         self._pieces: SimpleQueue[memoryview | None] = SimpleQueue()

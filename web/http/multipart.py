@@ -84,7 +84,6 @@ class PartParser(Generic[HeaderType]):
     """
 
     def __init__(self, boundary: bytes) -> None:
-        """Parse a body with this boundary."""
         self._delimiter = b"\r\n--" + boundary
         # The first delimiter needs no line before it.
         self._held = b"\r\n"

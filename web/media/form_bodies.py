@@ -63,7 +63,6 @@ class FormParser(PartParser[PartHeader | FieldHeader]):
     """Parses a body that holds the part `file` once, and each of some fields at most once."""
 
     def __init__(self, boundary: bytes, names: Collection[str]) -> None:
-        """Parse a body with this boundary, whose fields have these names."""
         super().__init__(boundary)
         self._names = names
         self._seen: set[str] = set()

@@ -38,7 +38,6 @@ class OperationsPort:
     """What answers on a listening socket that all front processes of a host share."""
 
     def __init__(self, probes: Probes) -> None:
-        """Answer by these probes."""
         self._probes = probes
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._is_draining: Callable[[], bool] = lambda: False

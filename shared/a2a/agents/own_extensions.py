@@ -104,7 +104,6 @@ class OwnExtensions:
     """The extensions of the service as they are named at one base address."""
 
     def __init__(self, base_url: str) -> None:
-        """Name them."""
         self._by_uri = {f"{base_url}/extensions/{own.name}/{VERSION}": own for own in OWN_EXTENSIONS}
 
     def offered(self, networks: Sequence[str]) -> Iterator[DeclaredExtension]:

@@ -23,7 +23,6 @@ class LinkedFiles:
     """Reads linked files; safe to share between threads."""
 
     def __init__(self, database: Database, store: BlobStore, settings: Settings) -> None:
-        """Take where files are, and the address that links begin with."""
         self._database = database
         self._store = store
         self._base_url = settings.base_url

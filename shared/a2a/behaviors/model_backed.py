@@ -42,7 +42,6 @@ class ModelBackedBehavior:
     def __init__(
         self, calls: ModelCalls, files: StoredFiles, linked: LinkedFiles, *, inline_limit_bytes: int
     ) -> None:
-        """Take what models are called with, and where files are kept and read."""
         self._calls = calls
         self._files = files
         self._linked = linked

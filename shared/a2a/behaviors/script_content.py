@@ -19,7 +19,6 @@ class Stage:
     """Makes the updates of one turn."""
 
     def __init__(self, turn: Turn, files: StoredFiles) -> None:
-        """Start without content."""
         self._turn = turn
         self._files = files
         self._messages = 0

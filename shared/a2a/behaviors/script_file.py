@@ -18,7 +18,6 @@ class ScriptFile:
     """Gives the current script of a file; safe to share between threads."""
 
     def __init__(self, path: Path) -> None:
-        """Read nothing yet."""
         self._path = path
         self._lock = threading.Lock()
         self._signature: tuple[int, int, int] | None = None

@@ -39,7 +39,6 @@ class ScriptInvalid(Exception):
     """The script cannot be used; `problems` says where and why, one line each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        """Take the first problems."""
         self.problems = tuple(problems[:MAX_PROBLEMS])
         if len(problems) > MAX_PROBLEMS:
             self.problems += (f"and {len(problems) - MAX_PROBLEMS} more",)

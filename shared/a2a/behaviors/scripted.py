@@ -23,7 +23,6 @@ class ScriptedBehavior:
     """Follows the script of each turn's behavior, or, where there is none, the installation's."""
 
     def __init__(self, files: StoredFiles, *, path: Path | None = None) -> None:
-        """Take where files are kept, and the setting A2A_SCRIPT."""
         self._files = files
         self._file = ScriptFile(path) if path is not None else None
 

@@ -62,7 +62,6 @@ class StoredFiles:
     """Where turns keep files; safe to share between threads."""
 
     def __init__(self, database: Database, store: BlobStore, settings: Settings) -> None:
-        """Take what files are kept in."""
         self._database = database
         self._store = store
         self._settings = settings

@@ -11,7 +11,6 @@ class TurnCancellation:
     """A turn's cancellation in the form that calls to models ask for (`shared/models/providers/base.py`)."""
 
     def __init__(self, turn: Turn) -> None:
-        """Watch a turn."""
         self._turn = turn
 
     def is_set(self) -> bool:

@@ -53,7 +53,6 @@ class Watch:
     """One request's wait for one task."""
 
     def __init__(self, owner: TaskWatch, task_id: UUID, bell: Bell) -> None:
-        """Made by `TaskWatch.watch`."""
         self.task_id = task_id
         self._bell = bell
         self._owner = owner

@@ -30,7 +30,6 @@ class WatchedTurn:
     """A turn under way, as its own thread and the watch share it."""
 
     def __init__(self, lease: Lease, turn_seconds: float) -> None:
-        """Made by `TurnHeartbeats.watch`."""
         self.lease = lease
         self.stopped = threading.Event()
         self.reason: StopReason | None = None

@@ -45,7 +45,6 @@ class TurnLeases:
     """Takes and keeps the leases of one process."""
 
     def __init__(self, database: Database) -> None:
-        """Lease in this database."""
         self._database = database
         self._rotation = Rotation()
 

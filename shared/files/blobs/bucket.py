@@ -15,7 +15,6 @@ class MarkedBucket:
     """A bucket and prefix that are, or are to become, a store."""
 
     def __init__(self, bucket: S3Bucket) -> None:
-        """Look at nothing yet."""
         self._bucket = bucket
         self.address = f"s3://{bucket.name}/{bucket.prefix}"
 

@@ -18,7 +18,6 @@ class ChunkChecksums:
     """Sums up content as it passes."""
 
     def __init__(self) -> None:
-        """Begin with no bytes."""
         self._finished = bytearray()
         self._running = 0
         self._filled = 0

@@ -27,7 +27,6 @@ class LocalDirectory:
     """A directory that is, or is to become, a store."""
 
     def __init__(self, root: Path) -> None:
-        """Look at nothing yet."""
         self.address = str(root)
         self.staging = f"{root}/staging"
         self.objects = f"{root}/objects"

@@ -194,7 +194,6 @@ class LocalReader:
     """An open file of the store."""
 
     def __init__(self, file: FileIO, *, fixed_path: str | None) -> None:
-        """Take over the open file."""
         self.file = file
         self.fixed_path = fixed_path
 

@@ -22,7 +22,6 @@ class RecentChecks:
     """The files of this process's complete downloads; safe to share between threads."""
 
     def __init__(self) -> None:
-        """Trust nothing yet."""
         self._sound = ExpiringCache[State](REMEMBERED)
 
     def has(self, version_id: UUID, file: FileIO) -> bool:

@@ -18,7 +18,6 @@ class S3Reader:
     fixed_path = None
 
     def __init__(self, bucket: S3Bucket, version_id: UUID) -> None:
-        """Remember what to ask for."""
         self._bucket = bucket
         self._version_id = version_id
         self._body: Stream | None = None

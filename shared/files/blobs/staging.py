@@ -162,7 +162,6 @@ class LocalUnattended:
     __slots__ = ("_descriptor", "_path", "version_id")
 
     def __init__(self, path: str, version_id: UUID, descriptor: int) -> None:
-        """Take over the locked descriptor."""
         self._path = path
         self._descriptor = descriptor
         self.version_id = version_id

@@ -46,7 +46,6 @@ class AnswerStream:
     """The events of one answer."""
 
     def __init__(self, upstream: Upstream, body: Body, call: Call, watchdog: Watchdog) -> None:
-        """Take an answer whose status was success, with the watch that is kept over it."""
         self.upstream = upstream
         self._body = body
         self._call = call

@@ -56,7 +56,6 @@ class GatheringResponse(HTTPResponse):
     """A response whose `read1` gives all whole chunks that have arrived."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        """Remember the socket: only it can be asked without waiting."""
         super().__init__(sock, *args, **kwargs)
         self._socket = sock
         self._broken_by: Exception | None = None

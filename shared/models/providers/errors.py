@@ -82,7 +82,6 @@ class UpstreamRefused(ProviderError):
     kind = Kind.MALFORMED
 
     def __init__(self, *, status: int, error: dict[str, Any]) -> None:
-        """Take what the upstream answered."""
         super().__init__(may_have_cost=False, upstream_status=status)
         self.status = status
         self.error = error

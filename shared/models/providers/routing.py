@@ -51,7 +51,6 @@ class Router:
     """Opens calls to the upstreams of catalog entries; one for each process, safe to share between threads."""
 
     def __init__(self, *, watchdog: Watchdog | None = None) -> None:
-        """Connect to nothing yet."""
         self._watchdog = watchdog or Watchdog()
         self._providers: dict[ProviderEntry, Provider] = {}
         self._resting: dict[tuple[str, str], float] = {}

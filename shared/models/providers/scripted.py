@@ -45,7 +45,6 @@ class ScriptedStream:
     """The events of one scripted reply."""
 
     def __init__(self, request: UpstreamRequest, script: Script, pacing: _Pacing) -> None:
-        """Write the reply in the dialect that is asked for."""
         self.upstream: Upstream = request.upstream
         self._script = script
         self._pacing = pacing

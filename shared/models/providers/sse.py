@@ -36,7 +36,6 @@ class SseParser:
     )
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        """Start before the first byte."""
         self._max_event_bytes = max_event_bytes
         self._pieces: list[bytes] = []
         self._data: list[bytes] = []

@@ -127,7 +127,6 @@ class Watchdog:
     """Watches the calls of one process; its thread starts with the first and sleeps while there are none."""
 
     def __init__(self, *, look_every_seconds: float = LOOK_EVERY_SECONDS) -> None:
-        """Start nothing yet."""
         self._calls: set[Call] = set()
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
