@@ -1,14 +1,8 @@
 """Admission control: fair sharing of a pool of slots among tenants, and load shedding when it is exhausted.
 
-A pool knows who uses it. A slot is given while there is room and the tenant's use is below its limit, which is the
-larger of two: as much as is still free (a dynamic threshold: an idle pool may be used, a busy one keeps room), and an
-equal part for each active tenant and one newcomer. Beyond its limit a caller waits, bounded in time and number;
-slots that become free go round robin over the waiting tenants, and within a tenant over its members. All strangers
-together are one tenant, within which the same rule holds again for each address.
-
-Each process shares its own slots: nothing is counted elsewhere, and nothing leaks when a process dies. A refusal says
-whose lack it is: 429 where the tenant's own use is the reason, 503 where the pool itself is exhausted. One lock
-guards a pool; a slot taken and released without waiting costs a few microseconds, whatever the number of tenants.
+`shared/fair_shares.py` holds the rule. Beyond its limit a caller waits, bounded in time and number; free slots go
+round robin over the waiting tenants. A refusal is 429 where the tenant's own use is the reason, 503 where the pool is
+exhausted. Each process shares its own slots, so nothing leaks when it dies.
 """
 
 from __future__ import annotations
@@ -82,11 +76,9 @@ class Slot:
             self._pool._give_back(held)  # noqa: SLF001 (the two are one mechanism)
 
     def __enter__(self) -> Self:
-        """Hold the slot within a block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it back."""
         self.release()
 
 
@@ -102,11 +94,7 @@ class Pool(FairShares):
         waiting: int | None = None,
         alpha: float = ALPHA,
     ) -> None:
-        """Have so many slots, and room for as many callers that wait, unless another number is given.
-
-        `name` is a label of metrics. A caller waits `patience_seconds`. A tenant may use
-        `alpha` times what is free.
-        """
+        """Let a caller wait `patience_seconds` and a tenant use `alpha` times what is free; `name` labels metrics."""
         super().__init__(name, slots, room=slots if waiting is None else waiting, alpha=alpha)
         self._patience_seconds = patience_seconds
         self._is_fair = not failpoints.is_armed(UNFAIR)
@@ -134,7 +122,7 @@ class Pool(FairShares):
             return [key for key, tenant in self._tenants.items() if not self._has_room(tenant)]
 
     def acquire(self, key: PoolKey, *, waited_seconds: float = 0.0) -> Slot:
-        """Take a slot, after a bounded wait if need be, of which so much is over.
+        """Take a slot, after a bounded wait if need be, of which `waited_seconds` are over.
 
         Raises ConcurrencyLimited, PoolExhausted.
         """

@@ -1,6 +1,6 @@
 """The keys of Postgres' advisory locks, all of them: two uses of one number would wait for each other.
 
-A key never changes: processes of the release before take the same lock while a new one is installed.
+A key never changes: the previous release's processes take the same lock during an upgrade.
 """
 
 from enum import IntEnum

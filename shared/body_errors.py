@@ -1,7 +1,4 @@
-"""What is wrong with the bytes of an upload: their form, their size, their digest, their pace.
-
-The rule behind all of them: a body that raises one of these leaves nothing stored.
-"""
+"""What is wrong with an upload's bytes: form, size, digest, pace. A body that raises one leaves nothing stored."""
 
 from shared.errors import DomainError, Kind
 

@@ -1,9 +1,8 @@
-"""The door to Postgres: short, explicit transactions, and the only `commit` in the code.
+"""Access to Postgres: short, explicit transactions, and the only `commit` in the code.
 
-A function whose first parameter is `session` works in its caller's transaction; one whose first parameter is
-`database` is a flow that opens its own, short ones, and holds no connection while bytes move. Jobs enqueued in a
-transaction are published after its commit, when the connection is back in the pool: a broker that is down can
-neither fail nor delay a committed request.
+A function whose first parameter is `session` works in its caller's transaction; with `database` it opens its own,
+short ones, and holds no connection while bytes move. Jobs are published after the commit, when the connection is back
+in the pool, so a broker that is down neither fails nor delays a committed request.
 """
 
 import contextlib
@@ -92,7 +91,7 @@ class Database:
     """A pool of connections to one Postgres database."""
 
     def __init__(self, url: str, *, pool_size: int = 16, publish: Publish | None = None) -> None:
-        """Prepare the pool; nothing connects until the first transaction. `publish` receives committed jobs."""
+        """Nothing connects until the first transaction. `publish` receives committed jobs."""
         self._engine = _create_engine(url, pool_size)
         # Half as many again: they are back after a round trip, where a transaction keeps its connection.
         size = max(1, pool_size // 2)
@@ -108,8 +107,8 @@ class Database:
     def transaction(self) -> Iterator[Session]:
         """Run a block in one transaction: commit at its end, roll back on any exception, then publish its jobs.
 
-        Raises `Unavailable` when Postgres cannot be reached, gives up a lock, or goes away in the middle. The
-        outcome is then unknown only if the connection broke during the commit itself; every flow is safe to repeat.
+        Raises `Unavailable` when Postgres cannot be reached, gives up a lock, or breaks off. If that was during the
+        commit the outcome is unknown; every flow is safe to repeat.
         """
         with _translated_errors(), self._engine.begin() as connection:
             session = Session(connection)
@@ -118,10 +117,7 @@ class Database:
 
     @contextlib.contextmanager
     def autocommit(self) -> Iterator[Session]:
-        """Run a block in which each statement is a transaction of its own: one round trip, nothing held between.
-
-        Raises `Unavailable` as `transaction` does.
-        """
+        """Run a block in which each statement is a transaction of its own; raises as `transaction` does."""
         session = StatementSession(self._engine, self._statements)
         with _translated_errors(), contextlib.closing(session):
             yield session
@@ -177,7 +173,7 @@ def _create_engine(url: str, pool_size: int) -> Engine:
         max_overflow=0,
         pool_timeout=POOL_WAIT_SECONDS,
         pool_use_lifo=True,
-        # What a statement was given may be a secret or somebody's words, and the log of a failure shows its error.
+        # Parameters may be secret or personal, and a logged failure shows its error.
         hide_parameters=True,
         connect_args={
             "connect_timeout": 5,
@@ -196,7 +192,7 @@ def _create_engine(url: str, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "handle_error")
     def _drop_broken_pool(context: Any) -> None:
-        """Let one lost connection empty the pool: after a restart of Postgres all of them are stale."""
+        """Let one lost connection empty the pool: after a restart of Postgres all are stale."""
         if context.is_disconnect:
             context.invalidate_pool_on_disconnect = True
 

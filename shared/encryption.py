@@ -1,7 +1,7 @@
 """Encryption at rest of the few secrets we must read back: signing keys, webhook secrets, credentials of networks.
 
-Fernet (AES-128-CBC and HMAC-SHA256) with several keys: the first encrypts, all decrypt, so that a key is replaced by
-putting the new one in front, re-encrypting (`reencryption.py`), and then dropping the old one.
+Fernet (AES-128-CBC and HMAC-SHA256): the first key encrypts, all decrypt. To replace a key put the new one in front,
+re-encrypt (`reencryption.py`), then drop the old one.
 """
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -13,7 +13,7 @@ class Encryption:
     """The keys of `ENCRYPTION_KEYS`, ready to use."""
 
     def __init__(self, settings: Settings) -> None:
-        """Read the keys; raise ValueError when one is not a Fernet key."""
+        """Raise ValueError when a key is not a Fernet key."""
         keys = [Fernet(key.get_secret_value()) for key in settings.encryption_keys]
         self._first = keys[0]
         self._fernet = MultiFernet(keys)

@@ -66,7 +66,7 @@ class DomainError(Exception):
         retry_after_seconds: int | None = None,
         **data: Any,
     ) -> None:
-        """Take the sentence for the reader, the wrong fields, and extension members (`data`) for the answer."""
+        """Keep `data` as extension members of the answer."""
         self.detail = detail or inspect.cleandoc(self.__doc__ or "").split("\n\n", 1)[0].replace("\n", " ")
         self.errors = tuple(errors)
         self.retry_after_seconds = retry_after_seconds
@@ -90,7 +90,6 @@ class Unavailable(DomainError):
     def __init__(
         self, detail: str | None = None, *, retry_after_seconds: int | None = 1, **data: Any
     ) -> None:
-        """Ask for a retry after a second unless told otherwise."""
         super().__init__(detail, retry_after_seconds=retry_after_seconds, **data)
 
 

@@ -1,7 +1,6 @@
 """Failpoints: named points at which a test may end the process, between any two steps of a flow.
 
-Inert in production: nothing is armed unless the setting `FAULTS` names points, as `upload.committed` or, to let some
-pass first, `upload.committed=3`.
+The setting `FAULTS` arms them, as `upload.committed` or, to let some pass first, `upload.committed=3`.
 """
 
 import os

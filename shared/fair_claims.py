@@ -84,10 +84,10 @@ def next_in_turn(*, table: str, tenant: str, member: str, ready: str, order: str
 
 
 def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str = "id") -> str:
-    """Write the query for the first `:each` due rows of every tenant: `id`, `tenant`, and `place` among the tenant's.
+    """Write the query for the first `:each` due rows of every tenant: `id`, `tenant`, and `place` in the tenant's.
 
-    For sweeps that end many rows at once. It walks an index on (tenant, order) of the rows that are `ready` from tenant
-    to tenant, so that it costs what there are of these, and not what waits for a later time.
+    For sweeps that end many rows at once. It walks an index on (tenant, order) of the `ready` rows from tenant to
+    tenant, so it costs as much as is due.
     """
     # The tenant as a range and not as an equality, for the reason that stands at the top.
     return f"""
@@ -107,10 +107,10 @@ def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str =
 
 
 def find_fairly(session: Session, *, oldest: Executable, fair: Executable, limit: int) -> list[UUID]:
-    """Find the ids of so many due rows, with `oldest` while these are all, else also with `fair`.
+    """Find the ids of so many due rows: with `oldest` while these are all, else also with `fair`.
 
-    Both take `:limit`; `fair`, made with `first_of_each`, takes `:each`. So the walk from tenant to tenant is paid only
-    when more is due than one batch, and then nobody's first rows wait for more than a batch.
+    Both take `:limit`; `fair`, made with `first_of_each`, takes `:each`. So the walk over tenants is paid only when
+    more is due than one batch.
     """
     found = list(session.execute(oldest, {"limit": limit}).scalars())
     if len(found) < limit:
@@ -124,7 +124,7 @@ class Rotation:
 
     def __init__(self) -> None:
         """Begin at a random tenant, so that processes that start together do not serve the same one."""
-        # Ids begin with the time at which they were made: any 128 random bits would come after all of them.
+        # Ids begin with their time: any 128 random bits would come after all of them.
         started = time.time_ns() // 1_000_000
         self._after = random.randrange(started - _START_SPAN_MS, started) << 80  # noqa: S311 (no secret)
         self._members: dict[int, int] = {}
@@ -141,11 +141,10 @@ class Rotation:
         full_tenants: Collection[Any] = (),
         full_members: Collection[tuple[UUID, UUID]] = (),
     ) -> Any | None:
-        """Run a claiming statement made with `next_in_turn`; give its row, or None when nobody else waits.
+        """Run a claiming statement made with `next_in_turn`; give its row, or None when no other waits.
 
-        The row has the columns `tenant` and `member`. `mark_ready` marks the rows whose time has come; it is run before
-        the claim once in a while, and when nothing is ready. `full_tenants` are passed over (what is no UUID among
-        them, as a pool's strangers, has no rows), and so are `full_members`, each named with its tenant.
+        `mark_ready` marks the rows whose time has come; it runs once in a while, and when nothing is ready. Passes
+        over `full_tenants` (strangers among them have no rows) and `full_members`, each named with its tenant.
         """
         ranges = self.parameters(full_tenants=full_tenants, full_members=full_members)
         values = {**(values or {}), **ranges}
@@ -174,7 +173,7 @@ class Rotation:
         return _parameters([cut for each in whole for cut in _without(points, each)])
 
     def _between(self, low: int, high: int, full: set[int]) -> Iterator[Range]:
-        """Give the ranges of a stretch of whole tenants; one of which a member was served begins after that member."""
+        """Give the ranges of a run of whole tenants; a tenant that was served begins after the member served."""
         for tenant in sorted(full | self._members.keys()):
             first, last = _key(tenant, 0), _key(tenant, _LAST)
             if not low < last < high:
@@ -213,7 +212,7 @@ def _key(tenant: int, member: int) -> int:
 
 
 def _without(points: list[int], whole: Range) -> Iterator[Range]:
-    """Leave these points out of a range, and what is empty."""
+    """Cut these points out of a range; drop what is empty."""
     low, high = whole
     for point in points[bisect_left(points, low) : bisect_left(points, high)]:
         if point - low > 1:

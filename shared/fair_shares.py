@@ -1,8 +1,8 @@
 """The rule by which a pool's slots are shared: who may take one, who waits, and who is served next.
 
-A tenant's limit is the larger of two: as much as is still free, and an equal part for each active tenant and one
-newcomer. All strangers together are one tenant, within which the same rule holds again for each address. Nothing here
-locks or waits: `shared/admission.py` calls it with the pool's lock held.
+A tenant's limit is the larger of what is still free (a dynamic threshold: an idle pool may be used, a busy one keeps
+room) and an equal part for each active tenant and one newcomer. All strangers are one tenant, shared alike by
+address. Nothing here locks or waits: `shared/admission.py` holds the pool's lock.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ class FairShares:
     """The slots of a pool and their tenants."""
 
     def __init__(self, name: str, slots: int, *, room: int, alpha: float) -> None:
-        """Have so many slots, and room for so many callers that wait; all is free."""
         self.name = name
         self.slots = slots
         self._room = room
@@ -102,7 +101,7 @@ class FairShares:
         return waiter
 
     def _limit(self, free: int, whole: int, active: int) -> float:
-        """Give how much of `whole` one of `active` may use, of which so much is free."""
+        """Compute how much of `whole` one of `active` may use while `free` is free."""
         return max(self._alpha * free, whole / (active + 1)) if self._is_fair else whole
 
     def _has_room(self, tenant: Tenant) -> bool:
@@ -149,7 +148,7 @@ class FairShares:
         self._forget_if_idle(key.tenant, tenant)
 
     def _hand_over(self) -> None:
-        """Give what is free to those that wait: the tenant served longest ago first, and its members in turn."""
+        """Give free slots to those that wait: the tenant served longest ago first, its members in turn."""
         passed = 0
         while self._free and passed < len(self._queued):
             name, tenant = next(iter(self._queued.items()))
@@ -188,7 +187,7 @@ class FairShares:
             self._tenants.pop(name, None)
 
     def _uses(self, tenant: Tenant, key: PoolKey) -> bool:
-        """Tell whether a key's own use is why it gets no slot, or that of all strangers while others would get one."""
+        """Tell whether a key's own use keeps it from a slot, or that of all strangers while others would get one."""
         if key.tenant == STRANGERS:
             return self._free > 0 or key.member in tenant.used_by or key.member in tenant.queues
         return not tenant.is_idle

@@ -1,7 +1,6 @@
 """How often Python looks for reference cycles in processes that answer requests.
 
-Its defaults suit scripts: every few requests it goes over all that was ever imported, which never changes, and took a
-tenth of the processor and made single requests late.
+Its defaults go over everything imported every few requests, which took a tenth of the processor and delayed requests.
 """
 
 import gc

@@ -1,11 +1,8 @@
-"""Answers that hold no thread while they wait: what the application and the server that sends them agree on.
+"""Answers that hold no thread while they wait: the protocol between the application and its server.
 
-The application gives the server an iterable of pieces, as WSGI has it, in which an empty piece means "nothing yet:
-go on once the bell has rung, or after a while". A server that knows this says so in the environ, under `HOLD`; what it
-puts there tells how long a thread may wait before the answer is handed over. Other servers are never given one.
-
-The iterable remembers the context in which it was made, request and log fields included, and goes on in it on any
-thread, one at a time.
+The application answers with an iterable of pieces, as in WSGI; an empty piece means "nothing yet: go on once the bell
+has rung, or after a while". A server that knows this puts under `HOLD` in the environ how long a thread may wait;
+others never see it. The iterable goes on in its own context, log fields included, on any thread, one at a time.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -39,9 +36,9 @@ class HeldAnswer(Iterator[bytes]):
     def __init__(
         self, pieces: Generator[bytes], bell: Bell, *, idle_seconds: Callable[[], float], is_blocking: bool
     ) -> None:
-        """Ask for the next piece at the latest after what `idle_seconds()` tells at that moment.
+        """Ask for the next piece at the latest after `idle_seconds()`.
 
-        An answer `is_blocking` if its pieces cost a wait of their own, for the database.
+        An answer `is_blocking` if its pieces wait for the database.
         """
         self.bell = bell
         self._idle_seconds = idle_seconds

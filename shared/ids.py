@@ -1,7 +1,4 @@
-"""Make identifiers: UUID version 7 (RFC 9562), so that new rows land at the end of an index.
-
-An id is a name and never a secret: no access rests on one being hard to guess.
-"""
+"""Make identifiers: UUID version 7 (RFC 9562), so that new rows land at the end of an index. An id is no secret."""
 
 import os
 import time

@@ -1,12 +1,8 @@
-"""The numbers of all processes of a host, gathered so that none of it can hurt what is counted.
+"""The metrics of all processes of a host; counting never fails, delays or kills a process.
 
-Protects one rule: a metric never fails, delays or kills. Each process counts in its own memory; a background thread
-writes a snapshot of it, whole, into a directory that the processes of the host share, and the process that is asked
-for the metrics adds the snapshots up. A directory that is full, read-only or gone costs freshness and nothing else:
-no file is mapped into memory, and no caller waits for a disk.
-
-A process holds a lock on a file of its own as long as it lives. Snapshots of processes that ended are folded into one
-file, so counters never fall and the directory does not grow.
+Each process counts in memory; a thread writes a snapshot into a shared directory, and the process that is asked adds
+the snapshots up. A directory that is full, read-only or gone costs freshness only. A process locks a file of its own
+as long as it lives; snapshots of ended processes are folded into one file, so counters never fall.
 """
 
 import atexit
@@ -66,7 +62,7 @@ class HostMetrics(Collector):
     def __init__(
         self, directory: Path | None, process_type: str, *, registry: CollectorRegistry = REGISTRY
     ) -> None:
-        """Share numbers through `directory`; without one there are those of this process only."""
+        """Without a directory there are the numbers of this process only."""
         self._directory = directory
         self._role = process_type
         self._registry = registry

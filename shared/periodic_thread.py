@@ -1,7 +1,7 @@
 """Run a function again and again in a daemon thread of its own: renewals, watchdogs, writers behind a queue.
 
-The thread begins when it is first needed, in the process that needs it, because a fork takes no thread along. It
-outlives every failure of its function: the failure is logged, and the next round comes after a pause as always.
+The thread starts when it is first needed, because a fork takes no thread along. A failure is logged, and the next
+round comes after the usual pause.
 """
 
 import threading
@@ -30,7 +30,7 @@ class PeriodicThread:
         has_work: Callable[[], object] = _always,
         starts_with_pause: bool = False,
     ) -> None:
-        """Start nothing yet. While `has_work` says no, the thread sleeps until `wake`."""
+        """While `has_work` says no, the thread sleeps until `wake`."""
         self._act = act
         self._name = name
         self._pause_seconds = pause_seconds

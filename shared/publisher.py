@@ -1,6 +1,6 @@
-"""Send jobs' messages through Celery, which this module and `broker.py` alone speak to, besides `workers`.
+"""Send jobs' messages through Celery, which only this module, `broker.py` and `workers` speak to.
 
-Publishing never fails a request: a message that is not sent costs its job no more than the interval of its sweep.
+Publishing never fails a request: a lost message costs its job no more than the interval of its sweep.
 """
 
 import dataclasses
@@ -86,13 +86,12 @@ def create_celery(redis_url: str) -> Celery:
 class Publisher:
     """Sends job messages from a thread of its own, so that no request waits for the broker.
 
-    The first job goes out at once; equal jobs that arrive within the next 30 milliseconds, or within the spacing of
-    their class, go out as one, because a hint twice says no more than once. A job the broker does not take, or that
-    would join a queue full of hints, is dropped and counted: its row will be found.
+    The first job goes out at once; equal jobs within the next 30 milliseconds, or the spacing of their class, go out
+    as one. A job that the broker does not take, or that finds the queue full, is dropped and counted.
     """
 
     def __init__(self, app: Celery) -> None:
-        """Prepare to publish through this Celery application; the thread starts with the first job."""
+        """Start no thread before the first job."""
         self._app = app
         self._valkey = connect_valkey(app.conf.broker_url)
         self._pending: dict[Job, None] = {}

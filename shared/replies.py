@@ -1,13 +1,9 @@
 """Carry replies from workers back to the front that waits for them: one Valkey channel per web process.
 
-One thread of the process listens to its channel and hands each reply to the request that waits for it, because a
-blocking read per request costs five times the processor. A channel keeps nothing: no reply is ever stored, and a worker
-learns with each that it sends whether anybody has listened. (A stream, which keeps what was not read, was measured at
-twice the processor on all three sides.)
-
-Replies may be lost (a connection may break at any moment) but never silently: they are numbered, and a waiting request
-is told of a gap, as are all when the channel was interrupted. What must survive is in Postgres; a reply is only the way
-to those that are still there.
+One thread reads the channel for all requests, because a blocking read for each costs five times the processor. A
+stream would keep replies, at twice the processor on all sides; with a channel nothing is stored, and a worker learns
+whether anybody has listened. Replies may be lost but not silently: they are numbered, and a waiting request is told
+of a gap. What must survive is in Postgres.
 """
 
 from __future__ import annotations
@@ -99,17 +95,15 @@ class Inbox:
         self._channel.forget(self.address.invocation_id)
 
     def __enter__(self) -> Inbox:
-        """Listen within a block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop listening."""
         self.close()
 
     def deliver(self, number: int, reply: Reply) -> None:
         """Take a reply from the channel's reader.
 
-        One that came before was sent again; a gap, or a request too slow to take its replies, loses the rest.
+        A repeated one is dropped; a gap, or a request too slow to take its replies, loses the rest.
         """
         if self._is_lost or number < self._expected:
             return
@@ -135,7 +129,7 @@ class ReplyChannel:
     """The front's end: the channel of this process, and its reader."""
 
     def __init__(self, valkey: redis.Redis) -> None:
-        """Prepare; the thread and the channel begin with the first request, in the process that makes it."""
+        """Start the thread with the first request, in the process that makes it."""
         self._valkey = valkey
         self._name = f"quartermaster:replies:{uuid4().hex}"
         self._inboxes: dict[bytes, Inbox] = {}
@@ -180,7 +174,7 @@ class ReplyChannel:
             self._lose_all()
 
     def _listen(self) -> None:
-        """Hear the channel until the connection breaks or this end is closed."""
+        """Read the channel until the connection breaks or this end is closed."""
         pool: Any = self._valkey.connection_pool
         # One of its own, whose standing timeout is the look's: to set another for each read would cost as much as it.
         connection = pool.connection_class(**pool.connection_kwargs | {"socket_timeout": LOOK_SECONDS})
@@ -201,7 +195,7 @@ class ReplyChannel:
             connection.disconnect()
 
     def _ask_after(self, connection: Any, *, silent_seconds: float) -> None:
-        """Ask for a sign of life after a while, and give the connection up after as long without one."""
+        """Ping an idle connection, and give it up after as long without an answer."""
         if silent_seconds > 2 * PING_AFTER_SECONDS:
             raise redis.ConnectionError("the channel of replies is silent")
         if silent_seconds > PING_AFTER_SECONDS:
@@ -228,8 +222,8 @@ class ReplyChannel:
 class ReplyWriter:
     """A worker's end: sends the replies of one invocation, numbered, over a connection it keeps until the last.
 
-    It does not wait for Valkey's answer to a reply but reads it before the next one, which halves what a streamed
-    reply costs here. Only for the last it waits, and sends it again if need be: with it a whole answer would be lost.
+    It reads Valkey's answer before the next reply, which halves what a streamed reply costs here. Only for the last
+    it waits, and sends it again if need be: a whole answer would be lost with it.
     """
 
     def __init__(self, valkey: redis.Redis, address: ReplyAddress) -> None:

@@ -16,7 +16,7 @@ LONGEST_PAUSE_SECONDS = 2.0
 
 
 def retry(act: Callable[[], Result], *, for_seconds: float = RETRY_SECONDS) -> Result:
-    """Do something that is safe to repeat until what it needs is back: a database, a store, room in it.
+    """Retry something idempotent until a server it needs, or room in the store, is back.
 
     Raises the last error, Unavailable or one of kind `storage_full`, if that takes longer than `for_seconds`.
     """

@@ -1,8 +1,8 @@
 """Every setting of the service, read once from the environment into one frozen object.
 
-A setting's name in the environment is its field's name in capitals; the text below it is its meaning, and the comment
-above a group of them its heading. `make environment` writes `deploy/environment.example` from this module, and a test
-compares. Nothing else in the code reads the environment for configuration.
+A setting's name is its field's name in capitals; the text below it is its meaning, the comment above a group its
+heading. `make environment` writes `deploy/environment.example` from this module. Nothing else reads the environment
+for configuration.
 """
 
 from ipaddress import IPv4Network, IPv6Network, ip_network

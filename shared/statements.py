@@ -1,7 +1,7 @@
 """Single statements in the driver's own form: the short way to Postgres, which every model call takes three times.
 
-SQLAlchemy's pool, connection and result cost more processor than all that the driver does for such a statement. So a
-few connections, each made by the engine and so with its settings, are kept here in autocommit, besides its pool.
+SQLAlchemy's pool, connection and result cost more processor than the driver's work. A few connections, made by the
+engine with its settings, are kept here in autocommit, besides its pool.
 """
 
 import select
@@ -19,7 +19,7 @@ class Statements:
     """The connections of one engine for single statements; safe to share between threads."""
 
     def __init__(self, engine: Engine, *, size: int, wait_seconds: float) -> None:
-        """Connect with the first statements; at most `size` run at once, others wait for so long."""
+        """At most `size` statements run at once; others wait for so long."""
         self._engine = engine
         self._wait_seconds = wait_seconds
         self._room = threading.Semaphore(size)
@@ -74,10 +74,7 @@ def fetch_one(driver: Any, statement: str, values: Mapping[str, Any]) -> Any | N
 
 
 def is_closed_by_server(driver: Any) -> bool:
-    """Tell whether Postgres has closed an idle connection: between uses a live one has nothing to say.
-
-    A look at the socket, where a ping would be a round trip for every use.
-    """
+    """Tell whether Postgres has closed an idle connection, by its socket: a ping would be a round trip."""
     # `poll`, because `select` knows no descriptor above 1023, and streams take many.
     socket = select.poll()
     socket.register(driver.fileno(), select.POLLIN)

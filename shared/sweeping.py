@@ -1,9 +1,8 @@
 """Sweep in bounded batches, within a budget of time: a long sweep gives its thread back and goes on later.
 
-`drain` is the one loop of every sweep: a batch again and again, until one is short or the time is over;
-`run_in_batches` drains a single statement. A caller that
-runs a sweep gives it its time by `budget`, and asks afterwards whether it was cut short, to send for it again behind
-whatever else waits. Without a budget, as in a command or a test, a sweep ends when nothing is left.
+`drain` is the one loop of every sweep; `run_in_batches` drains a single statement. A caller sets the time by
+`budget`, and asks afterwards whether the sweep was cut short, to send for it again. Without a budget it ends when
+nothing is left.
 """
 
 import contextlib

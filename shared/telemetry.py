@@ -1,7 +1,7 @@
 """Logs and metrics: JSON lines with static event names, and Prometheus counters.
 
-Protects one rule above all: no token, grant, key or webhook secret reaches a log line, however it got into the
-fields. What is counted is declared here, so that names and labels are found in one place.
+No token, grant, key or webhook secret reaches a log line, however it got into the fields. Metrics are declared here,
+so that names and labels are found in one place.
 """
 
 import contextvars

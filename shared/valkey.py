@@ -14,11 +14,10 @@ MAX_CONNECTIONS = 64
 def connect_valkey(
     redis_url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, max_connections: int = MAX_CONNECTIONS
 ) -> redis.Redis:
-    """Prepare a client whose every command ends, one way or the other, within about thrice the time given.
+    """Prepare a client whose every command ends within about thrice the time given.
 
-    A connection that has gone stale is made anew once; the library's ten repeats, timeouts included, would hold a
-    request for a minute when Valkey accepts and does not answer. Its own pool refuses the hundred-and-first command
-    at once, where this one waits.
+    A stale connection is made anew once; the library's ten repeats, timeouts included, would hold a request for a
+    minute. A full pool waits, where the library's own refuses the hundred-and-first command.
     """
     pool = redis.BlockingConnectionPool.from_url(
         redis_url,
@@ -32,9 +31,9 @@ def connect_valkey(
 
 
 def ask_together(valkey: redis.Redis, *commands: tuple[Any, ...]) -> list[Any]:
-    """Send commands and read their answers in one round trip; a pipeline's own work would cost as much again.
+    """Send commands and read their answers in one round trip, without a transaction or a retry.
 
-    Each answers by itself, without a transaction. Raises redis.RedisError, and never repeats them.
+    A pipeline's own work would cost as much again. Raises redis.RedisError.
     """
     pool: Any = valkey.connection_pool
     connection = pool.get_connection()

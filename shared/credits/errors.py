@@ -12,7 +12,10 @@ from shared.errors import DomainError, Kind
 
 
 class InsufficientCredits(DomainError):
-    """The organization has too few credits for this call, or owes for storage and its grace is over."""
+    """The organization has too few credits for this call, or owes for storage and its grace is over.
+
+    A call names what is `required`, `available` and `held`.
+    """
 
     code = "insufficient_credits"
     kind = Kind.UNPAID

@@ -1,8 +1,8 @@
-"""The only door to a file: find it within the caller's owner scope, then ask for the permission.
+"""The only way to obtain a file: find it within the caller's owner scope, then authorize.
 
-An agent reaches the files of the owner it acts for and no others; sharing an organization alone gives it nothing.
-A user reaches the files of the active organization's owners with the workspace role. A caller who may not know that a
-file exists gets the same answer as for one that does not (docs/specification/files.md#permissions).
+An agent reaches the files of the owner it acts for and no others; a user those of the active organization's owners,
+with the workspace role. A caller who may not know of a file gets the same answer as for none
+(docs/specification/files.md#permissions).
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ _joined = files.join(versions, versions.c.id == files.c.current_version_id).oute
 )
 SELECT_FILE = select(*_columns).select_from(_joined)
 
-# Built once: assembling a statement anew costs as much as running it.
+# Built once: assembling a statement costs as much as running it.
 _FILE = SELECT_FILE.where(files.c.id == bindparam("file_id"))
 _FILE_LOCK = select(files.c.id).where(files.c.id == bindparam("file_id")).with_for_update()
 _VERSION = select(versions).where(
@@ -73,8 +73,8 @@ def get_file(
 ) -> File:
     """Get a file the caller may act on with this permission, whatever its state.
 
-    `pending` says what staged content counts as: `Available` where readers find it, else `Pending`.
-    Raises FileNotFound outside the owner scope and PermissionDenied inside it.
+    `pending` is what staged content counts as: `Available` where readers find it, else `Pending`. Raises FileNotFound
+    outside the owner scope and PermissionDenied inside it.
     """
     row = session.execute(_FILE, {"file_id": file_id}).one_or_none()
     if row is None:

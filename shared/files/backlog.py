@@ -16,7 +16,7 @@ class Backlog:
     oldest_seconds: float
 
 
-# Each branch reads its partial index, whose size is the backlog's and not the store's.
+# Each branch reads its partial index, whose size is the backlog's.
 _BACKLOG = text(
     """
 SELECT 'staged' AS state, count(*) AS rows, extract(epoch FROM now() - min(created_at)) AS oldest_seconds

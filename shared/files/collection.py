@@ -1,7 +1,7 @@
-"""Garbage collection: delete the bytes of content that has become unreachable, and forget where they were.
+"""Garbage collection: delete the bytes of unreachable content, and forget where they were.
 
-Only rows say what is garbage; the store is never listed for it. A doomed row is claimed with a lease, the bytes are
-removed durably, and the row is deleted last: a crash in between repeats the removal, which succeeds on nothing.
+Only rows say what is garbage. A doomed row is claimed with a lease, the bytes are removed durably, the row is deleted
+last: a crash in between repeats the removal, which succeeds on nothing.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Delete a file: unreachable at the commit, its bytes collected afterwards (docs/specification/files.md#delete).
 
-Grants need no touch: every read joins the file's state. A file that something refers to stays.
+Every use of a grant reads the file's state, so grants end too. A file that something refers to stays.
 """
 
 from datetime import datetime
@@ -56,10 +56,10 @@ def doom_content(session: Session, file_id: UUID) -> None:
 
 
 def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operation) -> Deletion:
-    # Asked first as well: a caller who may not delete the file neither waits for its row nor makes others wait.
+    # Authorized before the lock too: others neither wait for its row nor make others wait.
     get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     lock_file(session, file_id)
-    # Read after the lock: what a concurrent write has just done is seen, and nothing changes until the commit.
+    # Read after the lock: it sees what a concurrent write has done, and nothing changes until the commit.
     file = get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     standing = get_standing(session, operation)
     if standing.outcome is not None:

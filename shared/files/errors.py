@@ -1,7 +1,4 @@
-"""What the file domain refuses, and how it says so (docs/specification/wire.md#errors).
-
-Errors about a body's form and size are in `body_errors.py`.
-"""
+"""What the file domain refuses (docs/specification/wire.md#errors); a body's form and size: `body_errors.py`."""
 
 from shared.errors import DomainError, Kind
 

@@ -1,9 +1,8 @@
 """End files whose deadline has passed, and remove their bytes.
 
-Nothing waits for this: content is unavailable from the very moment of its deadline, because every read compares it
-with the clock. The sweep walks the index of deadlines from its lower end, so that its cost follows what has expired
-and not what is stored. When more is due than one batch, each organization's first files are in it, however many files
-of another have expired before. Under the row's lock it looks at the deadline again: a renewal that came first wins.
+Nothing waits for this: every read compares the deadline with the clock. The sweep walks the index of deadlines from
+its lower end, with each organization's first files in a batch when more is due. Under the row's lock it looks at the
+deadline again: a renewal that came first wins.
 """
 
 from collections.abc import Sequence
@@ -46,9 +45,9 @@ FROM due WHERE files.id = due.id RETURNING files.id
 """
 )
 
-# A statement of its own, after the locks: the first one's snapshot may be older than the last replace of a file that it
-# ends, and the bytes of a version it does not see would stay for ever. This one takes the lease as well, so that the
-# bytes need no second claim.
+# A statement of its own, after the locks: the first one's snapshot may be older than the last replace of a file that
+# it ends, and the bytes of a version it does not see would stay for ever. It takes the lease too, which saves a
+# claim.
 _DOOM = text(
     """
 UPDATE blobs SET state = 'doomed', lease_until = now() + :lease

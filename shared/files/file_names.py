@@ -1,7 +1,7 @@
 """File names: cleaned once, when they arrive, and written so that every client reads the same name back.
 
-The rule it protects: a stored name is one path component without control, format or separator characters, so that it
-can stand in a header, a log line or a page. It is never used as a path or a key by us.
+A stored name is one path component without control, format or separator characters, so that it can stand in a header,
+a log line or a page. It never serves as a path or key.
 """
 
 import re
@@ -18,17 +18,16 @@ _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _TRIMMED = (
     ". \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 )
-# RFC 8187, 3.2.1: the characters that need no escape. Letters and digits never do.
+# RFC 8187, 3.2.1: the characters that need no escape, besides letters and digits.
 _ATTRIBUTE_CHARACTERS = "!#$&+-.^_`|~"
 # Some browsers read %-escapes in the plain parameter, and not all read backslash escapes: neither may occur in it.
 _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%/]')
 
 
 def clean_file_name(raw: str) -> str:
-    """Make a name that was sent safe to keep: the last path component, NFC, at most 255 bytes with its suffix.
+    """Clean a sent name: the last path component, NFC, at most 255 bytes with its suffix.
 
-    Spaces and dots at either end go too; a name of which nothing is left becomes `file`. Cleaning twice changes
-    nothing.
+    Spaces and dots at either end go too; an empty name becomes `file`. Idempotent.
     """
     last = raw.replace("\\", "/").rpartition("/")[2]
     visible = "".join(c for c in last if unicodedata.category(c) not in _DROPPED_CATEGORIES)

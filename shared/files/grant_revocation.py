@@ -1,7 +1,6 @@
 """List the read grants of a file and revoke one: for those who may make them, and for operators.
 
-A grant is looked up at every use (`grants.py`), so that a revocation bites in every process with its commit. A token is
-never given again: nobody has it but those to whom it was given.
+A grant is looked up at every use (`grants.py`), so a revocation takes effect everywhere with its commit.
 """
 
 from dataclasses import dataclass

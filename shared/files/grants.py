@@ -1,7 +1,7 @@
 """Read grants: bearer access to one exact version, for a while (docs/specification/files.md#grants).
 
-A grant is a row; only the token's hash is stored. Whether it works is decided in one statement at each use, against
-the database's clock and the file's state, so that deletion and expiry end it without touching it.
+Only the token's hash is stored. One statement decides at each use, by the database's clock and the file's state, so
+that deletion and expiry end a grant without touching it.
 """
 
 from dataclasses import dataclass, field
@@ -141,11 +141,10 @@ def create_grant(
 
 
 def grant_to_readers(session: Session, reading: Reading, *, key: bytes, now: datetime) -> Link | None:
-    """Give the link of the moment to readers of the resource that refers to a file; None if the file is gone.
+    """Give the current link to readers of the resource that refers to a file; None if the file is gone.
 
-    Asked again within half the link's life, it gives the same one. The token is made from the key and stored nowhere
-    but as a hash, so that what shows the link need not keep it. Nothing is granted on a file to which the resource
-    does not refer, whatever its text says.
+    Within half the link's life the same one is given: its token is derived from the key, so that what shows the link
+    need not keep it. Nothing is granted on a file to which the resource does not refer.
     """
     period = reading.ttl / 2
     number = int(now.timestamp() / period.total_seconds())
@@ -175,7 +174,7 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
     """Get the version a token opens.
 
     Raises GrantNotFound for what never was a token of this file, GrantExpired for one that no longer works, and
-    OrganizationSuspended while nobody acts in the file's organization: a link is its maker's doing.
+    OrganizationSuspended, because a link is its maker's doing.
     """
     if not is_well_formed(token, Prefix.GRANT):
         raise GrantNotFound

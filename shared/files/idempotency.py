@@ -1,8 +1,8 @@
 """Idempotency keys: one operationId of one executing identity has one effect and one result.
 
-The first attempt's commit writes the operation's row together with its effect. A retry with the same request and the
-same content gets that result again; with anything different it is refused. An attempt that runs at the same time
-waits, at the unique key, for the first to commit, and then gets its result (docs/specification/files.md#idempotency).
+The first attempt's commit writes the operation's row with its effect. A retry with the same request and content gets
+that result; any other is refused. A concurrent attempt waits at the unique key for the first to commit
+(docs/specification/files.md#idempotency).
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class Outcome:
 class Standing:
     """What is known before an attempt begins: the database's time, and the outcome of an earlier attempt.
 
-    `is_storage_refused` says whether the payer, if one was named, owes for storage and may store nothing more.
+    `is_storage_refused`: the payer, if one was named, owes for storage and may store nothing more.
     """
 
     now: datetime
@@ -175,7 +175,7 @@ def _standing_query() -> Select[Any]:
     return select(one.c.now, *columns, is_refused).select_from(one.outerjoin(operations, done))
 
 
-# Two statements: almost no operation was done before, and to plan the joins for one costs more than to look for it.
+# Two statements: almost no operation was done before, and planning the joins for one costs more than looking.
 _STANDING = _standing_query()
 _DONE = (
     select(versions, files.c.purpose)

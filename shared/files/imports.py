@@ -1,8 +1,6 @@
-"""Write imported media as a file: the files' half of an import.
+"""Write imported media as a file, in the transaction in which the caller writes the import's own row.
 
-The other half, the import's own row, is written by the caller in the same transaction, so that an import is Stored if
-and only if its file is there. Bytes come in by `staging.stage` as those of every write do, and a worker
-places them. What is written here cannot be renewed or replaced: messaging media is what was received, for a while.
+What is written here cannot be renewed or replaced: messaging media is what was received, for a while.
 """
 
 from dataclasses import dataclass

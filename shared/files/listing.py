@@ -1,8 +1,7 @@
 """List the files of a caller's owner scope, newest first, at the cost of a page whatever the owner has.
 
-Files are indexed by owner or organization, then purpose and state, then id. So a list is made of strands, one for each
-purpose and state that it may show: each strand gives its newest, in the order of one index, and the newest of those
-are the page. A filter that narrows no strand would read on until it has found enough: it needs an index of its own.
+Files are indexed by owner or organization, purpose, state and id. A list merges strands, one for each purpose and
+state that it may show, each read in index order. A filter that narrows no strand needs an index of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -115,12 +114,12 @@ class _Strands:
                     yield self._newest(is_for, files.c.state == "Deleted")
 
     def _newest(self, *conditions: ColumnElement[bool]) -> Select[Any]:
-        """Give the newest of each owner, along an index that begins with what the conditions name."""
+        """Give the newest of each owner, along an index that begins with the conditions' columns."""
         whose = func.unnest(self._ids).table_valued("id").render_derived("whose")
         own = select(files.c.id).where(self._column == whose.c.id, self._is_older, *conditions)
         page = own.order_by(files.c.id.desc()).limit(self._count).lateral()
         return select(page.c.id).select_from(whose.join(page, true()))
 
     def _all(self, *conditions: ColumnElement[bool]) -> Select[Any]:
-        """Give all of what there is never much of: it waits for a worker."""
+        """Give every pending file: there are never many."""
         return select(files.c.id).where(self._column == any_(self._ids), self._is_older, *conditions)

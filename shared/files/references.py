@@ -1,6 +1,6 @@
 """References: resources that point at a file, and keep it from being deleted while they do.
 
-A reference says nothing of ownership and gives nobody access (docs/specification/files.md#references).
+A reference gives neither ownership nor access (docs/specification/files.md#references).
 """
 
 from enum import StrEnum
@@ -49,7 +49,7 @@ def add_reference(
     Raises FileNotFound, PermissionDenied, FileExpired, FileDeleted.
     """
     with database.transaction() as session:
-        # Asked first as well: a caller who may not change the file neither waits for its row nor makes others wait.
+        # Authorized before the lock too: others neither wait for its row nor make others wait.
         get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         # A delete holds the same lock: either it sees this reference, or this sees the deletion.
         lock_file(session, file_id)

@@ -1,9 +1,7 @@
-"""Replace a file's content: a new version of the same file, if the caller knows the current one.
-
-Specified in docs/specification/files.md#replace.
+"""Replace a file's content by a new version, if the caller knows the current one.
 
 Of two replaces that expect the same version exactly one wins, by the row lock. Earlier versions stay stored and
-readable until the file ends. Owner and retention stay as they are.
+readable until the file ends; owner and retention stay (docs/specification/files.md#replace).
 """
 
 from dataclasses import dataclass
@@ -83,11 +81,9 @@ def replace(
 ) -> Receipt:
     """Store the content as the file's next version; a retry gets the first result.
 
-    The caller is authorized again once the content has been received, which may take hours.
-
-    Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired,
-    FileDeleted, PreconditionRequired, VersionMismatch, StorageUnpaid, the errors of `body_errors.py`,
-    BlobStoreUnavailable, StorageFull, Unavailable.
+    The caller is authorized again after the reception, which may take hours. Raises FileNotFound, PermissionDenied,
+    OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
+    VersionMismatch, StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
     operation = _operation(caller, request)
     with database.autocommit() as session:

@@ -139,10 +139,7 @@ class ReadGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A version whose bytes may be read now; `is_placed` says under which key to look first.
-
-    `owner_id` is there for who reads with a permission.
-    """
+    """A version whose bytes may be read now; `is_placed` says under which key to look first."""
 
     organization_id: UUID
     owner_id: UUID | None = None

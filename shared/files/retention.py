@@ -1,9 +1,7 @@
 """Renew a file's retention: later or for ever, never earlier, and never after the end.
 
-Specified in docs/specification/files.md#retention.
-
-One conditional UPDATE under the row's lock decides; renewal and sweep may race at the deadline, and an expired file
-never comes back. The database's clock is the only clock.
+One conditional UPDATE under the row's lock decides, by the database's clock; renewal and sweep may race at the
+deadline, and an expired file never comes back (docs/specification/files.md#retention).
 """
 
 from datetime import datetime
@@ -37,10 +35,10 @@ def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: A
 def renew(
     database: Database, caller: Caller, file_id: UUID, deadline: datetime | None, *, pending: Availability
 ) -> File:
-    """Move the deadline to a later time, or to None for indefinite retention; repeating it changes nothing.
+    """Move the deadline to a later time, or to None for indefinite retention; idempotent.
 
-    Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, ValidationFailed for a time
-    that has passed.
+    Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, ValidationFailed for a time that
+    has passed.
     """
     with database.transaction() as session:
         lock_file(session, file_id)

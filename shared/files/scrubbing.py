@@ -1,12 +1,9 @@
-"""Read stored content again from time to time, so that rotten bytes are found by us and not by a reader.
+"""Read stored content again from time to time, so that decayed bytes are found by us and not by a reader.
 
-Every live blob is compared with its version's digest once per interval, the longest unread first. One that differs is
-marked damaged and refused to readers, who would otherwise get wrong bytes under the right digest; nothing else about
-it changes, so that an operator can put the bytes back, and an hour later it is looked at again.
-
-A run claims by moving the date on, so that two never read the same. A run that dies leaves what it had claimed until
-the next interval. What a reader finds rotten on the way out is marked likewise. Left to others: that check, chunk by
-chunk (`blobs/chunks.py`), and stores that check themselves, as S3 does.
+Every live blob is compared with its digest once per interval, the longest unread first. One that differs is marked
+damaged and refused to readers; its bytes stay, so that an operator can put them back, and an hour later it is read
+again. A run claims by moving the date on; one that dies leaves its claims until the next interval. Stores that check
+themselves, as S3 does, are left alone.
 """
 
 import hashlib
@@ -87,7 +84,7 @@ def _claim(database: Database, interval: timedelta) -> list[Row[Any]]:
 
 
 def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
-    """Read one blob and record what became of it; return False when the store could not be asked."""
+    """Read one blob and record the result; return False when the store could not be asked."""
     try:
         digest, checksums = _read(store, row.version_id, row.byte_size)
         is_sound = digest == bytes(row.content_sha256)
@@ -128,14 +125,14 @@ def _read(store: BlobStore, version_id: UUID, size_bytes: int) -> tuple[bytes, b
 
 
 def _keep_checksums(database: Database, version_id: UUID, checksums: bytes) -> None:
-    """Write down the checksums of content from before they were made while it was received."""
+    """Record checksums of content that was received without any."""
     kept = update(blobs).where(blobs.c.version_id == version_id).values(chunk_checksums=checksums)
     with database.autocommit() as session:
         session.execute(kept)
 
 
 def _record(database: Database, version_id: UUID, *, is_sound: bool) -> bool:
-    """Mark a blob damaged or sound again; False for one that was removed while it was read, which is neither."""
+    """Mark a blob damaged or sound again; False if it was removed while it was read."""
     marked = (
         update(blobs)
         .where(blobs.c.version_id == version_id, blobs.c.state == "live")

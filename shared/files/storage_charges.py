@@ -1,17 +1,12 @@
 """Measure what each organization stores, byte by byte and moment by moment, and charge each UTC day of it once.
 
-A version is stored from its commit until its file ends: at its deadline (not at the sweep that notices), or in the
-transaction that deletes it. Earlier versions are stored until then as well, no matter who made them; the file's payer
-pays.
+A version is stored from its commit until its file ends: at its deadline (not at the sweep that notices), or when it
+is deleted. The meter is one row per organization and day and follows events: a new version adds its bytes until the
+end of the day, a file that ends takes them back. So a run costs what has changed.
 
-The meter is one row per organization and day, and follows events instead of counting what is stored: a version that
-appears adds its bytes until the end of the day, a file that ends takes those of its versions back from there. So a
-run costs what has changed since the last one; at midnight each organization's bytes begin the next day. `storage_mark`
-says up to when events are folded in. It stays behind the clock for longer than any transaction may last, so that no
-event can still appear before it; folding, mark and the next day's beginning are one transaction, and a row of a day
-that is over is priced in it and never measured again. Days that were missed are made up for, one after the other.
-
-The first run begins with its own day: it counts once what is stored (`storage_proof.py`), and nothing earlier is
+`storage_mark` says up to when events are folded in. It stays behind the clock by more than the longest transaction,
+so that no event can still appear before it. Folding, mark and the next day's beginning are one transaction, and a day
+that is over is priced in it for good. The first run counts what is stored (`storage_proof.py`); nothing earlier is
 charged.
 """
 
@@ -43,8 +38,8 @@ def _accrue_storage(context: Context) -> int:
 def accrue_storage(database: Database, *, price: int, grace: timedelta, slack: timedelta = SLACK) -> int:
     """Measure up to now, then charge every day that is over; return how many days of organizations were charged.
 
-    `price` is µcr for a GiB and 30 days, kept with each day that ends; `grace` is how long an organization may store
-    more once it owes. Does nothing twice, however often and by how many at once it is called.
+    `price` is µcr for a GiB and 30 days; `grace` is how long an organization that owes may store more. Safe to repeat
+    and to run twice at once.
     """
     while measure_storage(database, price=price, slack=slack):
         failpoints.hit("storage.day_measured")
@@ -55,7 +50,7 @@ def accrue_storage(database: Database, *, price: int, grace: timedelta, slack: t
 
 
 def measure_storage(database: Database, *, price: int, slack: timedelta = SLACK) -> bool:
-    """Fold in what happened since the mark, at most to the end of its day; return whether that day is over.
+    """Fold in events since the mark, at most to the end of its day; return whether that day is over.
 
     Does nothing while another does it.
     """
@@ -97,8 +92,8 @@ FROM (
 ) AS mark
 """
 )
-# A version that its file's end came before was never stored: a delete's moment is the beginning of its transaction,
-# which may have waited for a replace. A file whose deadline has passed may or may not have been swept meanwhile.
+# A version that ended before it began was never stored: a delete's moment is the beginning of its transaction, which
+# may have waited for a replace. A file past its deadline may or may not have been swept meanwhile.
 _FOLD = text(
     """
 WITH ended AS (

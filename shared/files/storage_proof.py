@@ -1,9 +1,8 @@
-"""Count what is stored from the versions themselves: to begin the meter, to prove it, and to put it right.
+"""Count what is stored from the versions themselves: to begin the meter, to prove it, and to correct it.
 
-The meter (`storage_charges.py`) follows events; this is the calculation that it must agree with, over every version
-that was stored in a day. It reads all of them, a few times a day and on demand, in batches and against one moment. A
-discrepancy is reported and not repaired: an operator looks, counts anew (`quartermaster credits recount-storage`), and
-puts charges that were wrong right by adjustments.
+The meter (`storage_charges.py`) must agree with this count over every version stored in a day. It reads all of them
+in batches, against one moment. A discrepancy is reported and not repaired: an operator counts anew (`quartermaster
+credits recount-storage`) and corrects wrong charges by adjustments.
 """
 
 from __future__ import annotations
@@ -84,9 +83,9 @@ _Measured = tuple[int, int]
 
 
 class _Comparison:
-    """What the days' rows said at one moment, and what the versions say of the same moment, batch by batch.
+    """What the days' rows said at one moment, and what the versions say of it, batch by batch.
 
-    Nothing that happens later changes what a version stored before the mark, whatever the mark is by then.
+    Nothing that happens later changes what a version stored before the mark.
     """
 
     def __init__(self, database: Database) -> None:

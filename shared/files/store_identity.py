@@ -1,11 +1,9 @@
-"""The one blob store of this database: its id, written down at its first use and looked up whenever it is in doubt.
+"""The id of this database's one blob store: recorded at its first use, looked up whenever it is in doubt.
 
-Only a process that uses the store marks it, never a migration: that may run where the volume is not mounted. At the
-first use of all, an empty store and a database without content are made for each other; so are, once, content from
-before there were markers and the rows that know it. Anything else is refused until an operator says which store it is
-(`quartermaster blob-store adopt`).
-
-A process that dies between the marker and the commit leaves a marker that no row knows, and the next takes it up.
+A process that uses the store marks it, never a migration, which may run where the volume is not mounted. An empty
+store and a database without content are joined at the first use; so are, once, unmarked content and the rows that
+know it. Anything else needs an operator (`quartermaster blob-store adopt`). A marker without a row, left by a death
+before the commit, is taken up.
 """
 
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ class StoreContext(Context, Protocol):
 
 
 def open_configured_store(settings: Settings, database: Database) -> BlobStore:
-    """Open the store at BLOB_STORE, to be used while it is the one that the database knows.
+    """Open the store at BLOB_STORE, used only while it is the one that the database knows.
 
     Raises ValueError for an address that names none.
     """
@@ -39,9 +39,9 @@ def open_configured_store(settings: Settings, database: Database) -> BlobStore:
 
 
 def refuse_wrong_store(store: BlobStore) -> None:
-    """End this process, which is starting, if its store is not the one that the database knows (status 78).
+    """End this starting process (status 78) if its store is not the one that the database knows.
 
-    A database or a store that does not answer says nothing of that: the process starts and is not ready.
+    While database or store do not answer, it starts and is not ready.
     """
     try:
         store.require()

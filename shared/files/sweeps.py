@@ -52,10 +52,9 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     return discarded
 
 
-# To look for a row is not enough: the upload may have died with its commit still under way. To insert one waits for
-# that commit, and decides: either the row is the upload's and its bytes are promised, or it is ours and they never are.
-# Ours stays for longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so that one which the dying upload had sent
-# and Postgres had not begun fails on it.
+# A SELECT is not enough: the upload may have died with its commit under way. An insert waits for that commit, and
+# decides: either the row is the upload's and its bytes are promised, or it is ours and they never are. Ours stays for
+# longer than any statement may run (`STATEMENT_TIMEOUT_MS`), so that one which the dying upload had sent fails on it.
 _DOOM_OWNERLESS = text(
     """
 INSERT INTO blobs (version_id, state, byte_size, lease_until)

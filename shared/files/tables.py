@@ -1,7 +1,7 @@
 """The rows of the file domain.
 
-A file's identity, a version's description and the bytes' whereabouts are three rows, because they live differently
-long: a blob row goes with its bytes, a version and its file stay to answer what they were.
+File, version and blob are three rows with different lives: a blob's row goes with its bytes, the others stay to
+answer what they were.
 """
 
 from uuid import UUID
@@ -74,7 +74,8 @@ versions = Table(
     Column("content_sha256", LargeBinary(32), nullable=False),
     created_at(),
     UniqueConstraint("file_id", "revision"),
-    # Rows are appended and never changed: a summary of each megabyte finds those of a few minutes, for next to nothing.
+    # Rows are appended and never changed: a summary of each megabyte finds those of a few minutes, for next to
+    # nothing.
     Index(
         "ix_file_versions_created_at",
         "created_at",

@@ -53,7 +53,7 @@ class Authenticator:
     """Recognizes credentials and resolves callers; one per process, safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings, keys: SigningKeys | None = None) -> None:
-        """`keys` is shared with the issuer of tokens in this process."""
+        """Share `keys` with the issuer of tokens in this process."""
         self._database = database
         self._settings = settings
         self._keys = keys or SigningKeys(database, settings)

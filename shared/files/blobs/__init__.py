@@ -32,8 +32,8 @@ def open_blob_store(
 ) -> BlobStore:
     """Open the store at `file:///path` or `s3://bucket/prefix` (a bucket that exists).
 
-    With an `identity` it is used only while it is the one that the database knows; without, a directory that is absent
-    is made. `reserve_bytes` of a local disk stay free. Raises ValueError; BlobStoreUnavailable without an identity.
+    With an `identity` it is used only while it is the one that the database knows; without, an absent directory is
+    made. `reserve_bytes` of a local disk stay free. Raises ValueError; BlobStoreUnavailable without an identity.
     """
     if (root := local_root(url)) is not None:
         return LocalBlobStore(root, identity=identity, reserve_bytes=reserve_bytes)

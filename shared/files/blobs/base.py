@@ -88,8 +88,8 @@ class BlobDamaged(DomainError):
 class Blob:
     """What a store must know of a blob to place or remove it; the blob's row keeps it.
 
-    `upload_id` and `checksum` are the store's own words, opaque to the domain, None where it needs none. `upload_id`
-    matters until the blob is live; later, leaving it out of a removal saves the store the attempt to abort it.
+    `upload_id` and `checksum` are the store's own, None where it needs none. Without `upload_id` a removal must look
+    for uploads to abort, which is needed until the blob is live.
     """
 
     version_id: UUID
@@ -129,8 +129,8 @@ class Receiver(Protocol):
     def seal(self) -> Blob:
         """Make every byte survive a crash and say what to record. Raises BlobStoreUnavailable, StorageFull.
 
-        A seal that failed is final (the kernel reports a lost write once, then forgets it): discard and answer with
-        the error. Fewer bytes than announced are a ValueError, where a size was announced and not its bound.
+        A seal that failed is final (the kernel reports a lost write once): discard and answer with the error. Fewer
+        bytes than an announced size are a ValueError.
         """
 
     def release(self) -> None:
@@ -186,7 +186,7 @@ class BlobStore(Protocol):
 
     @property
     def records_before_receiving(self) -> bool:
-        """Whether a row must be committed before `begin`, and the upload id from it before the first byte is received.
+        """Whether a row must be committed before `begin`, and the upload id before the first byte.
 
         Until then the row has UNKNOWN_UPLOAD, by which a removal finds the upload.
         """
@@ -198,8 +198,7 @@ class BlobStore(Protocol):
     def require(self) -> None:
         """Raise BlobStoreUnavailable unless this is the store that the database knows.
 
-        Code that claims rows for the store asks first. The verbs that change it ask by themselves and may raise the
-        same.
+        Called before rows are claimed for the store; its verbs that change anything ask by themselves.
         """
 
     def begin(self, version_id: UUID) -> str | None:
@@ -218,24 +217,22 @@ class BlobStore(Protocol):
     def open(self, version_id: UUID, *, placed: bool) -> BlobReader:
         """Open a blob; `placed` says where to look first and may be out of date.
 
-        Nothing is missing while the wrong store is there: BlobStoreUnavailable then.
-        Raises BlobMissing, BlobStoreUnavailable; a store across the network asks for nothing yet, so that there they
-        come from `chunks`.
+        Raises BlobMissing, and BlobStoreUnavailable also while the wrong store is there; a store across the network
+        asks for nothing yet and raises them from `chunks`.
         """
 
     def remove(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
-        """Delete blobs in whatever state, durably and for good; return the failures by version id.
+        """Delete blobs in whatever state, durably; return the failures by version id.
 
         A blob of which nothing is left is a success. After a success no placement, however late, brings it back.
         """
 
     def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[Unattended], None, None]:
-        """Go through the staged bytes nobody is receiving; asking for the next batch lets go of the last.
+        """Iterate over batches of staged bytes nobody is receiving; the next batch releases the last.
 
-        Among them are blobs whose row waits for placement: ask the database about a batch while it is held, then
-        discard those without a row. A plain SELECT is not enough to know: a front may have died with its COMMIT under
-        way. Claim the id instead, by inserting a doomed row where there is none, which waits for such a commit and
-        keeps out any later one. Exhaust or close the generator. Raises BlobStoreUnavailable.
+        Some belong to rows that wait for placement: while a batch is held, discard those without a row. A SELECT does
+        not tell, because a front may have died with its COMMIT under way: insert a doomed row, which waits for such a
+        commit and keeps out later ones. Exhaust or close the generator. Raises BlobStoreUnavailable.
         """
 
     def check(self) -> None:

@@ -19,9 +19,9 @@ class MarkedBucket:
         self.address = f"s3://{bucket.name}/{bucket.prefix}"
 
     def refuse_versions(self) -> None:
-        """Raise ValueError for a bucket that keeps versions: what is deleted there stays.
+        """Raise ValueError for a bucket that keeps versions, where deleted bytes stay.
 
-        A server that knows no versions, or does not tell us, is taken at that.
+        A server that knows no versions, or does not tell, is accepted.
         """
         status = None
         with suppress(DomainError), request_errors():

@@ -1,8 +1,7 @@
-"""Checksums of content chunk by chunk, so that rotten bytes are found while they are sent, before they leave.
+"""Checksums of content chunk by chunk, so that decayed bytes are found before they are sent.
 
-The digest of the whole says nothing before the last byte. A CRC-32 for each 256 KiB, as file systems that check
-themselves keep them, is made while content is received, costs a fifth of a SHA-256, and takes 16 bytes a megabyte. It
-guards against decay, not against somebody who writes into the store; the scrub compares the digest of the whole.
+The digest of the whole says nothing before the last byte. A CRC-32 for each 256 KiB, computed on arrival, costs a
+fifth of a SHA-256 and 16 bytes a megabyte. It guards against decay, not against tampering.
 """
 
 import zlib
@@ -47,7 +46,7 @@ class ChunkChecksums:
 def checked_chunks(
     blob: BlobReader, start: int, stop: int, *, size_bytes: int, checksums: bytes
 ) -> Iterator[bytes]:
-    """Stream bytes start..stop (exclusive) of a blob, each only after the chunk that it is in was found sound.
+    """Stream bytes start..stop (exclusive), each only after the chunk that it is in was checked.
 
     Raises BlobDamaged from the iterator, and what the blob raises.
     """

@@ -65,8 +65,8 @@ class LocalBlobStore:
     def __init__(self, root: Path, *, identity: Identity | None = None, reserve_bytes: int = 0) -> None:
         """Use the directory that the database knows; without an identity any, made at once if it is not there.
 
-        `reserve_bytes` of its disk stay free. Raises BlobStoreUnavailable, but with an identity nothing: a process
-        starts without its store.
+        `reserve_bytes` of its disk stay free. Raises BlobStoreUnavailable only without an identity: a process starts
+        without its store.
         """
         self._at = LocalDirectory(root)
         self._reserve_bytes = reserve_bytes
@@ -111,8 +111,8 @@ class LocalBlobStore:
 
     def open(self, version_id: UUID, *, placed: bool) -> LocalReader:
         """Open the file wherever it is by now."""
-        # A blob only ever moves from staging to its object, so looking there in this order misses nothing. Looking at
-        # the object first, as is right for almost every read, needs a second look at it.
+        # A blob only moves from staging to its object, so looking there in this order misses nothing. Looking at the
+        # object first, as is right for almost every read, needs a second look at it.
         staged = self._at.staging_path(version_id), None
         placed_as = self._at.object_path(version_id), f"objects/{shard(version_id)}/{version_id}"
         for path, fixed_path in (placed_as, staged, placed_as) if placed else (staged, placed_as):
@@ -142,7 +142,7 @@ class LocalBlobStore:
         ordered = sorted(blobs, key=lambda blob: shard(blob.version_id))
         failures = {blob.version_id: error for blob, error in _attempt_each(ordered, act).items()}
         failures |= self._flush([blob.version_id for blob in ordered if blob.version_id not in failures])
-        # What is not there in a directory that took the store's place meanwhile has not gone.
+        # In a directory that took the store's place meanwhile, absence proves nothing.
         self.require()
         return failures
 
@@ -225,10 +225,7 @@ class LocalReader:
 
 
 def _attempt_each(items: Sequence[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:
-    """Do a batch, with a few threads when it is large: file systems work on several directories side by side.
-
-    Measured on ext4, four threads unlink about twice as fast as one.
-    """
+    """Do a batch, a large one in threads: four unlink about twice as fast as one on ext4."""
     if len(items) < THREADS_FROM_ITEMS:
         return attempt_each(items, act)
     share = -(-len(items) // BATCH_THREADS)

@@ -1,14 +1,8 @@
 """Which store this is: a marker in the store itself, compared with the id that the database knows.
 
-The rule it protects: nothing is written to a store, and nothing taken for gone from it, unless it is the one that the
-rows speak of. A mount that was lost leaves an empty directory below it, a host without the volume has one of its own,
-and either would take uploads, forget deleted bytes and find everything missing.
-
-A guard looks before each act, and its store once more before it answers for it: between the two the mount may go. As
-long as the marker is the file that was read last, only its status is asked for. What was wrong is found right again by
-the next look, without a restart.
-
-Left to others: which id the database knows and who writes it (`shared/files/store_identity.py`).
+Nothing is written to a store, or found missing from it, unless it is the rows' own: a lost mount leaves an empty
+directory below it, which would take uploads and forget deleted bytes. The guard looks before each act, and the store
+once more before it answers, because the mount may go in between. An unchanged marker costs a `stat`.
 """
 
 import threading
@@ -63,7 +57,7 @@ class Identity(Protocol):
     """What the database knows of its store."""
 
     def resolve(self, found: Marked) -> UUID:
-        """Give the id that the store must have; at the first use of all, mark the store and write the id down.
+        """Give the id that the store must have; at the first use of all, mark the store and record the id.
 
         Raises Unavailable; BlobStoreUnavailable for a store that may not be taken for the right one.
         """

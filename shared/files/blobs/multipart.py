@@ -1,33 +1,17 @@
 """The blob store on an S3 server: one object per blob, at <prefix>/<last two hex digits>/<version id>.
 
-Every blob, of whatever size, is one multipart upload: the front creates it, its id is recorded, the front sends the
-parts, and only a worker completes it. A single PUT would save two requests on a small blob, but a PUT on its way when
-its sender dies may land at any later time, after the removal too, and nobody would ever find that object. A multipart
-upload can be ended: after the abort neither a late part nor a late completion has any effect.
+Every blob, of whatever size, is a multipart upload: the front creates it, records its id and sends the parts; only a
+worker completes it. A single PUT may land after its sender's death and after the removal, and nobody would find the
+object; after an abort neither a late part nor a late completion has any effect.
 
-What may go wrong, and why nothing is lost or left behind:
+A lost reply to a create leaves an upload without parts, for the bucket's rule (AbortIncompleteMultipartUpload); a
+lost reply to a part is repaired by sending it again; after a lost reply to a completion the HEAD decides by size and
+checksum. A front that dies leaves a row, by which a sweep aborts the upload. A removal aborts first and then deletes
+the key, and fails while parts remain.
 
-- *Reply to create lost.* The client tries again; the first upload has no parts and costs nothing. A bucket rule
-  (AbortIncompleteMultipartUpload) tidies it away.
-- *Front dies before it records the id.* The row was there before the upload; its removal asks the server for uploads of
-  that key and aborts them.
-- *Front dies while receiving.* The row with the upload id is there; the sweep over such rows removes it: abort.
-- *Reply to a part lost.* The same part number is sent again with the same bytes; the server keeps one.
-- *Reply to the completion lost, or two workers complete.* The upload is over when its parts are asked for (or the
-  completion is refused), and the HEAD decides: right size and checksum is success.
-- *Completion races with removal.* The abort comes first, then the deletion of the key. A completion before the abort
-  leaves an object, which is deleted; after it, it is refused. An abort may miss parts that were being sent just then:
-  the removal looks, aborts again, and reports a failure rather than leave them.
-- *If-None-Match* on the completion is only a fence (keys are never used twice); servers that answer 501 do without.
-
-The content's CRC-32 is computed while receiving; each part is sent with its own, which the server checks, and the HEAD
-after the completion is compared with the whole where the server keeps a checksum of the whole object. (It is *not* sent
-with the completion: some servers compare it with a checksum of checksums.) Everywhere else the size must do.
-
-Memory is one part per upload: the thread that receives also sends, for a second buffer would double it.
-The bucket must not be versioned: there a deletion keeps the bytes (`bucket`).
-
-Left to others: the requests themselves (`s3`), rows (the files domain), the digest of the content.
+The content's CRC-32 is computed on arrival; the server checks each part's, and the HEAD after the completion that of
+the whole, where it keeps one. (It is not sent with the completion: some servers compare it with a checksum of
+checksums.) Memory is one part per upload.
 """
 
 from __future__ import annotations

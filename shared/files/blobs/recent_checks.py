@@ -1,8 +1,7 @@
-"""Which local files were read through and found sound a moment ago: sending them again needs no further look.
+"""Which local files were read through and found sound a moment ago, and may be sent without another look.
 
-To compare each chunk costs a download twice what sendfile does. A file that this process has compared to its last byte
-within the last minute, and whose inode says that nothing was written since, is sent by sendfile; its bytes come from
-the memory in which they were found sound. Decay that a disk shows within that minute is found a minute later.
+Comparing each chunk costs a download twice what sendfile does. A file that this process compared to its last byte
+within the last minute, and whose inode is unchanged, is sent by sendfile, from the memory in which it was sound.
 """
 
 import os

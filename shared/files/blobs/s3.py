@@ -1,7 +1,7 @@
 """The requests a blob store makes of an S3 bucket, and what their errors mean in the domain's words.
 
-Owns the AWS client: nothing else in the product imports it. Each method is one request (or one listing), repeated by
-the client after network errors; all of them are safe to repeat. Left to others: the order of requests (`multipart`).
+Nothing else imports the AWS client. Each method is one request (or one listing), repeated by the client after network
+errors and safe to repeat.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _configuration(*, path_style: bool, checksums: bool) -> Config:
         retries={"mode": "standard", "total_max_attempts": 4},
         s3={"addressing_style": "path" if path_style else "auto"},
         request_checksum_calculation="when_supported" if checksums else "when_required",
-        # Some servers answer a range with the checksum of the whole object, which the client would hold against it.
+        # Some servers answer a range with the checksum of the whole object, and the client would refuse it.
         response_checksum_validation="when_required",
     )
 

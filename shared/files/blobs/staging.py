@@ -1,15 +1,8 @@
 """The staging directory of the local store: uploads being received, and the ones nobody receives any more.
 
-The rule it protects: a staged file is locked from before its first byte until its row is committed, so "I got the
-lock" means "its process is gone or done"; no age has to be guessed. The lock is `flock`, which the kernel drops with
-the process. The directory may be shared by several hosts only if the file system carries flock between them (NFSv4
-does; a mount with `local_lock` does not).
-
-A file just created is not locked yet, and a sweep may get in between. So it is made under another name, and gets its
-own, under which a sweep asks for its row, only once it is locked. What a sweep finds under the other name it deletes;
-the receiver therefore looks, once it has the lock, whether its file still has a name, and starts over if not.
-
-Left to others: placing, reading and removing (`local`); whether a row exists (the files domain).
+A staged file is locked from before its first byte until its row is committed, so a lock that can be taken means that
+its process is gone or done. `flock` ends with the process; hosts may share the directory only if their file system
+carries it (NFSv4 does; a mount with `local_lock` does not).
 """
 # Plain strings and calls of `os`, as in `local`.
 # ruff: noqa: PTH108, PTH116, PTH208
@@ -146,7 +139,7 @@ class LocalReceiver:
             self.release()
 
     def _require_name(self, descriptor: int) -> None:
-        """See that the name just flushed is that of the bytes: a mount may have gone, or come back, meanwhile."""
+        """Check that the name just flushed is that of the bytes: a mount may have gone, or come back, meanwhile."""
         if not os.path.samestat(os.stat(self._path, follow_symlinks=False), os.fstat(descriptor)):
             raise BlobStoreUnavailable("The directory of the blob store was replaced while in use.")
 
@@ -228,8 +221,8 @@ def _is_lockable(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    # Without this, two sweeps could do harm: one deletes a file that is not locked yet, its receiver starts over
-    # under the same name, and the other, with the lock of the first file, deletes the second.
+    # Else two sweeps could do harm: one deletes a file that is not locked yet, its receiver starts over under the
+    # same name, and the other, with the lock of the first file, deletes the second.
     return os.fstat(descriptor).st_nlink > 0
 
 
@@ -242,7 +235,11 @@ def _parse_name(name: str) -> UUID | None:
 
 
 def _create_locked(path: str) -> int:
-    """Create a file that nobody had, and give it its name once it is locked."""
+    """Create a file under a temporary name, and give it its own once it is locked.
+
+    A sweep may delete it before it is locked; the receiver therefore checks, with the lock, that it still has a name,
+    and else starts over.
+    """
     unlocked = path + UNLOCKED_SUFFIX
     for _ in range(LOCK_ATTEMPTS):
         descriptor = os.open(unlocked, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
@@ -269,7 +266,7 @@ def require_room(directory: str, size_bytes: int) -> None:
 
 
 def _start_writeback(descriptor: int, offset: int, size_bytes: int) -> None:
-    """Have the kernel write a range to disk in the background; advice only, errors surface at the flush."""
+    """Have the kernel write a range to disk in the background; errors surface at the flush."""
     if (call := _sync_file_range()) is not None:
         call(descriptor, offset, size_bytes, _SYNC_FILE_RANGE_WRITE)
 
