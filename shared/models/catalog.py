@@ -48,15 +48,20 @@ class ProviderEntry:
     ca_file: str | None = None
     connect_timeout_seconds: float = 5.0
     idle_timeout_seconds: float = 300.0
+    streams_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """One place where a model can be asked: a provider, the model's name there, and the dialect to use."""
+    """One place where a model can be asked: a provider, the model's name there, and the dialect to use.
+
+    `streams_only`: it refuses to reply with the whole, and is asked to stream for clients that wait for the whole.
+    """
 
     provider: ProviderEntry
     model: str
     dialect: Dialect
+    streams_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,6 +117,7 @@ def _provider(name: str, table: ProviderTable) -> ProviderEntry:
         ca_file=table.ca_file,
         connect_timeout_seconds=table.connect_timeout_seconds,
         idle_timeout_seconds=table.idle_timeout_seconds,
+        streams_only=table.streams_only,
     )
 
 
@@ -145,7 +146,8 @@ def _model(table: ModelTable, providers: Mapping[str, ProviderEntry]) -> ModelEn
 
 def _upstream(table: UpstreamTable, provider: ProviderEntry) -> Upstream:
     dialect = Dialect(table.dialect) if table.dialect else provider.dialect
-    return Upstream(provider=provider, model=table.model, dialect=dialect)
+    streams_only = provider.streams_only if table.streams_only is None else table.streams_only
+    return Upstream(provider=provider, model=table.model, dialect=dialect, streams_only=streams_only)
 
 
 def _described(problem: Any, parsed: Mapping[str, Any]) -> str:

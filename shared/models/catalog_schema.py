@@ -78,6 +78,7 @@ class ProviderTable(_Table):
     ca_file: Name | None = None
     connect_timeout_seconds: Seconds = 5.0
     idle_timeout_seconds: Seconds = 300.0
+    streams_only: bool = False
 
 
 class UpstreamTable(_Table):
@@ -86,6 +87,7 @@ class UpstreamTable(_Table):
     provider: ProviderName
     model: Name
     dialect: Literal["chat", "responses"] | None = None
+    streams_only: bool | None = None
 
 
 class ModelTable(_Table):

@@ -24,7 +24,14 @@ from shared.credits.settlement import Outcome, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
 from shared.models.catalog import ModelEntry, Upstream, speaking_for
-from shared.models.dialects import Delta, Failure, ParsedRequest, Translator, upstream_body
+from shared.models.dialects import (
+    Delta,
+    Failure,
+    ParsedRequest,
+    Translator,
+    estimate_prompt_tokens,
+    upstream_body,
+)
 from shared.models.errors import ContextLengthExceeded
 from shared.models.heartbeats import Attended, Heartbeats, Listener
 from shared.models.providers.base import Cancellation, Event, UpstreamStream
@@ -108,6 +115,7 @@ class ModelCall(Generic[Said]):
         self._engine = engine
         self._attended = attended
         self._read = read
+        self._asked: Asked | None = None
         self._provider: str | None = None
         self._translator: Translator | None = None
         self.ending = read([])
@@ -119,6 +127,7 @@ class ModelCall(Generic[Said]):
         Reading sets the pace: meanwhile the next events gather in the connection. Closing this early cancels the
         call. `slot` is one of the model's, unless it is held already. Raises the DomainError that ended the reply.
         """
+        self._asked = asked
         try:
             with slot or nullcontext(), self._open(asked) as stream:
                 self._provider = stream.upstream.provider.name
@@ -149,7 +158,11 @@ class ModelCall(Generic[Said]):
 
         def body_for(upstream: Upstream) -> Event:
             return upstream_body(
-                parsed, upstream.dialect, upstream.model, limit_field=upstream.provider.limit_field
+                parsed,
+                upstream.dialect,
+                upstream.model,
+                limit_field=upstream.provider.limit_field,
+                streams_only=upstream.streams_only,
             )
 
         if not asked.entry.upstreams:
@@ -174,7 +187,8 @@ class ModelCall(Generic[Said]):
         for events in stream.batches():
             deltas = [delta for event in events for delta in translator.feed(event)]
             if translator.failure is not None and not translator.has_started:
-                raise _failed_at_once(translator.failure)
+                has_cost = self._is_whole or translator.usage is not None
+                raise _failed_at_once(translator.failure, may_have_cost=has_cost)
             self._attended.streamed_bytes = translator.completion_size_bytes
             if said := self._read(deltas):
                 yield said
@@ -193,9 +207,22 @@ class ModelCall(Generic[Said]):
         provider = self._provider
         if provider is None and isinstance(error, ProviderError):
             provider = error.provider
-        if self._translator is None or not self._translator.has_started:
-            return Outcome(status=status, counts=NOTHING, provider=provider)
-        return self._outcome(status, provider)
+        translator = self._translator
+        if translator is not None and (translator.has_started or translator.usage is not None):
+            return self._outcome(status, provider)
+        if isinstance(error, CallCancelled) and error.may_have_cost and self._is_whole:
+            return self._prompt_alone(provider)
+        return Outcome(status=status, counts=NOTHING, provider=provider)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._asked is not None and not self._asked.parsed.is_stream
+
+    def _prompt_alone(self, provider: str | None) -> Outcome:
+        """Charge the prompt of a whole reply that was given up: the provider has it; what it wrote nobody knows."""
+        assert self._asked is not None  # noqa: S101 (asked before it was given up)
+        counts = TokenCounts(prompt_tokens=estimate_prompt_tokens(self._asked.parsed), completion_tokens=0)
+        return Outcome(status=Status.CANCELLED, counts=counts, is_estimated=True, provider=provider)
 
     def _outcome(self, status: Status, provider: str | None) -> Outcome:
         counts, is_estimated = self.reply.settled_usage()
@@ -222,8 +249,8 @@ def _foreseen(error: BaseException) -> DomainError:
     return ProviderError("The service failed while the model was answering.", may_have_cost=True)
 
 
-def _failed_at_once(failure: Failure) -> DomainError:
-    """Answer with a status what an upstream reports as its first event: nothing has been said, and nothing is owed."""
+def _failed_at_once(failure: Failure, *, may_have_cost: bool) -> DomainError:
+    """Answer with a status what an upstream reports as its first event: nothing was said; what it reports is owed."""
     if failure.code == ContextLengthExceeded.code:
         return ContextLengthExceeded(failure.message)
-    return ProviderError(failure.message, may_have_cost=False)
+    return ProviderError(failure.message, may_have_cost=may_have_cost)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tests.benchmarks.measuring import Sample, median, percentile
 from tests.benchmarks.models_clients import Timings, run_calls
-from tests.benchmarks.models_gateways import PLAIN, Gateway, Gateways, gateways
+from tests.benchmarks.models_gateways import PLAIN, TIMED, TIMED_CHUNKS, Gateway, Gateways, gateways
 from tests.benchmarks.models_streams import memory, streams
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, at_least, cpu_per, milliseconds
@@ -43,6 +43,7 @@ def models(bench: Bench) -> Iterator[Line]:
         for gateway in through.all:
             _call(gateway, callers=32, count=bench.scaled(400, 100) if gateway is through.ours else 64)
         yield from _whole_answers(bench, through)
+        yield _timed_answers(bench, through)
         yield from streams(bench, through)
         yield from memory(bench, through)
 
@@ -77,8 +78,31 @@ def _interleaved(
     }
 
 
-def _call(gateway: Gateway, *, callers: int, count: int) -> tuple[Sample, Timings]:
-    port, request = gateway.request(PLAIN)
+def _timed_answers(bench: Bench, through: Gateways) -> Line:
+    """Ask for whole answers that take their time; what every process does meanwhile counts too."""
+    callers, count = 16, 16 * bench.scaled(6, 3)
+    for gateway in through.all:
+        _call(gateway, callers=callers, count=callers, model=TIMED)  # so that connections are there
+    taken = {
+        gateway.name: _call(gateway, callers=callers, count=count, model=TIMED)[0]
+        for gateway in (through.ours, through.litellm)
+        if gateway is not None
+    }
+    cpu = {name: sample.cpu_seconds * 1000 / count for name, sample in taken.items()}
+    ours, theirs = cpu["ours"], cpu.get("LiteLLM")
+    return Line(
+        what=f"CPU per whole answer of {TIMED_CHUNKS} tokens over 2 s, {callers} callers",
+        figure=f"{ours:.2f} ms",
+        yardstick=f"LiteLLM {theirs:.2f} ms" if theirs else "yardstick missing: LiteLLM",
+        ratio=ours / theirs if theirs else None,
+        target="≤ 6 ms, ≤ 0.25 ×",
+        met=ours <= 6 and (theirs is None or ours <= theirs / 4),
+        cpu=cpu_per(taken["ours"], count, "call"),
+    )
+
+
+def _call(gateway: Gateway, *, callers: int, count: int, model: str = PLAIN) -> tuple[Sample, Timings]:
+    port, request = gateway.request(model)
     found: list[Timings] = []
 
     def run() -> float:

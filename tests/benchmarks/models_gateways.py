@@ -20,9 +20,11 @@ from tests.benchmarks.models_litellm import KEY, litellm
 from tests.benchmarks.product import DEFAULTS, Bench, server_pid
 from tests.support.stack import ROOT, Service, Stack, free_port, wait_until
 
-PLAIN, LONG, PACED, SLOW = "fake/plain", "fake/long", "fake/paced", "fake/slow"
+PLAIN, LONG, PACED, SLOW, TIMED = "fake/plain", "fake/long", "fake/paced", "fake/slow", "fake/timed"
 PACE_SECONDS = 0.04
 PACED_CHUNKS = 50
+TIMED_MILLISECONDS, TIMED_CHUNKS = 20, 100
+"""The reply of a hundred tokens over two seconds, which is what people ask for."""
 
 _MODEL = """
 [[models]]
@@ -139,7 +141,7 @@ def gateways(bench: Bench) -> Iterator[Gateways]:
 
 def _gateway(name: str, service: Service, key: str, pids: Mapping[str, Sequence[int]]) -> Gateway:
     assert service.port is not None
-    ports = dict.fromkeys((PLAIN, LONG, PACED, SLOW), service.port)
+    ports = dict.fromkeys((PLAIN, LONG, PACED, SLOW, TIMED), service.port)
     return Gateway(name=name, ports=ports, key=key, pids=pids, renamed={})
 
 
@@ -180,6 +182,7 @@ def _upstreams(bench: Bench, closing: contextlib.ExitStack) -> dict[str, tuple[i
         LONG: (long, "upstream-model"),
         PACED: (paced, f"paced-{pace}-{PACED_CHUNKS}"),
         SLOW: (paced, f"paced-500-{bench.scaled(20, 6)}"),
+        TIMED: (paced, f"paced-{TIMED_MILLISECONDS}-{TIMED_CHUNKS}"),
     }
 
 

@@ -1,7 +1,7 @@
 """An upstream that paces its chunks and stamps each with the time it was sent; its one argument is a port.
 
 The model's name says how: `paced-<milliseconds>-<chunks>`. The stamp is `time.perf_counter()`, which all processes of
-a machine share, so that whoever reads the chunk knows how late it is.
+a machine share, so that whoever reads the chunk knows how late it is. Whole replies take the same time.
 """
 
 import asyncio
@@ -20,9 +20,22 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             head = await reader.readuntil(b"\r\n\r\n")
             _, _, rest = head.lower().partition(b"content-length:")
             body = json.loads(await reader.readexactly(int(rest.split(b"\r\n")[0])))
-            await _stream(writer, str(body["model"]))
+            reply = _stream if body.get("stream") else _whole
+            await reply(writer, str(body["model"]))
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
+
+
+async def _whole(writer: asyncio.StreamWriter, model: str) -> None:
+    _, milliseconds, chunks = model.split("-")
+    await asyncio.sleep(int(milliseconds) / 1000 * int(chunks))
+    message = {"role": "assistant", "content": "token " * int(chunks)}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    document = {"id": "chatcmpl-paced", "object": "chat.completion", "created": 1, "model": "paced"}
+    content = json.dumps({**document, "choices": [choice], "usage": _usage(int(chunks))}).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    writer.write(head.encode() + content)
+    await writer.drain()
 
 
 async def _stream(writer: asyncio.StreamWriter, model: str) -> None:
@@ -33,10 +46,13 @@ async def _stream(writer: asyncio.StreamWriter, model: str) -> None:
         due_at += int(milliseconds) / 1000
         await asyncio.sleep(due_at - time.perf_counter())
         writer.write(_chunk({"content": (STAMP % time.perf_counter()).decode()}))
-    usage = {"prompt_tokens": 10, "completion_tokens": int(chunks), "total_tokens": 10 + int(chunks)}
-    writer.write(_chunk({}, finish="stop") + _event({"choices": [], "usage": usage}))
+    writer.write(_chunk({}, finish="stop") + _event({"choices": [], "usage": _usage(int(chunks))}))
     writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
     await writer.drain()
+
+
+def _usage(chunks: int) -> dict[str, int]:
+    return {"prompt_tokens": 10, "completion_tokens": chunks, "total_tokens": 10 + chunks}
 
 
 def _chunk(delta: dict[str, str], finish: str | None = None) -> bytes:

@@ -48,6 +48,7 @@ id = "scripted/hasty"
 prompt_price = "1"
 completion_price = "2"
 first_byte_timeout_seconds = 0.2
+deadline_seconds = 0.6
 retries = 0
 upstreams = [{{ provider = "scripted", model = "echo" }}]
 

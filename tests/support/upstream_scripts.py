@@ -90,11 +90,26 @@ def answer(script: Script, path: str, *, is_stream: bool) -> Iterator[Written]:
         return
     is_chat = path.endswith("/chat/completions")
     if script.as_document or not is_stream:
-        document = json.dumps(_document(script, is_chat=is_chat)).encode()
-        head = _head(script, len(document), "application/json")
-        yield Written(content=head + document, tokens=script.chunks, reports=script.usage != "none")
+        yield _whole(script, is_chat=is_chat)
         return
     yield from _framed(script, _chat(script) if is_chat else _responses(script))
+
+
+def _whole(script: Script, *, is_chat: bool) -> Written:
+    """Write a document with its head; where the script says to go wrong, as much of it as had been said."""
+    document = json.dumps(_document(script, is_chat=is_chat)).encode()
+    length, given = len(document), script.halts_at
+    if given is None:
+        head = _head(script, length, "application/json")
+        return Written(content=head + document, tokens=script.chunks, reports=script.usage != "none")
+    if given == script.fail_after:
+        document = json.dumps({"error": {"message": "engine fell over", "code": 500}}).encode()
+        length = len(document)
+    elif given == script.garbage_after:
+        document = b"{not json" + b" " * (length - 9)
+    else:
+        document = document[: length // 2]
+    return Written(content=_head(script, length, "application/json") + document, tokens=given)
 
 
 def _framed(script: Script, events: Iterator[Written]) -> Iterator[Written]:

@@ -203,7 +203,8 @@ class _Connection(asyncio.Protocol):
     def _answer_at_once(self, script: Script, path: str, line: Served, *, is_stream: bool) -> None:
         content, tokens, reports = _whole(_Hashable(script), path, is_stream)
         self._transport.write(content)
-        line.completion_tokens, line.is_reported, line.ended = tokens, reports, "answered"
+        line.completion_tokens, line.is_reported = tokens, reports
+        line.ended = "answered" if is_stream or script.halts_at is None else "broken"
         if script.framing == "close" or script.raw is not None:
             self._transport.close()
 
@@ -212,7 +213,7 @@ class _Connection(asyncio.Protocol):
         sent = 0
         for written in pieces:
             if written.tokens:
-                await asyncio.sleep(script.delay_seconds)
+                await asyncio.sleep(script.delay_seconds * written.tokens)
             await self._write(script, written.content)
             sent += written.tokens
             line.completion_tokens = sent

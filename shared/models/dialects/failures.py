@@ -39,6 +39,8 @@ def read_failure(event: Json) -> Failure | None:
         return _failure(event)
     if event.get("object") == "response" and event.get("status") in ("failed", "cancelled"):
         return _failure(None)
+    if event.get("object") == "response" and event.get("status") in ("queued", "in_progress"):
+        return truncated()
     choices = event.get("choices")
     if isinstance(choices, list) and any(map(_has_failed, choices)):
         return _failure(None)

@@ -13,7 +13,7 @@ from shared.models.dialects.requests import Json, ParsedRequest, objects_in
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
 from shared.models.dialects.responses_stream import EventLog
 from shared.models.dialects.token_counts import TokenCounts, read_usage, utf8_size
-from shared.models.dialects.whole_responses import events_of, size_of_output
+from shared.models.dialects.whole_responses import end_of, events_of, size_of_output
 
 _BEGINNINGS = frozenset({"response.created", "response.in_progress", "response.queued"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
@@ -28,6 +28,7 @@ class ResponsesRelay:
         self, parsed: ParsedRequest, *, reply_id: str, model_id: str, created: int, clock: Callable[[], float]
     ) -> None:
         self._clock = clock
+        self._is_stream = parsed.is_stream
         self._log = EventLog(is_stream=parsed.is_stream)
         self._response = new_response(parsed, reply_id=reply_id, model_id=model_id, created=created)
         self._suffix = reply_id.removeprefix("resp_")
@@ -46,8 +47,9 @@ class ResponsesRelay:
     def feed(self, event: Json) -> list[Delta]:
         """Take one upstream event, which is changed, or a whole response; give the deltas it makes."""
         if event.get("object") == "response":
-            for each in events_of(event):
+            for each in events_of(event) if self._is_stream else [end_of(event)]:
                 self._relay(each["type"], each)
+            self.size_bytes = size_of_output(self._response["output"])
         else:
             kind = event.get("type")
             if (

@@ -14,7 +14,7 @@ from uuid import UUID
 from shared.models.dialects.chat_stream import ChatStream
 from shared.models.dialects.deltas import Delta, write_json
 from shared.models.dialects.failures import Failure, read_failure, truncated
-from shared.models.dialects.requests import Dialect, Json, ParsedRequest
+from shared.models.dialects.requests import Dialect, Json, ParsedRequest, object_or_empty
 from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
 from shared.models.dialects.responses_relay import ResponsesRelay
 from shared.models.dialects.responses_stream import ResponsesStream
@@ -22,6 +22,7 @@ from shared.models.dialects.token_counts import (
     TokenCounts,
     estimate_completion_tokens,
     estimate_prompt_tokens,
+    read_usage,
 )
 
 EARLY_REPORT_FACTOR = 2
@@ -92,6 +93,9 @@ class Translator:
             return []
         failure = read_failure(event)
         if failure is not None:
+            told = read_usage(object_or_empty(event.get("response", event)).get("usage"))
+            if told is not None and told.completion_tokens:  # a prompt without a word of reply costs nothing
+                self._stream.usage = told
             return self._fail(failure)
         if self._reader is None:
             deltas = self._stream.feed(event)

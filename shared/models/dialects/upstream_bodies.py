@@ -1,7 +1,7 @@
-"""What is asked of an upstream: the client's body, in the upstream's dialect, always streamed, always with usage.
+"""What is asked of an upstream: the client's body, in the upstream's dialect, streamed or whole, always with usage.
 
-One path serves all replies: also a client that waits for the whole is served from a stream, so that a provider that
-stalls is noticed and one that breaks has told what it consumed.
+A client that waits for the whole reply has the upstream asked for the whole: a stream of a hundred chunks costs four
+times the processor of one document. Some upstreams only stream (`streams_only`); their replies are put together here.
 """
 
 from shared.models.dialects.chat_as_responses import chat_as_responses
@@ -15,16 +15,22 @@ def upstream_body(
     upstream_model: str,
     *,
     limit_field: str = "max_completion_tokens",
+    streams_only: bool = False,
 ) -> Json:
     """Write the body for one upstream; `limit_field` is how a chat upstream calls the output limit (or `max_tokens`).
 
     Raises InvalidRequest where the request needs something that the other dialect cannot say.
     """
-    body = {name: value for name, value in parsed.body.items() if value is not None}
+    is_stream = parsed.is_stream or streams_only
+    # Upstreams refuse options of a stream where they are to reply with the whole.
+    unsaid = () if is_stream else ("stream_options",)
+    body = {name: value for name, value in parsed.body.items() if value is not None and name not in unsaid}
     if upstream_dialect is Dialect.RESPONSES:
         body = chat_as_responses(body) if parsed.dialect is Dialect.CHAT else body
-        return {**body, "model": upstream_model, "stream": True, "store": False}
+        return {**body, "model": upstream_model, "stream": is_stream, "store": False}
     body = responses_as_chat(body, limit_field=limit_field) if parsed.dialect is Dialect.RESPONSES else body
     body.pop("store", None)
-    options = {**(body.get("stream_options") or {}), "include_usage": True}
-    return {**body, "model": upstream_model, "stream": True, "stream_options": options}
+    asked = {**body, "model": upstream_model, "stream": is_stream}
+    if is_stream:
+        asked["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+    return asked

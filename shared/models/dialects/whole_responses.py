@@ -1,4 +1,4 @@
-"""A whole Response said as the events that would have told it, for upstreams that answer a stream request with JSON."""
+"""A whole Response said as the events that would have told it, or as its end alone where nobody wants a stream."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,8 +20,13 @@ def events_of(response: Json) -> Iterator[Json]:
     for index, item in enumerate(objects_in(response.get("output"))):
         for event in _item_events(item):
             yield {**event, "output_index": index}
+    yield end_of(response)
+
+
+def end_of(response: Json) -> Json:
+    """Say the end of a response alone, which tells all to who wants no stream."""
     end = "response.incomplete" if response.get("status") == "incomplete" else "response.completed"
-    yield {"type": end, "response": response}
+    return {"type": end, "response": response}
 
 
 def size_of_output(value: Any) -> int:

@@ -70,7 +70,7 @@ class AnswerStream:
 
     @property
     def saw_done(self) -> bool:
-        """Whether the upstream ended its stream with `[DONE]`."""
+        """Whether the upstream ended its stream with `[DONE]`, or answered with a whole document."""
         return self._is_terminated
 
     def __iter__(self) -> Iterator[Event]:
@@ -82,7 +82,9 @@ class AnswerStream:
         """Give the events in the lists in which they arrived."""
         start = self._first_bytes()
         if start.lstrip()[:1] in (b"{", b"["):
-            yield [self._document(start)]
+            document = self._document(start)
+            self._is_terminated = True
+            yield [document]
             return
         yield from self._streamed(start)
 

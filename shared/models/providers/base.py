@@ -1,8 +1,8 @@
 """The port to a provider: open a call, read events, hang up.
 
-An upstream is always asked to stream; one that answers a single JSON document gives one event. Events are the parsed
-JSON of the upstream's own dialect, errors within a stream among them: reading them is the dialects' work. Providers
-raise the errors of `errors` and nothing else.
+An upstream is asked to stream or for the whole, as the body says, and may answer either way: a single JSON document
+is one event. Events are the parsed JSON of the upstream's own dialect, errors within a stream among them: reading them
+is the dialects' work. Providers raise the errors of `errors` and nothing else.
 """
 
 from collections.abc import Iterator
@@ -34,6 +34,11 @@ class UpstreamRequest:
     first_byte_timeout_seconds: float
     call_id: str | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole reply is asked for; the deadline alone bounds it, as nothing may be heard before it."""
+        return not self.body.get("stream")
+
 
 class UpstreamStream(Protocol):
     """An answer under way. Leave the `with` block early to hang up."""
@@ -42,7 +47,7 @@ class UpstreamStream(Protocol):
 
     @property
     def saw_done(self) -> bool:
-        """Whether the upstream has ended its stream with `[DONE]`."""
+        """Whether the upstream has ended its stream with `[DONE]`, or answered with a whole document."""
 
     def __enter__(self) -> Self:
         """Begin to read."""

@@ -6,7 +6,9 @@ surroundings. Left to others: which upstream is asked and what follows a failure
 """
 
 import json
+import math
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -17,7 +19,7 @@ from urllib3.response import BaseHTTPResponse
 from shared.models.catalog import ProviderEntry
 from shared.models.dialects.requests import Dialect
 from shared.models.providers.answers import AnswerStream
-from shared.models.providers.base import Cancellation, Event, UpstreamRequest
+from shared.models.providers.base import Cancellation, UpstreamRequest
 from shared.models.providers.connections import ProviderAdapter, serving
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.refusals import refusal
@@ -33,6 +35,8 @@ _PATHS = {Dialect.CHAT: "/chat/completions", Dialect.RESPONSES: "/responses"}
 _SUCCESS = range(200, 300)
 _STREAM = "text/event-stream, application/json"
 _FAILED = (requests.RequestException, HTTPError, OSError, ValueError)
+# A standing encoder: json.dumps with these options would build one for every call.
+_write = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
 class OpenAiCompatibleProvider:
@@ -58,11 +62,12 @@ class OpenAiCompatibleProvider:
         """
         if self._missing:
             raise ProviderError("The provider of this model is not configured.", may_have_cost=False)
+        first_byte, idle = request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds
         call = Call(
             cancelled=cancelled,
             deadline_at=request.deadline_at,
-            first_byte_timeout_seconds=request.first_byte_timeout_seconds,
-            idle_timeout_seconds=self._entry.idle_timeout_seconds,
+            first_byte_timeout_seconds=math.inf if request.is_whole else first_byte,
+            idle_timeout_seconds=math.inf if request.is_whole else idle,
         )
         self._watchdog.watch(call)
         try:
@@ -92,8 +97,10 @@ class OpenAiCompatibleProvider:
         self, prepared: requests.PreparedRequest, request: UpstreamRequest, call: Call
     ) -> BaseHTTPResponse:
         # Nearly always the watchdog is faster; the socket's own timeout is the second line.
-        patience = SOCKET_SLACK_SECONDS + max(
-            request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds
+        patience = SOCKET_SLACK_SECONDS + (
+            max(0.0, request.deadline_at - time.monotonic())
+            if request.is_whole
+            else max(request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds)
         )
         try:
             with serving(call, connect_timeout_seconds=self._entry.connect_timeout_seconds):
@@ -110,7 +117,7 @@ class OpenAiCompatibleProvider:
         return body
 
     def _prepared(self, request: UpstreamRequest) -> requests.PreparedRequest:
-        content = _written(request.body)
+        content = _write(request.body).encode()
         prepared = requests.PreparedRequest()
         prepared.method = "POST"
         prepared.url = self._entry.base_url + _PATHS[request.upstream.dialect]
@@ -166,7 +173,3 @@ def _headers(entry: ProviderEntry, environment: Mapping[str, str]) -> dict[str, 
     if entry.api_key_env:
         headers["Authorization"] = f"Bearer {environment[entry.api_key_env].strip()}"
     return headers | {name: environment[variable].strip() for name, variable in entry.header_envs}
-
-
-def _written(body: Event) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()

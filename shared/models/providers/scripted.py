@@ -6,6 +6,7 @@ written. In everything else it behaves as a provider does: deadlines, cancelling
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Self
@@ -16,7 +17,7 @@ from shared.models.providers.base import Cancellation, Event, UpstreamRequest
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
 from shared.models.providers.refusals import refusal
 from shared.models.providers.script import Script, read_script
-from shared.models.providers.scripted_chat import chat_events, chat_failure
+from shared.models.providers.scripted_chat import chat_completion, chat_events, chat_failure
 from shared.models.providers.scripted_responses import failure_of_response, response_events
 from shared.models.providers.watchdog import Reason
 
@@ -28,8 +29,9 @@ class ScriptedProvider:
         """Wait and fail as the script says, else begin the reply."""
         script = read_script(request.upstream.dialect, request.body)
         pacing = _Pacing(request, cancelled)
-        pacing.wait(min(script.wait_seconds, request.first_byte_timeout_seconds))
-        if script.wait_seconds >= request.first_byte_timeout_seconds:
+        first_byte_seconds = math.inf if request.is_whole else request.first_byte_timeout_seconds
+        pacing.wait(min(script.wait_seconds, first_byte_seconds))
+        if script.wait_seconds >= first_byte_seconds:
             raise ProviderTimeout(str(Reason.FIRST_BYTE), may_have_cost=True)
         if script.fail_status is not None:
             headers = {"retry-after": script.retry_after} if script.retry_after else {}
@@ -48,6 +50,8 @@ class ScriptedStream:
         self.upstream: Upstream = request.upstream
         self._script = script
         self._pacing = pacing
+        self._body = request.body
+        self._is_whole = request.is_whole
         self._is_chat = self.upstream.dialect is Dialect.CHAT
         self._events = (chat_events if self._is_chat else response_events)(script, request.body)
         self.saw_done = False
@@ -65,7 +69,24 @@ class ScriptedStream:
             yield from batch
 
     def batches(self) -> Iterator[list[Event]]:
-        """Give the events at the script's pace, up to where it goes wrong."""
+        """Give the events, or the document, at the script's pace, up to where it goes wrong."""
+        if self._is_whole:
+            yield [self._document([event for batch in self._told() for event in batch])]
+        else:
+            yield from self._told()
+
+    def _document(self, told: list[Event]) -> Event:
+        """Make one document of what a stream would have told."""
+        if self.saw_done:
+            return chat_completion(self._script, self._body)
+        match told[-1]:
+            case {"response": dict(response)}:
+                return response
+            case {"error": _} as failure:
+                return failure
+        raise ProviderError("The script says to end in the middle.", may_have_cost=True)
+
+    def _told(self) -> Iterator[list[Event]]:
         script, given = self._script, 0
         for event, is_piece in self._events:
             if is_piece:
@@ -84,7 +105,7 @@ class ScriptedStream:
         elif given == script.break_after:
             raise ProviderError("The script says to break off.", may_have_cost=True)
         elif given == script.stall_after:
-            self._pacing.wait(self.upstream.provider.idle_timeout_seconds)
+            self._pacing.wait(math.inf if self._is_whole else self.upstream.provider.idle_timeout_seconds)
             raise ProviderTimeout(str(Reason.SILENCE), may_have_cost=True)
 
 

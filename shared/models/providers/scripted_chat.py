@@ -1,4 +1,4 @@
-"""A scripted reply as the chunks of a chat completion, in the order in which OpenAI sends them."""
+"""A scripted reply as the chunks of a chat completion, in the order in which OpenAI sends them, or as one document."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,8 +32,32 @@ def chat_events(script: Script, body: Mapping[str, Any]) -> Iterator[Told]:
         yield {**_BASE, "choices": [], "usage": _usage(script, len(choices))}, False
 
 
+def chat_completion(script: Script, body: Mapping[str, Any]) -> Event:
+    """Write the whole reply as one document."""
+    message: Event = {"role": "assistant", "content": None, "refusal": None}
+    if script.pieces:
+        message["refusal" if script.is_refusal else "content"] = "".join(script.pieces)
+    if script.reasoning:
+        message["reasoning_content"] = script.reasoning
+    if script.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": f"call_scripted_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for number, call in enumerate(script.tool_calls)
+        ]
+    tokens = [token for piece in script.pieces for token in _logprobs(piece)["content"]]
+    logprobs = {"content": tokens, "refusal": None} if body.get("logprobs") else None
+    choice = {"message": message, "logprobs": logprobs, "finish_reason": _finish_reason(script)}
+    choices = [{"index": index, **choice} for index in range(body.get("n") or 1)]
+    usage = {"usage": _usage(script, len(choices))} if script.reports_usage else {}
+    return {**_BASE, "object": "chat.completion", "choices": choices, **usage}
+
+
 def chat_failure() -> Event:
-    """Write an error in the middle of a stream, as OpenRouter and vLLM do."""
+    """Write an error in the middle of a stream, or in place of a reply, as OpenRouter and vLLM do."""
     return {
         "error": {"message": "The script says to fail.", "type": "server_error", "code": "scripted_failure"}
     }

@@ -27,6 +27,7 @@ id = "fake/chat"
 prompt_price = "1"
 completion_price = "2"
 retries = 0
+deadline_seconds = 20.0
 upstreams = [{{ provider = "fake", model = "upstream-model" }}]
 
 [[models]]
@@ -34,6 +35,7 @@ id = "fake/responses"
 prompt_price = "1.5"
 completion_price = "2.25"
 retries = 1
+deadline_seconds = 20.0
 upstreams = [{{ provider = "fake", model = "upstream-model", dialect = "responses" }}]
 
 [[models]]
@@ -41,6 +43,7 @@ id = "fake/second"
 prompt_price = "0.7"
 completion_price = "1"
 retries = 1
+deadline_seconds = 20.0
 upstreams = [
     {{ provider = "gone", model = "upstream-model" }},
     {{ provider = "fake", model = "upstream-model" }},
@@ -51,6 +54,7 @@ id = "fake/cheap"
 prompt_price = "0"
 completion_price = "2"
 retries = 0
+deadline_seconds = 20.0
 upstreams = [{{ provider = "fake", model = "upstream-model" }}]
 """
 

@@ -62,6 +62,13 @@ first_byte_timeout_seconds = 0.05
 retries = 0
 upstreams = [{ provider = "scripted", model = "echo" }]
 [[models]]
+id = "scripted/due"
+prompt_price = "1"
+completion_price = "2"
+deadline_seconds = 0.5
+retries = 0
+upstreams = [{ provider = "scripted", model = "echo" }]
+[[models]]
 id = "scripted/narrow"
 prompt_price = "1"
 completion_price = "2"

@@ -44,6 +44,23 @@ def test_what_may_be_left_out_has_a_default() -> None:
     assert model.upstreams[0].dialect is Dialect.CHAT
 
 
+@pytest.mark.parametrize(
+    ("of_provider", "of_upstream", "streams_only"),
+    [
+        ("", "", False),
+        ("streams_only = true\n", "", True),
+        ("", ", streams_only = true", True),
+        ("streams_only = true\n", ", streams_only = false", False),
+    ],
+)
+def test_an_upstream_streams_only_if_it_or_else_its_provider_says_so(
+    of_provider: str, of_upstream: str, *, streams_only: bool
+) -> None:
+    upstreams = UPSTREAMS.replace(' model = "m"', f' model = "m"{of_upstream}')
+    model = parse_catalog(PROVIDER + of_provider + MODEL + upstreams, source="x").entries[0]
+    assert model.upstreams[0].streams_only is streams_only
+
+
 def test_models_that_produce_no_text_are_found_and_not_listed() -> None:
     catalog = parse_catalog(
         GOOD.replace(UPSTREAMS, UPSTREAMS + 'output_modalities = ["image"]\n'), source="x"

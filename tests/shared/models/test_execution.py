@@ -11,9 +11,9 @@ from shared.cancel_marks import cancel
 from shared.database import Database
 from shared.ids import new_id
 from shared.models.call_queue import CallQueue
-from shared.models.catalog import Catalog, ProviderEntry, ProviderKind, Upstream
+from shared.models.catalog import Catalog, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_file import CatalogFile
-from shared.models.dialects import Dialect, parse_chat
+from shared.models.dialects import Dialect, estimate_prompt_tokens, parse_chat, parse_responses
 from shared.models.engine import Engine
 from shared.models.execution import execute
 from shared.models.invocations import invoke
@@ -21,6 +21,7 @@ from shared.replies import Inbox, ReplyKind
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CATALOG, CREDITS, ModelCalls, data_of, received
 from tests.support.stack import free_port, wait_until
+from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
 WORDS = ("!tokens 9", 2, 9)
@@ -163,7 +164,77 @@ def test_an_answer_that_breaks_is_a_failure_for_who_waits_for_the_whole(
     replies = received(inbox)
     assert [reply.kind for reply in replies] == [ReplyKind.FAILED]
     assert json.loads(replies[-1].data)["may_have_cost"] is True
-    assert calls.charge(inbox)[:3:2] == ("failed", 6)
+    assert calls.charge(inbox) == ("failed", 0, 0, False)
+
+
+@pytest.mark.parametrize("directive", ["!end after 4", "!fail 500 after 4"])
+@MODELS
+def test_a_whole_answer_that_is_none_is_a_failure_and_charged_as_reported(
+    calls: ModelCalls, model: str, directive: str
+) -> None:
+    inbox = calls.chat(f"!tokens 9\n{directive}", model=model, stream=False)
+    calls.execute(inbox)
+    (failed,) = received(inbox)
+    is_reported = (model, directive) == ("scripted/responses", "!fail 500 after 4")
+    assert (failed.kind, json.loads(failed.data)["kind"]) == (ReplyKind.FAILED, "upstream_failed")
+    assert calls.charge(inbox) == (("failed", 6, 4, False) if is_reported else ("failed", 0, 0, False))
+
+
+def test_a_whole_answer_may_take_longer_than_a_stream_to_begin(calls: ModelCalls) -> None:
+    inbox = calls.chat("!wait 300\n!tokens 9", model="scripted/hasty", stream=False)
+    calls.execute(inbox)
+    assert calls.charge(inbox)[0] == "completed"
+
+
+@pytest.mark.parametrize("streams_only", [False, True])
+@pytest.mark.parametrize("dialect", Dialect)
+@ENDPOINTS
+def test_a_plain_call_asks_its_upstream_for_the_whole_unless_it_only_streams(
+    calls: ModelCalls, endpoint: str, dialect: Dialect, *, streams_only: bool
+) -> None:
+    with FakeUpstream() as upstream:
+        entry = asked_at(calls, upstream, dialect, streams_only=streams_only)
+        inbox = invoked(calls, entry, endpoint)
+        calls.execute(inbox)
+        assert [received.body["stream"] for received in upstream.received] == [streams_only]
+    (end,) = received(inbox)
+    assert end.kind is ReplyKind.END
+    assert "token token token " in end.data.decode()
+    assert calls.charge(inbox) == ("completed", 10, 3, False)
+
+
+@pytest.mark.parametrize("script", [Script(wait_seconds=60), Script(stall_after=2)], ids=["head", "body"])
+@pytest.mark.parametrize("dialect", Dialect)
+def test_a_whole_answer_that_is_given_up_closes_its_connection_and_owes_its_prompt_by_estimate(
+    calls: ModelCalls, dialect: Dialect, script: Script
+) -> None:
+    with FakeUpstream(script) as upstream:
+        inbox = invoked(calls, asked_at(calls, upstream, dialect), "chat")
+        with calls.executing(inbox):
+            wait_until(lambda: upstream.served, "the upstream is asked")
+            cancel(calls.valkey, inbox.address.invocation_id)
+        assert upstream.wait_for_end_of(1)[0].ended in ("client left", "broken")
+    status, prompt_tokens, completion_tokens, is_estimated = calls.charge(inbox)
+    assert (status, completion_tokens, is_estimated) == ("cancelled", 0, True)
+    assert prompt_tokens == estimate_prompt_tokens(parse_chat({"model": "m", "messages": HELLO}))
+
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def asked_at(
+    calls: ModelCalls, upstream: FakeUpstream, dialect: Dialect, *, streams_only: bool = False
+) -> ModelEntry:
+    provider = ProviderEntry(name="fake", kind=ProviderKind.OPENAI_COMPATIBLE, base_url=upstream.base_url)
+    at = Upstream(provider=provider, model="m", dialect=dialect, streams_only=streams_only)
+    return replace(calls.executor.catalog.current().entries[0], upstreams=(at,))
+
+
+def invoked(calls: ModelCalls, entry: ModelEntry, endpoint: str) -> Inbox:
+    chat = {"model": entry.id, "messages": HELLO}
+    responses = {"model": entry.id, "input": "hello", "store": False}
+    request = parse_chat(chat) if endpoint == "chat" else parse_responses(responses)
+    return invoke(calls.invoker, Catalog([entry]), calls.caller, request)
 
 
 def test_a_call_keeps_the_price_and_the_upstream_that_its_credits_were_held_for(

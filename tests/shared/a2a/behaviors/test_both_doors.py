@@ -1,6 +1,7 @@
 """A call of an agent and a call by `/v1` are settled by the same code, and alike, however they end."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +24,12 @@ from shared.identity.organizations import suspend_organization
 from shared.identity.rechecking import Rechecks
 from shared.identity.running_work import RunningWork
 from shared.models import heartbeats
+from shared.models.dialects import Translator
 from shared.models.engine import Engine
 from shared.models.heartbeats import Attended
 from shared.models.invocations import require_model_access
 from shared.models.reply_waiting import replies
-from shared.replies import ReplyChannel
+from shared.replies import Reply, ReplyChannel
 from shared.valkey import connect_valkey
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.models.model_calls import CREDITS, ModelCalls, model_calls, received
@@ -35,6 +37,7 @@ from tests.support.identity import make_settings
 from tests.support.stack import wait_until
 from web.revocation import until_revoked
 
+NOTHING = ("failed", 0, 0, False)
 LONG = "!tokens 1000\n!delay 20"
 
 
@@ -65,6 +68,8 @@ class ClientDoor:
 
     calls: ModelCalls
     running: RunningWork
+    is_stream: bool
+    is_opened: Callable[[], bool]
 
     @property
     def organization_id(self) -> UUID:
@@ -79,22 +84,28 @@ class ClientDoor:
         return self.calls.discrepancies()
 
     def call(self, said: str, model: str) -> None:
-        inbox = self.calls.chat(said, model=model)
+        inbox = self.calls.chat(said, model=model, stream=self.is_stream)
         self.calls.execute(inbox)
         received(inbox)
 
     def cancel_in_the_middle(self, said: str) -> None:
-        inbox = self.calls.chat(said)
-        with self.calls.executing(inbox), closing(replies(self.calls.invoker, inbox)) as coming:
-            assert any(b"word3" in reply.data for reply in coming if reply is not None)
+        inbox = self.calls.chat(said, stream=self.is_stream)
+        coming = replies(self.calls.invoker, inbox, lambda: 0.05)
+        with self.calls.executing(inbox), closing(coming):
+            assert any(map(self._is_in_the_middle, coming))
+
+    def _is_in_the_middle(self, reply: Reply | None) -> bool:
+        if not self.is_stream:
+            return self.is_opened()
+        return reply is not None and b"word3" in reply.data
 
     def revoke_in_the_middle(self, said: str) -> None:
-        inbox = self.calls.chat(said)
+        inbox = self.calls.chat(said, stream=self.is_stream)
         coming = replies(self.calls.invoker, inbox, lambda: 0.05)
         watch = partial(self.running.watch, self.calls.caller, require_model_access)
         watched = until_revoked(coming, watch, lambda: None)
         with self.calls.executing(inbox):
-            assert any(b"word3" in reply.data for reply in watched if reply is not None)
+            assert any(map(self._is_in_the_middle, watched))
             suspend(self.calls.database, self.organization_id)
             with pytest.raises(OrganizationSuspended):
                 list(watched)
@@ -141,7 +152,7 @@ def suspend(database: Database, organization_id: UUID) -> None:
         suspend_organization(session, by=OPERATOR, organization_id=organization_id)
 
 
-@pytest.fixture(params=["/v1", "agent"])
+@pytest.fixture(params=["/v1", "agent", "/v1 whole"])
 def door(
     request: pytest.FixtureRequest,
     database: Database,
@@ -154,17 +165,29 @@ def door(
     monkeypatch.setattr(turn_heartbeats, "ROUND_SECONDS", 0.02)
     monkeypatch.setattr(turn_heartbeats, "RENEWAL_SECONDS", 0.02)
     monkeypatch.setattr(running_work, "CHECK_SECONDS", 0.05)
+    opened = threading.Event()
+    monkeypatch.setattr("shared.models.engine.Translator.__init__", _telling(Translator.__init__, opened))
     channel = ReplyChannel(connect_valkey(valkey_server.url))
     running = RunningWork(Rechecks(database, make_settings()))
     with model_calls(database, valkey_server.url, channel, tmp_path) as calls:
-        if request.param == "/v1":
-            yield ClientDoor(calls, running)
+        if request.param != "agent":
+            yield ClientDoor(calls, running, is_stream=request.param == "/v1", is_opened=opened.is_set)
         else:
             catalog = tmp_path / "models.toml"
             with make_agents(database, valkey_server.url, tmp_path, models_config=catalog) as agents:
                 yield AgentDoor(agents)
     running.close()
     channel.close()
+
+
+def _telling(begin: Callable[..., None], opened: threading.Event) -> Callable[..., None]:
+    """Tell that the provider has begun to answer: its translator is made."""
+
+    def begun(*arguments: Any, **facts: Any) -> None:
+        begin(*arguments, **facts)
+        opened.set()
+
+    return begun
 
 
 @pytest.fixture
@@ -195,19 +218,30 @@ def record_of(database: Database, door: Door) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("said", "model", "charged"),
+    ("said", "model", "charged", "whole"),
     [
-        pytest.param("!tokens 9", "scripted/chat", ("completed", 2, 9, False), id="completed"),
-        pytest.param("!tokens 9", "scripted/responses", ("completed", 2, 9, False), id="translated"),
-        pytest.param("!tokens 9\n!no-usage", "scripted/chat", ("completed", 16, 14, True), id="unreported"),
-        pytest.param("!tokens 3\n!length", "scripted/chat", ("incomplete", 3, 3, False), id="incomplete"),
-        pytest.param("!refuse I will not", "scripted/chat", ("completed", 4, 3, False), id="refused"),
-        pytest.param("!fail 400", "scripted/chat", ("failed", 0, 0, False), id="refused by the provider"),
-        pytest.param("!fail 503", "scripted/chat", ("failed", 0, 0, False), id="failed early"),
-        pytest.param("!wait 500", "scripted/hasty", ("failed", 0, 0, False), id="too slow"),
-        pytest.param("!tokens 9\n!fail 500 after 4", "scripted/chat", ("failed", 18, 6, True), id="failed"),
-        pytest.param("!tokens 9\n!break after 4", "scripted/chat", ("failed", 17, 6, True), id="cut off"),
-        pytest.param("!tokens 9\n!end after 4", "scripted/responses", ("failed", 17, 6, True), id="unended"),
+        pytest.param("!tokens 9", "scripted/chat", ("completed", 2, 9, False), None, id="completed"),
+        pytest.param("!tokens 9", "scripted/responses", ("completed", 2, 9, False), None, id="translated"),
+        pytest.param(
+            "!tokens 9\n!no-usage", "scripted/chat", ("completed", 16, 14, True), None, id="unreported"
+        ),
+        pytest.param(
+            "!tokens 3\n!length", "scripted/chat", ("incomplete", 3, 3, False), None, id="incomplete"
+        ),
+        pytest.param("!refuse I will not", "scripted/chat", ("completed", 4, 3, False), None, id="refused"),
+        pytest.param("!fail 400", "scripted/chat", NOTHING, None, id="refused by the provider"),
+        pytest.param("!fail 503", "scripted/chat", NOTHING, None, id="failed early"),
+        pytest.param("!wait 500", "scripted/hasty", NOTHING, ("completed", 2, 3, False), id="too slow"),
+        pytest.param("!wait 5000", "scripted/due", NOTHING, None, id="too slow in all"),
+        pytest.param(
+            "!tokens 9\n!fail 500 after 4", "scripted/chat", ("failed", 18, 6, True), NOTHING, id="failed"
+        ),
+        pytest.param(
+            "!tokens 9\n!break after 4", "scripted/chat", ("failed", 17, 6, True), NOTHING, id="cut off"
+        ),
+        pytest.param(
+            "!tokens 9\n!end after 4", "scripted/responses", ("failed", 17, 6, True), NOTHING, id="unended"
+        ),
     ],
 )
 def test_a_call_is_charged_alike_by_either_door(
@@ -217,8 +251,12 @@ def test_a_call_is_charged_alike_by_either_door(
     said: str,
     model: str,
     charged: tuple[str, int, int, bool],
+    whole: tuple[str, int, int, bool] | None,
 ) -> None:
+    """`whole` is what a plain call is charged where its ending differs from a stream's."""
     door.call(said, model)
+    if whole is not None and isinstance(door, ClientDoor) and not door.is_stream:
+        charged = whole
     record = record_of(database, door)
     names = ("status", "prompt_tokens", "completion_tokens", "is_estimated")
     assert tuple(record[name] for name in names) == charged
@@ -228,13 +266,16 @@ def test_a_call_is_charged_alike_by_either_door(
 
 
 @pytest.mark.parametrize("ending", ["cancel_in_the_middle", "revoke_in_the_middle"])
-def test_a_call_that_is_given_up_is_charged_for_what_was_said_by_either_door(
+def test_a_call_that_is_given_up_is_charged_for_what_is_known_of_it_by_either_door(
     door: Door, settled: list[Outcome], database: Database, ending: str
 ) -> None:
     getattr(door, ending)(LONG)
     record = record_of(database, door)
     assert (record["status"], record["is_estimated"]) == ("cancelled", True)
-    assert 5 <= record["completion_tokens"] < 1000
+    if isinstance(door, ClientDoor) and not door.is_stream:
+        assert (record["prompt_tokens"], record["completion_tokens"]) == (17, 0)
+    else:
+        assert 5 <= record["completion_tokens"] < 1000
     assert [outcome.status for outcome in settled] == ["cancelled"]
 
 

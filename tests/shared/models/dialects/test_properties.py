@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from shared.models.dialects import Dialect, frame_writer, parse_chat, parse_responses, upstream_body
 from shared.models.errors import InvalidRequest, ResponseStateNotSupported
 from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for
-from tests.shared.models.dialects.upstreams import Json, Reply, chat_chunks, response_events
+from tests.shared.models.dialects.upstreams import (
+    Json,
+    Reply,
+    chat_chunks,
+    chat_completion,
+    response_events,
+    whole_response,
+)
 
 CHAT = parse_chat({"model": MODEL, "messages": [{"role": "user", "content": "hi"}]})
 RESPONSES = parse_responses({"model": MODEL, "store": False, "input": "hi"})
@@ -54,6 +62,10 @@ def events_for(reply: Reply, upstream: Dialect) -> list[Json]:
     return chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply)
 
 
+def document_of(reply: Reply, upstream: Dialect) -> Json:
+    return chat_completion(reply) if upstream is Dialect.CHAT else whole_response(reply)
+
+
 def essence(body: Json) -> Any:
     """What both dialects can say of a reply: text, reasoning, calls, usage."""
     if body["object"] == "chat.completion":
@@ -83,6 +95,24 @@ def test_any_cut_gives_the_same_reply(cut: tuple[Reply, Reply], upstream: Dialec
     whole = cut[0]
     calls = [(call_id, name, "".join(said)) for call_id, name, said in whole.calls]
     assert essence(first.result()) == ("".join(whole.text), "".join(whole.reasoning), calls, 18)
+
+
+@given(replies(), st.sampled_from(["stop", "length", "content_filter"]), st.sampled_from(Dialect))
+@settings(max_examples=150, deadline=None)
+def test_a_whole_reply_says_what_its_stream_would_have(
+    cut: tuple[Reply, Reply], finish: str, upstream: Dialect
+) -> None:
+    reply = replace(cut[0], finish=None if finish == "stop" else finish)
+    for parsed in (CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM):
+        streamed, _ = relay(parsed, upstream, events_for(reply, upstream))
+        whole, frames = relay(parsed, upstream, [document_of(reply, upstream)], saw_done=True)
+        assert whole.settled_usage() == streamed.settled_usage()
+        assert (whole.status, whole.failure) == (streamed.status, None)
+        assert whole.completion_size_bytes == streamed.completion_size_bytes
+        if parsed.is_stream:
+            assert read_frames(frames)
+        else:
+            assert whole.result() == streamed.result()
 
 
 @given(replies(), st.sampled_from(Dialect))
@@ -132,7 +162,8 @@ def mutilated(draw: st.DrawFn, value: Any) -> Any:
 @settings(max_examples=150, deadline=None)
 def test_no_upstream_breaks_the_translator(data: st.DataObject, upstream: Dialect, parsed: Any) -> None:
     reply = Reply(text=["a"], refusal=["b"], reasoning=["c"], calls=[("x", "f", ["{", "}"])])
-    events = events_for(reply, upstream)
+    is_whole = data.draw(st.booleans())
+    events = [document_of(reply, upstream)] if is_whole else events_for(reply, upstream)
     places = data.draw(st.lists(st.integers(0, len(events) - 1), min_size=1, max_size=4))
     for place in places:
         changed = data.draw(mutilated(events[place]))
@@ -213,4 +244,5 @@ def test_no_request_breaks_the_translation(data: st.DataObject, dialect: Dialect
         assert refused.detail  # noqa: PT017 (which refusal is not the point, that it is one is)
         return
     assert asked["model"] == "up"
-    assert asked["stream"] is True
+    assert asked["stream"] is parsed.is_stream
+    assert ("stream_options" in asked) <= parsed.is_stream

@@ -21,16 +21,35 @@ def ask_chat(**fields: Any) -> dict[str, Any]:
     return upstream_body(parse_responses({**RESPONSES, **fields}), Dialect.CHAT, "up")
 
 
-def test_an_upstream_is_always_streamed_and_asked_for_usage() -> None:
-    body = upstream_body(parse_chat({**CHAT, "top_k": 4, "seed": None, "store": False}), Dialect.CHAT, "up")
-    assert body == {
-        **CHAT,
-        "model": "up",
-        "top_k": 4,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    body = upstream_body(parse_responses({**RESPONSES, "user": None}), Dialect.RESPONSES, "up")
+USAGE = {"stream_options": {"include_usage": True}}
+
+
+def test_a_stream_is_asked_for_with_usage() -> None:
+    given = {**CHAT, "top_k": 4, "seed": None, "store": False, "stream": True}
+    body = upstream_body(parse_chat(given), Dialect.CHAT, "up")
+    assert body == {**CHAT, "model": "up", "top_k": 4, "stream": True, **USAGE}
+    body = upstream_body(
+        parse_responses({**RESPONSES, "user": None, "stream": True}), Dialect.RESPONSES, "up"
+    )
+    assert body == {**RESPONSES, "model": "up", "stream": True}
+
+
+def test_a_whole_reply_is_asked_for_whole_without_options_of_a_stream() -> None:
+    given = {**CHAT, "stream": False, "stream_options": {"include_usage": True}}
+    body = upstream_body(parse_chat(given), Dialect.CHAT, "up")
+    assert body == {**CHAT, "model": "up", "stream": False}
+    given = {**RESPONSES, "stream_options": {"include_obfuscation": False}}
+    body = upstream_body(parse_responses(given), Dialect.RESPONSES, "up")
+    assert body == {**RESPONSES, "model": "up", "stream": False}
+    assert ask_chat()["stream"] is ask_responses()["stream"] is False
+    assert "stream_options" not in ask_chat()
+
+
+def test_an_upstream_that_only_streams_is_asked_to() -> None:
+    body = upstream_body(parse_chat(CHAT), Dialect.CHAT, "up", streams_only=True)
+    assert (body["stream"], body["stream_options"]) == (True, USAGE["stream_options"])
+    assert upstream_body(parse_responses(RESPONSES), Dialect.CHAT, "up", streams_only=True)["stream"] is True
+    body = upstream_body(parse_responses(RESPONSES), Dialect.RESPONSES, "up", streams_only=True)
     assert body == {**RESPONSES, "model": "up", "stream": True}
 
 

@@ -78,6 +78,32 @@ def chat_chunks(reply: Reply) -> list[Json]:
     return [*chunks, usage_chunk()]
 
 
+def chat_completion(reply: Reply) -> Json:
+    """Answer with the whole reply in the chat dialect."""
+    message: Json = {"role": "assistant", "content": "".join(reply.text) or None, "refusal": None}
+    if reply.refusal:
+        message["refusal"] = "".join(reply.refusal)
+    if reply.reasoning:
+        message["reasoning_content"] = "".join(reply.reasoning)
+    if reply.calls:
+        message["tool_calls"] = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": "".join(pieces)}}
+            for call_id, name, pieces in reply.calls
+        ]
+    logprobs = {"content": list(reply.logprobs), "refusal": None} if reply.logprobs else None
+    finish_reason = reply.finish or ("tool_calls" if reply.calls else "stop")
+    choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish_reason}
+    made = {"id": "chatcmpl-upstream", "object": "chat.completion", "created": 1}
+    made |= {"model": "upstream-model-0613", "system_fingerprint": "fp_1"}
+    return {**made, "choices": [choice], "usage": CHAT_USAGE}
+
+
+def whole_response(reply: Reply) -> Json:
+    """Answer with the whole reply in the Responses dialect."""
+    response: Json = response_events(reply)[-1]["response"]
+    return response
+
+
 def response_events(reply: Reply) -> list[Json]:
     """Stream a reply in the Responses dialect."""
     response = {

@@ -43,7 +43,7 @@ def model(
 
 def body(text: str = "hi", **fields: Any) -> dict[str, Any]:
     """Write a body that both dialects understand where they have to."""
-    return {"stream": True, "messages": [{"role": "user", "content": text}], "input": text, **fields}
+    return {"messages": [{"role": "user", "content": text}], "input": text, "stream": True, **fields}
 
 
 def events_of(

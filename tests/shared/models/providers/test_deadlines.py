@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.shared.models.providers.calls import NEVER, body, events_of, model, r
 from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
+WHOLE_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 22\r\n"
 HEADERS_THAT_DRIP = "HTTP/1.1 200 OK\r\n" + "X-Slow: yes\r\n" * 1000
 
 
@@ -21,6 +23,24 @@ def test_an_upstream_that_does_not_begin_in_time(router: Router, upstream: FakeU
         events_of(router, model(upstream.base_url, first_byte_timeout_seconds=0.2))
     assert raised.value.may_have_cost
     assert upstream.wait_for_end_of(1)[0].ended == "client left"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(wait_seconds=0.6),
+        Script(raw=f"{WHOLE_HEAD}\r\n{{                    }}", drip_bytes=30, drip_seconds=0.4),
+    ],
+    ids=["before its head", "in its body"],
+)
+def test_a_whole_answer_is_bounded_by_its_deadline_alone(
+    router: Router, upstream: FakeUpstream, script: Script
+) -> None:
+    upstream.script = script
+    hasty = partial(model, upstream.base_url, first_byte_timeout_seconds=0.2, idle_timeout_seconds=0.2)
+    events_of(router, hasty(), stream=False)
+    with pytest.raises(ProviderTimeout, match="did not finish"):
+        events_of(router, hasty(deadline_seconds=0.3), stream=False)
 
 
 def test_headers_that_drip_do_not_count_as_a_beginning(router: Router, upstream: FakeUpstream) -> None:

@@ -81,6 +81,35 @@ def test_responses_tools_are_items(router: Router) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize(
+    "said", ["!tokens 5\n!think so", "!refuse", "!tool f {}", "!tokens 9\n!fail 500 after 3"]
+)
+def test_a_whole_reply_is_one_document_that_says_what_the_stream_says(
+    router: Router, dialect: Dialect, said: str
+) -> None:
+    [document] = reply(router, dialect, said, stream=False)
+    streamed = reply(router, dialect, said)
+    assert usage_of([document]) == usage_of(streamed)
+    if dialect is Dialect.RESPONSES:
+        assert document == streamed[-1]["response"]
+    elif "choices" in document:
+        assert document["object"] == "chat.completion"
+        assert text_of([document]) == text_of(streamed)
+        last = [event for event in streamed if event["choices"]][-1]
+        assert document["choices"][0]["finish_reason"] == last["choices"][0]["finish_reason"]
+    else:
+        assert document == streamed[-1]
+
+
+@BOTH
+@pytest.mark.parametrize("said", ["!break after 3", "!end after 3"])
+def test_a_whole_reply_that_breaks_is_no_document(router: Router, dialect: Dialect, said: str) -> None:
+    with pytest.raises(ProviderError) as raised:
+        reply(router, dialect, f"!tokens 9\n{said}", stream=False)
+    assert raised.value.may_have_cost
+
+
+@BOTH
 def test_limits_of_the_request_cut_the_reply(router: Router, dialect: Dialect) -> None:
     field = "max_output_tokens" if dialect is Dialect.RESPONSES else "max_completion_tokens"
     events = reply(router, dialect, "!tokens 10", **{field: 4})
