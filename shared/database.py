@@ -16,7 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from shared import failpoints
 from shared.errors import Unavailable
-from shared.statements import Statements, fetch_one, is_closed_by_server
+from shared.statements import Statements, fetch_all, is_closed_by_server
 
 STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 10_000
@@ -47,7 +47,12 @@ class Session:
 
     def fetch_one(self, statement: str, values: Mapping[str, Any]) -> Any | None:
         """Run one statement in the driver's own form; give its first row, a named tuple."""
-        return fetch_one(self.connection.connection, statement, values)
+        rows = self.fetch_all(statement, values)
+        return rows[0] if rows else None
+
+    def fetch_all(self, statement: str, values: Mapping[str, Any]) -> list[Any]:
+        """Run one statement in the driver's own form; give its rows, named tuples."""
+        return fetch_all(self.connection.connection, statement, values)
 
     def enqueue(self, job: Any) -> None:
         """Publish this job after the commit; nothing is published if the transaction rolls back."""
@@ -74,9 +79,9 @@ class StatementSession(Session):
             _set_autocommit(self._connected, is_on=True)
         return self._connected
 
-    def fetch_one(self, statement: str, values: Mapping[str, Any]) -> Any | None:
-        """Run one statement in the driver's own form; give its first row, a named tuple."""
-        return self._statements.fetch_one(statement, values)
+    def fetch_all(self, statement: str, values: Mapping[str, Any]) -> list[Any]:
+        """Run one statement in the driver's own form; give its rows, named tuples."""
+        return self._statements.fetch_all(statement, values)
 
     def close(self) -> None:
         """Give the connection back, if it has not broken."""

@@ -34,6 +34,7 @@ find nothing until the first commits. Locks are SKIP LOCKED, so that claimers ne
 """
 
 import random
+import re
 import threading
 import time
 from bisect import bisect_left
@@ -106,6 +107,11 @@ def first_of_each(*, table: str, tenant: str, ready: str, order: str, key: str =
     ) head"""  # noqa: S608 (names of columns, from the code)
 
 
+def in_drivers_form(statement: str) -> str:
+    """Write the parameters of a statement, `:name`, as the driver has them (docs/style.md#sql)."""
+    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
+
+
 def find_fairly(session: Session, *, oldest: Executable, fair: Executable, limit: int) -> list[UUID]:
     """Find the ids of so many due rows: with `oldest` while these are all, else also with `fair`.
 
@@ -134,7 +140,7 @@ class Rotation:
     def claim(
         self,
         session: Session,
-        statement: Executable,
+        statement: Executable | str,
         values: Mapping[str, Any] | None = None,
         *,
         mark_ready: Executable | None = None,
@@ -145,14 +151,15 @@ class Rotation:
 
         `mark_ready` marks the rows whose time has come; it runs once in a while, and when nothing is ready. Passes
         over `full_tenants` (strangers among them have no rows) and `full_members`, each named with its tenant.
+        A text is a statement in the driver's own form (`in_drivers_form`).
         """
         ranges = self.parameters(full_tenants=full_tenants, full_members=full_members)
         values = {**(values or {}), **ranges}
         if mark_ready is not None and self._is_time_to_mark():
             session.execute(mark_ready)
-        row = session.execute(statement, values).one_or_none()
+        row = _claim(session, statement, values)
         if row is None and mark_ready is not None and session.execute(mark_ready).rowcount:
-            row = session.execute(statement, values).one_or_none()
+            row = _claim(session, statement, values)
         if row is None:
             self._forget()
         else:
@@ -205,6 +212,12 @@ class Rotation:
     def _forget(self) -> None:
         with self._lock:
             self._members.clear()
+
+
+def _claim(session: Session, statement: Executable | str, values: Mapping[str, Any]) -> Any | None:
+    if isinstance(statement, str):
+        return session.fetch_one(statement, values)
+    return session.execute(statement, values).one_or_none()
 
 
 def _key(tenant: int, member: int) -> int:

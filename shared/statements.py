@@ -25,8 +25,8 @@ class Statements:
         self._room = threading.Semaphore(size)
         self._idle: deque[Any] = deque()
 
-    def fetch_one(self, statement: str, values: Mapping[str, Any]) -> Any | None:
-        """Run a statement, a transaction by itself; give its first row, a named tuple.
+    def fetch_all(self, statement: str, values: Mapping[str, Any]) -> list[Any]:
+        """Run a statement, a transaction by itself; give its rows, named tuples.
 
         Raises the driver's errors, SQLAlchemy's for connections that cannot be made, and its TimeoutError.
         """
@@ -35,7 +35,7 @@ class Statements:
         try:
             driver = self._take() or self._connect()
             try:
-                return fetch_one(driver, statement, values)
+                return fetch_all(driver, statement, values)
             finally:
                 if not driver.closed:
                     self._idle.append(driver)
@@ -66,11 +66,12 @@ class Statements:
         return driver
 
 
-def fetch_one(driver: Any, statement: str, values: Mapping[str, Any]) -> Any | None:
-    """Run a statement on a connection of the driver's; give its first row, a named tuple."""
+def fetch_all(driver: Any, statement: str, values: Mapping[str, Any]) -> list[Any]:
+    """Run a statement on a connection of the driver's; give its rows, named tuples."""
     with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute(statement, values)
-        return cursor.fetchone()
+        rows: list[Any] = cursor.fetchall()
+        return rows
 
 
 def is_closed_by_server(driver: Any) -> bool:

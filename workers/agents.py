@@ -10,6 +10,7 @@ from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.execution import TurnExecution
 from shared.a2a.turns.heartbeats import TurnHeartbeats
+from shared.a2a.turns.hints import TurnHints
 from shared.a2a.turns.leases import TurnLeases
 from shared.a2a.turns.lost_turns import TurnSweeper
 from shared.a2a.turns.queue import TakenTurn, TurnQueue
@@ -36,6 +37,7 @@ class Turns:
         self._hints = TaskHints(connect_valkey(context.settings.redis_url))
         self._watch = TurnHeartbeats(self._leases, turn_seconds=context.settings.a2a_turn_seconds)
         self._queue = TurnQueue(self._leases, slots=limit)
+        self._announced = TurnHints(connect_valkey(context.settings.redis_url), self._queue.hear)
         self._sweeper = TurnSweeper(database, self._hints)
         self._pool = ConsumerPool(self._take, self._answer, limit=limit, name="turn")
         self._lock = threading.Lock()
@@ -43,6 +45,7 @@ class Turns:
     def start(self) -> None:
         """Begin to take turns."""
         self._sweeper.start()
+        self._announced.start()
         self._pool.start()
 
     def wake(self) -> None:
@@ -57,6 +60,7 @@ class Turns:
 
     def stop(self) -> None:
         """Take no more, and wait for those under way."""
+        self._announced.stop()
         self._pool.stop()
         self._sweeper.stop()
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.benchmarks.admission import admission
+from tests.benchmarks.agents import agents
 from tests.benchmarks.credits import hot_organization
 from tests.benchmarks.downloads import large_downloads
 from tests.benchmarks.growth import growth
@@ -46,6 +47,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "credits": hot_organization,
     "usage": usage_windows,
     "storage": storage,
+    "agents": agents,
 }
 PEERS = Path(__file__).resolve().parents[2] / "build" / "benchmark-peers"
 

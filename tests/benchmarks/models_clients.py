@@ -52,6 +52,11 @@ def run_streams(port: int, request: bytes, *, callers: int, count: int) -> Timin
     return _run(port, request, callers, count, _read_stream)
 
 
+def run_events(port: int, request: bytes, *, callers: int, count: int) -> Timings:
+    """Read so many streams of agents' updates, each caller one after the other."""
+    return _run(port, request, callers, count, _read_events)
+
+
 def _run(port: int, request: bytes, callers: int, count: int, read: _Read) -> Timings:
     timings = Timings()
     connections = [_connect(port) for _ in range(min(callers, count))]
@@ -124,6 +129,18 @@ def _read_stream(caller: _Caller, timings: Timings, now: float) -> bool:
         return False
     if not caller.has_token or b"[DONE]" not in received[-200:]:
         raise RequestFailed(bytes(received[-2000:]).decode(errors="replace"))
+    return True
+
+
+def _read_events(caller: _Caller, timings: Timings, now: float) -> bool:
+    if not caller.has_token and b"data:" in caller.received:
+        _expect_success(caller)
+        caller.has_token = True
+        timings.first_tokens.append(now - caller.sent_at)
+    if not caller.received.endswith(END_OF_STREAM):
+        return False
+    if b"TASK_STATE_COMPLETED" not in caller.received:
+        raise RequestFailed(bytes(caller.received[-2000:]).decode(errors="replace"))
     return True
 
 

@@ -3,25 +3,21 @@
 from collections.abc import Mapping
 from uuid import UUID, uuid4
 
-from sqlalchemy import text
-
 from shared.a2a.behaviors.registry import Behaviors
 from shared.a2a.tasks.log import ClaimedTurn, TaskLog
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.execution import TurnExecution
 from shared.a2a.turns.heartbeats import TurnHeartbeats
-from shared.a2a.turns.leases import LEASE_SECONDS, Lease, TurnLeases
+from shared.a2a.turns.leases import LEASE_SECONDS, Lease, TurnLeases, claiming, reading
 from shared.a2a.turns.updates import Behavior, BehaviorKind
 from shared.database import Database
 from shared.settings import Settings
 
-_LEASE = text(
-    """
-UPDATE task_turns SET state = 'running', lease_id = :lease_id, attempts = attempts + 1,
-    lease_until = clock_timestamp() + make_interval(secs => :seconds)
-WHERE id = :turn_id AND state = 'queued' AND is_next
-RETURNING task_id, payer_id, deployment_id
-"""
+_LEASE = reading(
+    claiming(
+        """SELECT id, payer_id AS tenant, deployment_id AS member FROM task_turns
+        WHERE id = :turn_id AND state = 'queued' AND is_next FOR UPDATE"""
+    )
 )
 
 
@@ -34,11 +30,10 @@ class ClaimingLog(TaskLog):
 
     def lease(self, turn_id: UUID) -> Lease | None:
         """Lease this turn, if a worker could."""
-        lease_id = uuid4()
-        values = {"lease_id": lease_id, "turn_id": turn_id, "seconds": LEASE_SECONDS}
+        values = {"lease_id": uuid4(), "turn_id": turn_id, "seconds": LEASE_SECONDS}
         with self.database.autocommit() as session:
-            row = session.execute(_LEASE, values).one_or_none()
-        return Lease(id=lease_id, turn_id=turn_id, **row._asdict()) if row is not None else None
+            row = session.fetch_one(_LEASE, values)
+        return Lease.of(row) if row is not None else None
 
     def claim(self, turn_id: UUID) -> ClaimedTurn | None:
         """Begin this turn, if a worker could."""

@@ -1,8 +1,9 @@
 """Send a message to an agent, and wait for its answer or follow it."""
 
+import contextlib
 import time
-from collections.abc import Callable, Generator
 from functools import partial
+from uuid import UUID
 
 from flask import Response
 
@@ -10,8 +11,8 @@ from shared import failpoints
 from shared.a2a import errors
 from shared.a2a.agents.directory import SKILL_KEY
 from shared.a2a.agents.extensions import check_data, require
-from shared.a2a.tasks.following import TurnState, read_reply, read_turn_state, wait_for_turn
-from shared.a2a.tasks.sending import Sending, Sent, send, show_task
+from shared.a2a.tasks.following import find_answer, wait_for_answer
+from shared.a2a.tasks.sending import Sending, Sent, accept, show_task
 from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.types import SendMessageRequest, SendMessageResponse
 from shared.body_errors import ContentTooLarge, UploadTimeout
@@ -58,8 +59,8 @@ def send_message(call: AgentCall) -> Response:
     request = _read(call)
     configuration = request.configuration
     if configuration is not None and configuration.return_immediately:
-        sent = _send(call, request)
-        return _linked(call, sent, SendMessageResponse(task=sent.snapshot.task))
+        sent = _send(call, _sending(call, request))
+        return _linked(call, sent.task_id, SendMessageResponse(task=sent.snapshot.task))
     history_length = configuration.history_length if configuration is not None else None
     waiting = Waiting(
         call.http.environ,
@@ -67,7 +68,7 @@ def send_message(call: AgentCall) -> Response:
         is_blocking=True,
         deadline=time.monotonic() + call.checked.services.settings.a2a_wait_seconds,
     )
-    steps = _answering(call, partial(_send, call, request), history_length, waiting)
+    steps = _answering(call, _sending(call, request), history_length, waiting)
     return answer_whole(until_revoked(steps, call.watch, waiting.bell.ring), waiting)
 
 
@@ -85,7 +86,7 @@ def send_message(call: AgentCall) -> Response:
 )
 def stream_message(call: AgentCall) -> Response:
     request = _read(call)
-    return stream_answer(call, partial(_send, call, request))
+    return stream_answer(call, partial(_send, call, _sending(call, request)))
 
 
 def _read(call: AgentCall) -> SendMessageRequest:
@@ -97,8 +98,8 @@ def _read(call: AgentCall) -> SendMessageRequest:
     return request
 
 
-def _send(call: AgentCall, request: SendMessageRequest) -> Sent:
-    sending = Sending(
+def _sending(call: AgentCall, request: SendMessageRequest) -> Sending:
+    return Sending(
         request=request,
         agent=call.agent,
         scope=call.scope,
@@ -106,48 +107,51 @@ def _send(call: AgentCall, request: SendMessageRequest) -> Sent:
         active_extensions=call.active,
         idempotency_key=call.http.headers.get(IDEMPOTENCY_HEADER),
     )
-    with call.checked.services.database.transaction() as session:
-        sent = send(session, sending, call.services.pushes)
+
+
+def _send(call: AgentCall, sending: Sending) -> Sent:
+    sent = accept(call.checked.services.database, sending, call.services.pushes)
     failpoints.hit("send.committed")
-    call.services.hints.tell(sent.task_id)
+    call.services.hints.announce_turn(sent.turn_id)
+    if sending.message.task_id:
+        call.services.hints.tell(sent.task_id)  # others may follow it; nobody knows a new one
     return sent
 
 
-def _answering(
-    call: AgentCall, send: Callable[[], Sent], history_length: int | None, waiting: Waiting
-) -> Steps:
+def _answering(call: AgentCall, sending: Sending, history_length: int | None, waiting: Waiting) -> Steps:
     """Send, and wait until the turn is done, for as long as that is worth it."""
-    with call.services.slots.hold(call.checked.admission.key):  # before anything is taken that is tried again
-        sent = send()
-        del send  # and with it the message, which may be long
-        state = yield from _turn(call, sent, waiting)
-    yield _linked(call, sent, _answered(call, sent, state, history_length))
+    # Before anything is taken that is tried again: room. Before the turn is there: the watch that hears of its end.
+    watches = call.services.watch
+    with call.services.slots.hold(call.checked.admission.key), contextlib.ExitStack() as watching:
+        watch = watching.enter_context(watches.watch(sending.task_id, waiting.bell))
+        sent = _send(call, sending)
+        turn_id, task_id, is_replay = sent.turn_id, sent.task_id, sent.is_replay
+        del sending, sent  # and with them the message, which may be long
+        if task_id != watch.task_id:
+            watch = watching.enter_context(watches.watch(task_id, waiting.bell))
+        answered = yield from wait_for_answer(
+            call.checked.services.database,
+            watch,
+            turn_id,
+            history_length=history_length,
+            deadline=waiting.deadline,
+            wait_seconds=waiting.seconds,
+            looks_first=is_replay,
+        )
+    body = answered.body if answered is not None else _shown(call, turn_id, task_id, history_length)
+    yield _linked(call, task_id, body)
 
 
-def _turn(call: AgentCall, sent: Sent, waiting: Waiting) -> Generator[None, None, TurnState]:
-    database, deadline = call.checked.services.database, waiting.deadline
-    with call.services.watch.watch(sent.task_id, waiting.bell) as watch:
-        for state in wait_for_turn(
-            database, watch, sent.turn_id, deadline=deadline, wait_seconds=waiting.seconds
-        ):
-            if state is not None:
-                return state
-            yield None
-    raise RuntimeError("a wait ended without its end")
-
-
-def _answered(
-    call: AgentCall, sent: Sent, state: TurnState, history_length: int | None
-) -> SendMessageResponse:
-    """Give the message, or the task as it is. Raises InvalidAgentResponse."""
+def _shown(call: AgentCall, turn_id: UUID, task_id: UUID, history_length: int | None) -> SendMessageResponse:
+    """Give the task as it is, or what it was answered with at the last moment. Raises InvalidAgentResponse."""
     with call.checked.services.database.transaction() as session:
-        if not state.is_done and not show_task(session, sent.task_id):
-            state = read_turn_state(session, sent.turn_id)  # it was answered at the last moment
-        if state.reply is not None:
-            return SendMessageResponse(message=read_reply(session, sent.task_id, state.reply))
-        snapshot = read_snapshot(session, sent.task_id, history_length=history_length)
+        if not show_task(session, task_id):
+            answered = find_answer(session, turn_id, history_length=history_length)
+            if answered is not None:
+                return answered.body
+        snapshot = read_snapshot(session, task_id, history_length=history_length)
         return SendMessageResponse(task=snapshot.task)
 
 
-def _linked(call: AgentCall, sent: Sent, body: SendMessageResponse) -> Response:
-    return answer(call, call.services.links.with_links(sent.task_id, body.to_wire()))
+def _linked(call: AgentCall, task_id: UUID, body: SendMessageResponse) -> Response:
+    return answer(call, call.services.links.with_links(task_id, body.to_wire()))

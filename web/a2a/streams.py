@@ -26,9 +26,9 @@ from flask import Response
 
 from shared.a2a.errors import TaskNotFound, UnsupportedOperation
 from shared.a2a.exact_json import render
-from shared.a2a.tasks.following import Event, follow, read_reply, read_turn_state
+from shared.a2a.tasks.following import Answer, Event, find_answer, follow, require_answer
 from shared.a2a.tasks.sending import Sent, show_task
-from shared.a2a.tasks.snapshots import Snapshot, find_snapshot, read_snapshot
+from shared.a2a.tasks.snapshots import Snapshot, find_snapshot
 from shared.a2a.tasks.watching import Watch
 from shared.database import Database
 from shared.errors import DomainError
@@ -89,11 +89,9 @@ class Source:
         """Make the frame of an event."""
         return self._frame(event.body, event.sequence)
 
-    def message(self, number: int) -> bytes:
-        """Make the frame of the message that was the whole answer."""
-        with self.database.autocommit() as session:
-            reply = read_reply(session, self.task_id, number)
-        return self._frame({"message": reply.to_wire()}, number)
+    def answer(self, answered: Answer) -> bytes:
+        """Make the frame of an answer that was given before."""
+        return self._frame(answered.body.to_wire(), answered.sequence)
 
     def _frame(self, body: Mapping[str, Any], number: int) -> bytes:
         text = render(self.services.links.with_links(self.task_id, body))
@@ -264,7 +262,7 @@ class _Answer:
         """Let the client know, now and then, that there is nothing to tell. Raises InvalidAgentResponse."""
         if not self._is_shown:
             with self._source.database.autocommit() as session:
-                read_turn_state(session, self._sent.turn_id)
+                require_answer(session, self._sent.turn_id)
         if not self._pace.is_silent:
             return
         self._pace.note()
@@ -282,9 +280,5 @@ class _Answer:
 
     def _find_answer(self) -> bytes | None:
         with self._source.database.autocommit() as session:
-            state = read_turn_state(session, self._sent.turn_id)
-            if not state.is_done:
-                return None
-            if state.reply is None:
-                return self._source.task(read_snapshot(session, self._sent.task_id, history_length=None))
-        return self._source.message(state.reply)
+            answered = find_answer(session, self._sent.turn_id, history_length=None)
+        return self._source.answer(answered) if answered is not None else None

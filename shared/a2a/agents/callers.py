@@ -17,7 +17,7 @@ from sqlalchemy import select
 from shared.database import Session
 from shared.errors import DomainError, Kind
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind, ReportedCaller
-from shared.identity.effective_permissions import bindings_of, identity_permissions
+from shared.identity.effective_permissions import PermissionsByScope, bindings_of, identity_permissions
 from shared.identity.tables import deployments, identities, organizations, role_bindings
 from shared.identity.usage_attribution import Attribution
 
@@ -57,36 +57,46 @@ class OnBehalf:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """The live identity of an agent, with what it may."""
+
+    id: UUID
+    organization_id: UUID
+    version_id: UUID | None
+    permissions: PermissionsByScope
+
+
 def make_agent_caller(
-    session: Session, deployment_id: UUID, on_behalf: OnBehalf, *, message_id: str
+    deployment_id: UUID, daemon: Daemon | None, owner: Owner | None, on_behalf: OnBehalf, *, message_id: str
 ) -> tuple[Caller, Attribution]:
-    """Give the agent's own call, and the statement about it. Raises AgentUnavailable."""
-    row = session.execute(_DAEMON.where(deployments.c.id == deployment_id)).one_or_none()
-    if row is None or row.suspended_at is not None:
+    """Give the agent's own call, and the statement about it.
+
+    `daemon` and `owner` are the rows' as they are now, None when disabled. Raises AgentUnavailable.
+    """
+    if daemon is None or (owner is None and on_behalf.owner_id is not None):
         raise AgentUnavailable
-    daemon = Owner(
-        kind=OwnerKind.DAEMON_IDENTITY, id=row.daemon_identity_id, organization_id=row.organization_id
-    )
-    owner = daemon if on_behalf.owner_id is None else _owner(session, on_behalf.owner_id)
+    if owner is None:
+        owner = Owner(kind=OwnerKind.DAEMON_IDENTITY, id=daemon.id, organization_id=daemon.organization_id)
     reported = ReportedCaller(**on_behalf.reported_caller) if on_behalf.reported_caller else None
     caller = Caller(
         executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=daemon.id),
         credential_id=deployment_id,
-        organization_id=row.organization_id,
+        organization_id=daemon.organization_id,
         owner=owner,
         payer_id=on_behalf.payer_id,
         deployment_id=deployment_id,
-        version_id=row.active_version_id,
+        version_id=daemon.version_id,
         distribution_id=on_behalf.distribution_id,
         transaction_id=on_behalf.transaction_id,
         reported_caller=reported,
-        permissions_by_scope=identity_permissions(row.bindings),
+        permissions_by_scope=daemon.permissions,
     )
     attribution = Attribution(
         principal_id=owner.id,
         daemon_id=daemon.id,
         deployment_id=deployment_id,
-        version_id=row.active_version_id,
+        version_id=daemon.version_id,
         payer_id=on_behalf.payer_id,
         distribution_id=on_behalf.distribution_id,
         transaction_id=on_behalf.transaction_id,
@@ -97,13 +107,27 @@ def make_agent_caller(
     return caller, attribution
 
 
-def _owner(session: Session, owner_id: UUID) -> Owner:
+def find_daemon(session: Session, deployment_id: UUID) -> Daemon | None:
+    """Find the daemon of an agent, unless either or their organization is disabled."""
+    row = session.execute(_DAEMON.where(deployments.c.id == deployment_id)).one_or_none()
+    if row is None or row.suspended_at is not None:
+        return None
+    return Daemon(
+        id=row.daemon_identity_id,
+        organization_id=row.organization_id,
+        version_id=row.active_version_id,
+        permissions=identity_permissions(row.bindings),
+    )
+
+
+def find_owner(session: Session, owner_id: UUID) -> Owner | None:
+    """Find an identity that is to own what an agent makes, unless it is disabled."""
     statement = select(identities.c.kind, identities.c.organization_id).where(
         identities.c.id == owner_id, identities.c.disabled_at.is_(None)
     )
     row = session.execute(statement).one_or_none()
     if row is None:
-        raise AgentUnavailable
+        return None
     return Owner(kind=OwnerKind(row.kind), id=owner_id, organization_id=row.organization_id)
 
 

@@ -139,7 +139,7 @@ def behavior_settings(row: Row[Any]) -> BehaviorSettings:
         model=row.model,
         instructions=row.instructions,
         script=row.script,
-        extensions=_extensions(row.extensions),
+        extensions=read_extensions(row.extensions),
         tags=tuple(row.tags),
         examples=tuple(row.examples),
         input_modes=tuple(row.input_modes),
@@ -149,7 +149,8 @@ def behavior_settings(row: Row[Any]) -> BehaviorSettings:
     )
 
 
-def _extensions(stored: Sequence[dict[str, Any]]) -> tuple[DeclaredExtension, ...]:
+def read_extensions(stored: Sequence[dict[str, Any]]) -> tuple[DeclaredExtension, ...]:
+    """Read the declared extensions of a row of `behaviors`."""
     return tuple(
         DeclaredExtension(**declared | {"requires": tuple(declared.get("requires", ()))})
         for declared in stored

@@ -39,7 +39,7 @@ def write_body(turn: Turn, entry: ModelEntry, read_file: ReadFile, *, wants_json
     asked = _message("user", _contents(turn.message, takes_images=takes_images, read_file=read_file))
     instructions = "\n\n".join(filter(None, (turn.behavior.instructions, JSON_ONLY if wants_json else "")))
     fixed = [{"role": "system", "content": instructions}] if instructions else []
-    earlier = [_message(_role(said), _recalled(said)) for said in turn.history]
+    earlier = [_message(_role(said), _recalled(said)) for said in turn.history()]
     room = None if entry.context_length is None else entry.context_length - _reply_tokens(entry)
     kept = _fitting(entry, fixed, _merged(earlier), asked, room)
     json_mode = {"response_format": {"type": "json_object"}} if wants_json else {}

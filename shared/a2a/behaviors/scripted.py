@@ -56,8 +56,10 @@ class ScriptedBehavior:
 
 def _messages_of(turn: Turn) -> list[Message]:
     """Give what the client has said in this task, the newest last."""
+    if turn.is_first:
+        return [turn.message]
     task_id = str(turn.task_id)
-    earlier = [said for said in turn.history if said.task_id == task_id and said.role is Role.USER]
+    earlier = [said for said in turn.history() if said.task_id == task_id and said.role is Role.USER]
     return [*earlier, turn.message]
 
 

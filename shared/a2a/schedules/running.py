@@ -16,7 +16,7 @@ from uuid import UUID, uuid5
 from sqlalchemy import Row, bindparam, delete, func, insert, select, text, update
 
 from shared import failpoints
-from shared.a2a.agents.callers import OnBehalf, make_agent_caller
+from shared.a2a.agents.callers import OnBehalf, find_daemon, find_owner, make_agent_caller
 from shared.a2a.agents.directory import SKILL_KEY, authorize, get_agent
 from shared.a2a.agents.extensions import activate, check_data, declared_by, require
 from shared.a2a.agents.own_extensions import OwnExtensions
@@ -165,7 +165,11 @@ def _send(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime)
         transaction_id=f"schedule/{row.id}/{_written(tick)}",
         reported_caller=None,
     )
-    caller, _ = make_agent_caller(session, agent.deployment_id, on_behalf, message_id=message.message_id)
+    daemon = find_daemon(session, agent.deployment_id)
+    owner = find_owner(session, row.principal_id) if row.principal_id is not None else None
+    caller, _ = make_agent_caller(
+        agent.deployment_id, daemon, owner, on_behalf, message_id=message.message_id
+    )
     sending = Sending(
         request=SendMessageRequest(
             message=message, configuration=SendMessageConfiguration(return_immediately=True)

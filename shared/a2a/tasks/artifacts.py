@@ -5,27 +5,27 @@ once (`tasks.artifacts`). Appended text continues the text before it, so that an
 word reads as one part; parts of any other kind are added as they are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
-
-from shared.a2a.tables import task_events
+from shared.a2a.exact_json import parse
 from shared.a2a.types import Artifact, Part, TaskArtifactUpdateEvent
 from shared.database import Session
 
+_LAST = (1 << 63) - 1
+_EVENTS = """
+SELECT event FROM task_events WHERE task_id = %(task_id)s AND kind = 'artifact' AND sequence <= %(up_to)s
+ORDER BY sequence
+"""
 
-def fold_artifacts(
-    session: Session, task_id: UUID, *, up_to_sequence: int | None = None
-) -> tuple[Artifact, ...]:
-    """Read the artifacts of a task as they are, or were after an event."""
-    statement = select(task_events.c.event).where(
-        task_events.c.task_id == task_id, task_events.c.kind == "artifact"
-    )
-    if up_to_sequence is not None:
-        statement = statement.where(task_events.c.sequence <= up_to_sequence)
-    return fold(session.execute(statement.order_by(task_events.c.sequence)).scalars())
+
+def read_artifact_events(
+    session: Session, task_id: UUID, *, up_to_sequence: int = _LAST
+) -> Iterator[Mapping[str, Any]]:
+    """Read the events that made the artifacts of a task so far, or had made them up to an event."""
+    values = {"task_id": task_id, "up_to": up_to_sequence}
+    return (parse(row.event) for row in session.fetch_all(_EVENTS, values))
 
 
 def fold(events: Iterable[Mapping[str, Any]]) -> tuple[Artifact, ...]:

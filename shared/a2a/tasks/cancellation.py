@@ -8,9 +8,9 @@ from uuid import UUID
 
 from shared.a2a.agents.directory import Scope
 from shared.a2a.errors import TaskNotCancelable, TaskNotFound
-from shared.a2a.tasks.events import find_and_hold_task, record_status
+from shared.a2a.tasks.events import Ending, find_and_hold_task, record
 from shared.a2a.tasks.snapshots import find_snapshot
-from shared.a2a.turns.rows import TurnOutcome, end_turns
+from shared.a2a.turns.rows import TurnOutcome
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import Task, TaskState
 from shared.database import Session
@@ -25,8 +25,8 @@ def cancel_task(session: Session, scope: Scope, task_id: UUID) -> Task:
         raise TaskNotFound
     if task.state.is_terminal:
         raise TaskNotCancelable
-    record_status(session, task, StatusChanged(state=TaskState.CANCELED))
-    end_turns(session, task.id, TurnOutcome.CANCELED)
+    ending = Ending(own=None, others=TurnOutcome.CANCELED)
+    record(session, task, [StatusChanged(state=TaskState.CANCELED)], ending=ending)
     snapshot = find_snapshot(session, scope, task_id)
     if snapshot is None:
         raise TaskNotFound

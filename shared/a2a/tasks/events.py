@@ -1,22 +1,27 @@
 """Write down what happens to a task: one row per event, in the order that every reader will see.
 
-The one rule here: a process that changes a task has locked its row before (`hold_task`), in every flow before any
-other row of the task. So events are numbered without gaps, and a status never overtakes the artifact it was said
-after. Nothing follows a terminal state; `log.py` and the callers check that before they write.
+The one rule here: whatever changes a task locks its row first, in every flow before any other row of the task. So
+events are numbered without gaps, and a status never overtakes the artifact it was said after. `record` locks it by
+itself, in one statement with all that is written (`sql/record_updates.sql`). Those who decide by the task's state hold
+the row before (`hold_task`). Nothing follows a terminal state; `log.py` and the callers check that before they write.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy import select
 
+from shared.a2a.exact_json import render
 from shared.a2a.push.deliveries import deliver
-from shared.a2a.tables import task_events, task_messages, task_push_configurations, tasks
-from shared.a2a.tasks.artifacts import fold_artifacts
-from shared.a2a.turns.updates import ArtifactProduced, StatusChanged
+from shared.a2a.tables import tasks
+from shared.a2a.tasks.artifacts import fold, read_artifact_events
+from shared.a2a.turns.leases import LEASE_SECONDS
+from shared.a2a.turns.rows import AnswerTurn, TurnOutcome
+from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update
 from shared.a2a.types import (
     Message,
     StreamResponse,
@@ -25,128 +30,197 @@ from shared.a2a.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from shared.a2a.wire import render_instant
 from shared.database import Session
+
+_CLOCK = uuid4().hex
+"""Stands in a status where the database writes the time; no client can know it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldTask:
-    """A task's row as it was when this transaction locked it, and the database's clock in milliseconds."""
+class TaskKey:
+    """What names a task in its events and deliveries."""
 
     id: UUID
     context_id: str
     organization_id: UUID
-    deployment_id: UUID
-    caller_id: UUID
-    principal_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTask(TaskKey):
+    """A task's row as it was when this transaction locked it."""
+
     state: TaskState
-    is_visible: bool
-    last_sequence: int
-    created_at: datetime
-    now: datetime
 
 
-_NOW = func.date_trunc("milliseconds", func.clock_timestamp())
-_TASK = select(
-    tasks.c.id,
-    tasks.c.context_id,
-    tasks.c.organization_id,
-    tasks.c.deployment_id,
-    tasks.c.caller_id,
-    tasks.c.principal_id,
-    tasks.c.state,
-    tasks.c.is_visible,
-    tasks.c.last_sequence,
-    tasks.c.created_at,
-    _NOW.label("now"),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """The turn that writes, under its lease, how many updates it has written, and whether its task has artifacts."""
+
+    turn_id: UUID
+    lease_id: UUID
+    written: int
+    has_artifacts: bool = True
+
+
+class Result(StrEnum):
+    """What became of updates."""
+
+    WRITTEN = "written"
+    LOST = "lost"
+    REPEATED = "repeated"
+    VISIBLE = "visible"
+    FOLLOWED = "followed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a turn ends with what is written, or with `own` None, how all of a task's turns do; `others` may go on."""
+
+    own: TurnOutcome | None
+    others: TurnOutcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    kind: str
+    wire: dict[str, Any]
+    message: Message | None = None
+
+
+_TASK = select(tasks.c.id, tasks.c.context_id, tasks.c.organization_id, tasks.c.state)
+_RECORD = """
+SELECT * FROM record_updates(
+    p_task => %(task)s, p_turn => %(turn)s, p_lease => %(lease)s, p_lease_seconds => %(lease_seconds)s,
+    p_written => %(written)s, p_has_spoken => %(has_spoken)s, p_kinds => %(kinds)s::text[],
+    p_events => %(events)s::text[], p_messages => %(messages)s::text[], p_clock => %(clock)s, p_state => %(state)s,
+    p_status_message => %(status_message)s, p_artifacts => %(artifacts)s, p_outcome => %(outcome)s,
+    p_others => %(others)s, p_is_posted => %(is_posted)s
 )
+"""
 
 
-def find_and_hold_task(session: Session, task_id: UUID) -> HeldTask | None:
-    """Lock a task's row until the end of the transaction."""
-    return _read_held(session, _TASK.where(tasks.c.id == task_id).with_for_update())
-
-
-def find_and_hold_free_task(session: Session, task_id: UUID) -> HeldTask | None:
-    """Lock a task's row unless somebody else holds it."""
-    return _read_held(session, _TASK.where(tasks.c.id == task_id).with_for_update(skip_locked=True))
-
-
-def _read_held(session: Session, statement: Select[Any]) -> HeldTask | None:
+def find_and_hold_task(session: Session, task_id: UUID, *, skip_locked: bool = False) -> HeldTask | None:
+    """Lock a task's row until the end of the transaction; `skip_locked` gives None where another holds it."""
+    statement = _TASK.where(tasks.c.id == task_id).with_for_update(skip_locked=skip_locked)
     row = session.execute(statement).one_or_none()
     return HeldTask(**row._asdict() | {"state": TaskState(row.state)}) if row is not None else None
 
 
-def record_status(session: Session, task: HeldTask, change: StatusChanged) -> None:
-    """Move the task to a state, with what the agent says about it."""
-    number, message = None, None
-    if change.message is not None:
-        message = belonging(change.message, task)
-        number = add_message(session, task.id, message)
-    values: dict[str, Any] = {
-        "state": change.state,
-        "status_message": number,
-        "status_at": task.now,
-        "is_visible": True,
-    }
-    if change.state.is_terminal:
-        made = fold_artifacts(session, task.id) if task.last_sequence else ()
-        values["artifacts"] = [artifact.to_wire() for artifact in made]
-    status = TaskStatus(state=change.state, message=message, timestamp=task.now)
-    event = TaskStatusUpdateEvent(
-        task_id=str(task.id), context_id=task.context_id, status=status, metadata=_plain(change.metadata)
-    )
-    _record(session, task, "status", StreamResponse(status_update=event), values)
+def record(
+    session: Session,
+    task: TaskKey,
+    updates: Sequence[Update],
+    *,
+    writer: Writer | None = None,
+    ending: Ending | None = None,
+    hidden_state: TaskState | None = None,
+    may_post: bool = True,
+) -> Result:
+    """Write updates in their order, and how the turn or the task's turns end with them.
+
+    In a transaction, or with `may_post` false by a statement of its own, which is FOLLOWED where updates are to be
+    posted. Without updates a task that its client does not see is put into `hidden_state`.
+    """
+    entries = [_entry(task, update) for update in updates]
+    values = _task_values(task, updates, entries) | _turn_values(updates, writer, ending)
+    values |= {"state": values["state"] or hidden_state, "is_posted": may_post, "artifacts": None}
+    if updates and isinstance(updates[-1], StatusChanged) and updates[-1].state.is_terminal:
+        stored = read_artifact_events(session, task.id) if writer is None or writer.has_artifacts else ()
+        values["artifacts"] = _made(stored, entries)
+    row = session.fetch_one(_RECORD, values)
+    assert row is not None  # noqa: S101 (a function gives a row)
+    result = Result(row.result)
+    if result is Result.WRITTEN:
+        if row.is_followed:
+            _post(session, task, entries, row.recorded_at)
+        if row.next_turn is not None:
+            session.enqueue(AnswerTurn())
+    return result
 
 
-def record_artifact(session: Session, task: HeldTask, produced: ArtifactProduced) -> None:
-    """Add an artifact, or more of one."""
-    event = TaskArtifactUpdateEvent(
-        task_id=str(task.id),
-        context_id=task.context_id,
-        artifact=produced.artifact,
-        append=produced.append,
-        last_chunk=produced.last_chunk,
-        metadata=_plain(produced.metadata),
-    )
-    _record(session, task, "artifact", StreamResponse(artifact_update=event), {"is_visible": True})
-
-
-def record_reply(session: Session, task: HeldTask, message: Message) -> int:
-    """End a task that its client never saw with a message in its place; give the message's number."""
-    reply = message.model_copy(update={"context_id": task.context_id, "task_id": None})
-    number = add_message(session, task.id, reply)
-    values = {"state": TaskState.COMPLETED, "status_message": number, "status_at": task.now}
-    _record(session, task, "message", StreamResponse(message=reply), values)
-    return number
-
-
-def add_message(session: Session, task_id: UUID, message: Message) -> int:
-    """Add to what was said in a task; give the message's number."""
-    counted = update(tasks).where(tasks.c.id == task_id).values(last_message=tasks.c.last_message + 1)
-    number = int(session.execute(counted.returning(tasks.c.last_message)).scalar_one())
-    session.execute(insert(task_messages).values(task_id=task_id, number=number, message=message.to_wire()))
-    return number
-
-
-def belonging(message: Message, task: HeldTask) -> Message:
+def belonging(message: Message, task: TaskKey) -> Message:
     """Give a message the ids of its task, whatever it was made with."""
     return message.model_copy(update={"task_id": str(task.id), "context_id": task.context_id})
 
 
-def _record(
-    session: Session, task: HeldTask, kind: str, event: StreamResponse, values: Mapping[str, Any]
-) -> None:
-    counted = update(tasks).where(tasks.c.id == task.id)
-    counted = counted.values(last_sequence=tasks.c.last_sequence + 1, **values)
-    # Asked with the row locked, of a statement begun since: a configuration that was made before is seen.
-    is_followed = select(1).where(task_push_configurations.c.task_id == tasks.c.id).exists()
-    row = session.execute(counted.returning(tasks.c.last_sequence, is_followed.label("is_followed"))).one()
-    wire = event.to_wire()
-    session.execute(
-        insert(task_events).values(task_id=task.id, sequence=row.last_sequence, kind=kind, event=wire)
+def _entry(task: TaskKey, said: Update) -> _Entry:
+    if isinstance(said, ArtifactProduced):
+        artifact = TaskArtifactUpdateEvent(
+            task_id=str(task.id),
+            context_id=task.context_id,
+            artifact=said.artifact,
+            append=said.append,
+            last_chunk=said.last_chunk,
+            metadata=_plain(said.metadata),
+        )
+        return _Entry(kind="artifact", wire=StreamResponse(artifact_update=artifact).to_wire())
+    if isinstance(said, Replied):
+        reply = said.message.model_copy(update={"context_id": task.context_id, "task_id": None})
+        return _Entry(kind="message", wire=StreamResponse(message=reply).to_wire(), message=reply)
+    message = belonging(said.message, task) if said.message is not None else None
+    status = TaskStatusUpdateEvent(
+        task_id=str(task.id),
+        context_id=task.context_id,
+        status=TaskStatus(state=said.state, message=message),
+        metadata=_plain(said.metadata),
     )
-    if row.is_followed and kind != "message":
-        deliver(session, task.id, task.organization_id, wire)
+    wire = StreamResponse(status_update=status).to_wire()
+    wire["statusUpdate"]["status"]["timestamp"] = _CLOCK
+    return _Entry(kind="status", wire=wire, message=message)
+
+
+def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_Entry]) -> dict[str, Any]:
+    """Say what is added to the task, and which of its messages is the status's own."""
+    state, status_message, said = None, None, 0
+    for update, entry in zip(updates, entries, strict=True):
+        said += entry.message is not None
+        if not isinstance(update, ArtifactProduced):
+            state = TaskState.COMPLETED if isinstance(update, Replied) else update.state
+            status_message = said if entry.message is not None else None
+    return {
+        "task": task.id,
+        "kinds": [entry.kind for entry in entries],
+        "events": [render(entry.wire) for entry in entries],
+        "messages": [render(entry.message.to_wire()) if entry.message else None for entry in entries],
+        "clock": _CLOCK,
+        "state": state,
+        "status_message": status_message,
+    }
+
+
+def _made(stored: Iterable[Mapping[str, Any]], entries: Sequence[_Entry]) -> str:
+    """Put the artifacts of a task that ends together, from events that are written and those that are not."""
+    added = [entry.wire for entry in entries if entry.kind == "artifact"]
+    return render([artifact.to_wire() for artifact in fold([*stored, *added])])
+
+
+def _turn_values(updates: Sequence[Update], writer: Writer | None, ending: Ending | None) -> dict[str, Any]:
+    return {
+        "turn": writer.turn_id if writer is not None else None,
+        "lease": writer.lease_id if writer is not None else None,
+        "lease_seconds": LEASE_SECONDS,
+        "written": writer.written if writer is not None else None,
+        "has_spoken": any(map(_speaks, updates)),
+        "outcome": ending.own if ending is not None else None,
+        "others": ending.others if ending is not None else None,
+    }
+
+
+def _speaks(said: Update) -> bool:
+    """Whether an update is more than the word that the agent works."""
+    return (
+        not isinstance(said, StatusChanged) or said.state is not TaskState.WORKING or said.message is not None
+    )
+
+
+def _post(session: Session, task: TaskKey, entries: Sequence[_Entry], recorded_at: datetime) -> None:
+    """Have updates posted to those who asked for it."""
+    for entry in entries:
+        if entry.kind == "status":
+            entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)
+        if entry.kind != "message":
+            deliver(session, task.id, task.organization_id, entry.wire)
 
 
 def _plain(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:

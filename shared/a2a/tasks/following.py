@@ -6,18 +6,16 @@ same order.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
-
 from shared.a2a.errors import InvalidAgentResponse
-from shared.a2a.tables import task_events, task_messages, task_turns, tasks
+from shared.a2a.exact_json import parse
+from shared.a2a.tasks.snapshots import messages_of, snapshot_of, values_of, with_messages
 from shared.a2a.tasks.watching import Watch
-from shared.a2a.turns.rows import TurnOutcome
-from shared.a2a.types import Message, TaskState
+from shared.a2a.types import SendMessageResponse, TaskState
 from shared.database import Database, Session
 from shared.errors import Unavailable
 from shared.telemetry import get_logger
@@ -58,55 +56,61 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnState:
-    """Where a turn is, as a waiting client needs to know."""
+class Answer:
+    """What a turn was answered with, the task or the message, and the last event of its task."""
 
-    is_done: bool
-    is_visible: bool
-    reply: int | None
-    outcome: TurnOutcome | None
+    body: SendMessageResponse
+    sequence: int
 
 
-def read_turn_state(session: Session, turn_id: UUID) -> TurnState:
-    """Read the state of a turn. Raises InvalidAgentResponse when its agent has answered nothing at all."""
-    statement = select(task_turns.c.state, task_turns.c.outcome, task_turns.c.reply, tasks.c.is_visible)
-    joined = statement.join(tasks, tasks.c.id == task_turns.c.task_id).where(task_turns.c.id == turn_id)
-    row = session.execute(joined).one()
-    if row.outcome == TurnOutcome.INVALID and not row.is_visible:
+def require_answer(session: Session, turn_id: UUID) -> None:
+    """Raise InvalidAgentResponse when a turn's agent has answered nothing at all."""
+    row = session.fetch_one(_TURN, {"turn_id": turn_id})
+    if row is not None and row.is_invalid:
         raise InvalidAgentResponse
-    return TurnState(
-        is_done=row.state == "done",
-        is_visible=row.is_visible,
-        reply=row.reply,
-        outcome=TurnOutcome(row.outcome) if row.outcome else None,
-    )
 
 
-def read_reply(session: Session, task_id: UUID, number: int) -> Message:
-    """Read the message that was the whole answer."""
-    statement = select(task_messages.c.message).where(
-        task_messages.c.task_id == task_id, task_messages.c.number == number
-    )
-    return Message.model_validate(session.execute(statement).scalar_one())
+def find_answer(session: Session, turn_id: UUID, *, history_length: int | None) -> Answer | None:
+    """Read what a turn was answered with; None while it is not done.
+
+    Raises InvalidAgentResponse.
+    """
+    row = session.fetch_one(_ANSWER, values_of(history_length) | {"turn_id": turn_id})
+    if row is None or not row.is_done:
+        return None
+    if row.is_invalid:
+        raise InvalidAgentResponse
+    if row.reply is not None:
+        body = SendMessageResponse(message=messages_of(row)[row.reply])
+    else:
+        body = SendMessageResponse(task=snapshot_of(session, row, history_length).task)
+    return Answer(body=body, sequence=row.last_sequence)
 
 
-def wait_for_turn(
-    database: Database, watch: Watch, turn_id: UUID, *, deadline: float, wait_seconds: Callable[[], float]
-) -> Iterator[TurnState | None]:
-    """Yield None while a turn is not done, and its state when it is, or when the deadline has come.
+def wait_for_answer(
+    database: Database,
+    watch: Watch,
+    turn_id: UUID,
+    *,
+    history_length: int | None,
+    deadline: float,
+    wait_seconds: Callable[[], float],
+    looks_first: bool,
+) -> Generator[None, None, Answer | None]:
+    """Yield as long as a turn is not done; return its answer, or None when the deadline has come.
 
-    Each None comes after a wait of `wait_seconds()` at the most. `deadline` is of `time.monotonic`. Raises
-    InvalidAgentResponse.
+    It `looks_first` where the turn may be done already; otherwise the first look is after the first hint. Each None
+    comes after a wait of `wait_seconds()` at the most. `deadline` is of `time.monotonic`. Raises InvalidAgentResponse.
     """
     while True:
-        with database.autocommit() as session:
-            state = read_turn_state(session, turn_id)
-        left = deadline - time.monotonic()
-        if state.is_done or left <= 0:
-            yield state
-            return
-        watch.wait(wait_seconds())
-        yield None
+        if looks_first:
+            with database.autocommit() as session:
+                answer = find_answer(session, turn_id, history_length=history_length)
+            if answer is not None or time.monotonic() >= deadline:
+                return answer
+        looks_first = True
+        if not watch.wait(wait_seconds()):
+            yield None
 
 
 def follow(
@@ -135,12 +139,23 @@ def follow(
 
 
 def _read(database: Database, task_id: UUID, after_sequence: int) -> list[Event]:
-    statement = (
-        select(task_events.c.sequence, task_events.c.kind, task_events.c.event)
-        .where(task_events.c.task_id == task_id, task_events.c.sequence > after_sequence)
-        .order_by(task_events.c.sequence)
-        .limit(EVENTS_AT_ONCE)
-    )
+    values = {"task_id": task_id, "after": after_sequence, "limit": EVENTS_AT_ONCE}
     with database.autocommit() as session:
-        rows = session.execute(statement).all()
-    return [Event(sequence=row.sequence, kind=row.kind, body=row.event) for row in rows]
+        rows = session.fetch_all(_EVENTS, values)
+    return [Event(sequence=row.sequence, kind=row.kind, body=parse(row.event)) for row in rows]
+
+
+_TURN = """
+SELECT outcome = 'invalid' AND NOT tasks.is_visible AS is_invalid
+FROM task_turns JOIN tasks ON tasks.id = task_turns.task_id WHERE task_turns.id = %(turn_id)s
+"""
+_ANSWER = with_messages(
+    tables="task_turns turn JOIN tasks ON tasks.id = turn.task_id",
+    also="turn.state = 'done' AS is_done, turn.reply, turn.outcome = 'invalid' AND NOT tasks.is_visible AS is_invalid,",
+    needed="turn.state = 'done'",
+    condition="turn.id = %(turn_id)s",
+)
+_EVENTS = """
+SELECT sequence, kind, event FROM task_events WHERE task_id = %(task_id)s AND sequence > %(after)s
+ORDER BY sequence LIMIT %(limit)s
+"""

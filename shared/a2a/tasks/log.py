@@ -2,44 +2,44 @@
 
 A turn is run under a lease (`turns/leases.py`), which every update renews and which fences: a worker that lost it,
 because the lease ran out, the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update
-is one transaction. A state that settles the task ends the turn with it, so that no crash can leave the one without
-the other. When a worker dies its lease ends, and `lost_turns.py` decides.
+is one statement, or several are that come at once. A state that settles the task ends the turn with it, so that no
+crash can leave the one without the other. When a worker dies its lease ends, and `lost_turns.py` decides.
 
 Crash points, which `faults` names: after a turn was begun, before and after each update.
 """
 
+import math
 import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, and_, select, update
-
 from shared import failpoints
-from shared.a2a.tables import task_turns, tasks
 from shared.a2a.tasks.events import (
-    HeldTask,
+    Ending,
+    Result,
+    Writer,
     find_and_hold_task,
-    record_artifact,
-    record_reply,
-    record_status,
+    record,
 )
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.lost_turns import hand_back
-from shared.a2a.turns.reading import read_turn
-from shared.a2a.turns.rows import (
-    TurnOutcome,
-    count_update,
-    end_turn,
-    explain,
-    find_turn,
-    settle_turn,
-)
-from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
+from shared.a2a.turns.reading import read_turn, task_of
+from shared.a2a.turns.rows import TurnOutcome, explain
+from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update, settles
 from shared.a2a.types import TaskState
 from shared.database import Database, Session
 from shared.errors import DomainError
+from shared.periodic_thread import PeriodicThread
+
+NO_ANSWER = "The agent gave no answer."
+TOGETHER_SECONDS = 0.005
+"""Updates that follow each other so closely are written together."""
+PAUSE_SECONDS = 1.0
+"""Between attempts to write what was held back, while the database does not answer."""
 
 
 class TurnLost(Exception):
@@ -51,14 +51,19 @@ class ClaimedTurn:
     """A turn under this worker's lease.
 
     `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
-    one has not said again yet. `unheard` is an update of which the database has not said whether it is written.
+    one has not said again yet. `pending` are said and not written. `unheard` are the first of them while the database
+    has not said whether they are written.
     """
 
     turn: Turn
     lease: Lease
     written: int = 0
     to_skip: int = 0
-    unheard: Update | None = None
+    has_artifacts: bool = True
+    is_settled: bool = False
+    pending: list[Update] = field(default_factory=list)
+    unheard: tuple[Update, ...] = ()
+    written_at: float = -math.inf
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
@@ -69,33 +74,59 @@ class TaskLog:
         """Write to this database, and tell those who wait."""
         self._database = database
         self._hints = hints
+        self._late: dict[UUID, ClaimedTurn] = {}
+        self._thread = PeriodicThread(
+            self._write_late,
+            name="late-updates",
+            pause_seconds=0.0,
+            pause_after_failure_seconds=PAUSE_SECONDS,
+            has_work=lambda: self._late,
+        )
 
     def begin(self, lease: Lease) -> ClaimedTurn | None:
         """Read a turn that was leased; None when it cannot be answered any more, and then its task has failed.
 
-        That is so when its agent was disabled, or its behavior removed. Raises TurnLost, Unavailable.
+        That is so when its agent was disabled, or its behavior removed. Raises Unavailable.
         """
-        with self._database.transaction() as session:
-            task, row = _hold(session, lease)
-            claimed = self._begin(session, task, lease, row)
         failpoints.hit("turn.claimed")
-        if claimed is None or task.state.is_interrupted:
-            self._hints.tell(task.id)
-        return claimed
+        row = lease.row
+        if TaskState(row.task_state).is_interrupted:
+            self._take_up(lease.task_id)
+        try:
+            turn = read_turn(self._database, row)
+        except DomainError as error:
+            self._refuse(lease, error.detail)
+            return None
+        return ClaimedTurn(
+            turn=turn,
+            lease=lease,
+            written=row.updates,
+            to_skip=row.updates,
+            has_artifacts=row.last_sequence > 0,
+        )
 
     def append(self, claimed: ClaimedTurn, said: Update) -> None:
         """Write an update of the turn's agent, and end the turn if it settles the task. Raises TurnLost.
 
-        When the database did not answer, the same update may be appended again: what was written is not written twice.
+        An update that follows another within a few milliseconds is written a few milliseconds later, with all that have
+        come by then; one that settles the task is written now. When the database did not answer, the same update may be
+        appended again: what was written is not written twice.
         """
         if claimed.to_skip:
             claimed.to_skip -= 1
             return
         failpoints.hit("turn.before_append")
         with claimed.lock:
-            self._write_once(claimed, said)
+            if claimed.is_settled:
+                raise TurnLost
+            if not claimed.pending or claimed.pending[-1] is not said:
+                claimed.pending.append(said)
+            if settles(said) or time.monotonic() - claimed.written_at >= TOGETHER_SECONDS:
+                self._write(claimed, TurnOutcome.ANSWERED)
+            else:
+                self._late[claimed.turn.id] = claimed
+                self._thread.wake()
         failpoints.hit("turn.appended")
-        self._hints.tell(claimed.turn.task_id)
 
     def finish(self, claimed: ClaimedTurn) -> None:
         """End a turn whose behavior is done: a task that is not settled by now is complete.
@@ -103,92 +134,124 @@ class TaskLog:
         An agent that said nothing at all has not answered: the client is told `INVALID_AGENT_RESPONSE`, or sees the
         task fail where it knows of it already. Raises TurnLost.
         """
-        with self._database.transaction() as session:
-            turn = find_turn(session, claimed.turn.id)
-            if turn is None or turn.state == "done":
-                return
-            task, turn = _hold(session, claimed.lease)
-            if turn.updates:
-                completed = StatusChanged(state=TaskState.COMPLETED)
-                settle_turn(session, task, turn.id, completed, TurnOutcome.ANSWERED)
-            else:
-                _end_unanswered(session, task, turn.id)
-        self._hints.tell(claimed.turn.task_id)
+        if claimed.is_settled:
+            return
+        if claimed.written or claimed.pending:
+            self._end(claimed, StatusChanged(state=TaskState.COMPLETED), TurnOutcome.ANSWERED)
+        else:
+            self._end_unanswered(claimed)
 
     def fail(self, claimed: ClaimedTurn, reason: str) -> None:
         """Fail the task with a sentence for its client. Raises TurnLost."""
-        with self._database.transaction() as session:
-            task, turn = _hold(session, claimed.lease)
-            failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
-            settle_turn(session, task, turn.id, failed, TurnOutcome.FAILED)
-        self._hints.tell(claimed.turn.task_id)
+        failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
+        self._end(claimed, failed, TurnOutcome.FAILED)
 
     def hand_back(self, claimed: ClaimedTurn) -> None:
         """Release a turn that this worker will not finish; it is treated as if the worker had died."""
+        with claimed.lock, suppress(TurnLost):
+            self._write(claimed, TurnOutcome.ANSWERED)
         hand_back(self._database, self._hints, claimed.lease)
 
-    def _write_once(self, claimed: ClaimedTurn, said: Update) -> None:
-        """Write an update unless an earlier attempt has, whose commit was not confirmed."""
-        may_be_written = claimed.unheard is said
-        claimed.unheard = said
+    def _end(self, claimed: ClaimedTurn, said: StatusChanged, outcome: TurnOutcome) -> None:
+        with claimed.lock:
+            if not claimed.pending or not settles(claimed.pending[-1]):
+                claimed.pending.append(said)
+            self._write(claimed, outcome)
+
+    def _end_unanswered(self, claimed: ClaimedTurn) -> None:
+        if self._record(claimed, (), TurnOutcome.INVALID) is Result.VISIBLE:
+            failed = StatusChanged(state=TaskState.FAILED, message=explain(NO_ANSWER))
+            self._end(claimed, failed, TurnOutcome.INVALID)
+        self._hints.tell(claimed.turn.task_id)
+
+    def _write_late(self) -> None:
+        """Write what was held back, a few milliseconds after the first of it was said."""
+        time.sleep(TOGETHER_SECONDS)
+        for turn_id, claimed in list(self._late.items()):
+            with claimed.lock:
+                with suppress(TurnLost):  # its own thread learns of that, too
+                    self._write(claimed, TurnOutcome.ANSWERED)
+                self._late.pop(turn_id, None)
+
+    def _write(self, claimed: ClaimedTurn, outcome: TurnOutcome) -> None:
+        """Write what is pending. What an earlier attempt has perhaps written comes first, by itself, as it was."""
+        is_news = bool(claimed.pending)
+        while claimed.pending:
+            claimed.unheard = claimed.unheard or tuple(claimed.pending)
+            told = claimed.unheard
+            if isinstance(told[-1], Replied) and (claimed.written or len(told) > 1):
+                told = (*told[:-1], _in_sight(told[-1]))
+            result = self._record(claimed, told, outcome)
+            if result is Result.VISIBLE:
+                result = self._record(claimed, (_in_sight(told[-1]),), outcome)
+            if result is Result.LOST:
+                claimed.pending.clear()
+                claimed.written_at = -math.inf
+                raise TurnLost
+            claimed.written += len(told)
+            del claimed.pending[: len(told)]
+            claimed.unheard, claimed.written_at = (), time.monotonic()
+            claimed.has_artifacts |= any(isinstance(said, ArtifactProduced) for said in told)
+            claimed.is_settled = settles(told[-1])
+        if is_news:
+            self._hints.tell(claimed.turn.task_id)
+
+    def _record(self, claimed: ClaimedTurn, told: Sequence[Update], outcome: TurnOutcome) -> Result:
+        with self._database.autocommit() as session:
+            result = _record(session, claimed, told, outcome, may_post=False)
+        if result is Result.FOLLOWED:
+            with self._database.transaction() as session:
+                result = _record(session, claimed, told, outcome, may_post=True)
+        return result
+
+    def _take_up(self, task_id: UUID) -> None:
+        """Let a task that waited for its client wait for its agent again."""
         with self._database.transaction() as session:
-            task, turn = _hold(session, claimed.lease)
-            written = turn.updates
-            if not (may_be_written and written > claimed.written):
-                _write(session, task, claimed.turn.id, said)
-                written += 1
-        claimed.written, claimed.unheard = written, None
+            task = find_and_hold_task(session, task_id)
+            if task is not None and task.state.is_interrupted:
+                record(session, task, [StatusChanged(state=TaskState.SUBMITTED)])
+        self._hints.tell(task_id)
 
-    def _begin(self, session: Session, task: HeldTask, lease: Lease, row: Row[Any]) -> ClaimedTurn | None:
-        if task.state.is_interrupted:
-            record_status(session, task, StatusChanged(state=TaskState.SUBMITTED))
-        try:
-            turn = read_turn(session, row, task)
-        except DomainError as error:
-            failed = StatusChanged(state=TaskState.FAILED, message=explain(error.detail))
-            settle_turn(session, task, row.id, failed, TurnOutcome.FAILED)
-            return None
-        return ClaimedTurn(turn=turn, lease=lease, written=row.updates, to_skip=row.updates)
+    def _refuse(self, lease: Lease, reason: str) -> None:
+        """Fail the task of a turn that cannot be answered."""
+        failed = StatusChanged(state=TaskState.FAILED, message=explain(reason))
+        writer = Writer(turn_id=lease.turn_id, lease_id=lease.id, written=lease.row.updates)
+        with self._database.transaction() as session:
+            ending = _ending(failed, TurnOutcome.FAILED)
+            record(session, task_of(lease.row), [failed], writer=writer, ending=ending)
+        self._hints.tell(lease.task_id)
 
 
-def _hold(session: Session, lease: Lease) -> tuple[HeldTask, Row[Any]]:
-    """Lock the task of a turn that this worker has, and give both rows. Raises TurnLost."""
-    task = find_and_hold_task(session, lease.task_id)
-    is_mine = and_(task_turns.c.id == lease.turn_id, task_turns.c.lease_id == lease.id)
-    turn = session.execute(select(task_turns).where(is_mine)).one_or_none()
-    if task is None or turn is None:
-        raise TurnLost
-    return task, turn
+def _record(
+    session: Session, claimed: ClaimedTurn, told: Sequence[Update], outcome: TurnOutcome, *, may_post: bool
+) -> Result:
+    writer = Writer(
+        turn_id=claimed.lease.turn_id,
+        lease_id=claimed.lease.id,
+        written=claimed.written,
+        has_artifacts=claimed.has_artifacts,
+    )
+    return record(
+        session,
+        task_of(claimed.lease.row),
+        told,
+        writer=writer,
+        ending=_ending(told[-1] if told else None, outcome),
+        hidden_state=None if told else TaskState.FAILED,
+        may_post=may_post,
+    )
 
 
-def _write(session: Session, task: HeldTask, turn_id: UUID, said: Update) -> None:
-    if isinstance(said, ArtifactProduced):
-        count_update(session, turn_id, has_spoken=True)
-        record_artifact(session, task, said)
-    elif isinstance(said, Replied):
-        _write_reply(session, task, turn_id, said)
-    elif said.state.is_settled:
-        settle_turn(session, task, turn_id, said, TurnOutcome.ANSWERED)
-    else:
-        has_spoken = said.state is not TaskState.WORKING or said.message is not None
-        count_update(session, turn_id, has_spoken=has_spoken)
-        record_status(session, task, said)
+def _ending(said: Update | None, outcome: TurnOutcome) -> Ending | None:
+    """Tell how an update ends the turn, and what it makes of others: after the task's end none is answered."""
+    if said is not None and not settles(said):
+        return None
+    is_interruption = isinstance(said, StatusChanged) and said.state.is_interrupted
+    return Ending(own=outcome, others=None if is_interruption else TurnOutcome.DROPPED)
 
 
-def _write_reply(session: Session, task: HeldTask, turn_id: UUID, said: Replied) -> None:
-    if task.is_visible:
-        completed = StatusChanged(state=TaskState.COMPLETED, message=said.message)
-        settle_turn(session, task, turn_id, completed, TurnOutcome.ANSWERED)
-    else:
-        number = record_reply(session, task, said.message)
-        end_turn(session, turn_id, TurnOutcome.ANSWERED, reply=number)
-
-
-def _end_unanswered(session: Session, task: HeldTask, turn_id: UUID) -> None:
-    if task.is_visible:
-        failed = StatusChanged(state=TaskState.FAILED, message=explain("The agent gave no answer."))
-        settle_turn(session, task, turn_id, failed, TurnOutcome.INVALID)
-        return
-    values = {"state": TaskState.FAILED, "status_at": task.now}
-    session.execute(update(tasks).where(tasks.c.id == task.id).values(values))
-    end_turn(session, turn_id, TurnOutcome.INVALID)
+def _in_sight(said: Update) -> Update:
+    """Say by a status how a task ends that its client sees."""
+    return (
+        StatusChanged(state=TaskState.COMPLETED, message=said.message) if isinstance(said, Replied) else said
+    )

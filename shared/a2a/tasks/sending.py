@@ -7,27 +7,28 @@ Ids of messages are no keys: clients use them again.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, select, update
 
 from shared import failpoints
 from shared.a2a.agents.callers import OnBehalf
 from shared.a2a.agents.directory import SKILL_KEY, Agent, Scope
 from shared.a2a.errors import InvalidParams, TaskNotFound, UnsupportedOperation
+from shared.a2a.exact_json import render
 from shared.a2a.idempotency import claim_key, hash_request
 from shared.a2a.identifiers import check_identifier, find_task_id
 from shared.a2a.media_types import require_readable
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tables import task_turns, tasks
-from shared.a2a.tasks.events import HeldTask, add_message, belonging, find_and_hold_task, record_status
+from shared.a2a.tasks.events import TaskKey, belonging, find_and_hold_task, record
 from shared.a2a.tasks.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
-from shared.a2a.turns.rows import count_turns_before, insert_turn
+from shared.a2a.turns.rows import AnswerTurn, count_turns_before
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, TaskState
-from shared.database import Session
+from shared.database import Database, Session
 from shared.errors import FieldError
 from shared.identity.callers import Caller
 from shared.ids import new_id
@@ -45,6 +46,14 @@ class Sending:
     caller: Caller
     active_extensions: Collection[str] = ()
     idempotency_key: str | None = None
+    turn_id: UUID = field(default_factory=new_id)
+    new_task_id: UUID = field(default_factory=new_id)
+    """The id of the task that the message makes, if it makes one."""
+
+    @property
+    def task_id(self) -> UUID:
+        """The task of the message, unless it was taken before under its key."""
+        return find_task_id(self.message.task_id or "") or self.new_task_id
 
     @property
     def message(self) -> Message:
@@ -73,6 +82,12 @@ class Sent:
     turns_before: int = 0
 
 
+def accept(database: Database, sending: Sending, pushes: PushConfigurations) -> Sent:
+    """Accept a message in a transaction of its own, the first of a task by one statement. Raises what `send` does."""
+    with database.autocommit() if _is_plain(sending) else database.transaction() as session:
+        return send(session, sending, pushes)
+
+
 def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent:
     """Accept a message, or find that it was accepted before under its Idempotency-Key.
 
@@ -80,31 +95,18 @@ def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent
     `PushConfigurations.create` raises.
     """
     _check_identifiers(sending)
-    turn_id = new_id()
     if sending.idempotency_key is not None:
         digest = hash_request(sending.request, sending.active_extensions)
-        first_id = claim_key(session, sending.scope, sending.idempotency_key, digest, turn_id)
-        if first_id != turn_id:
+        first_id = claim_key(session, sending.scope, sending.idempotency_key, digest, sending.turn_id)
+        if first_id != sending.turn_id:
             return _sent_before(session, sending, first_id)
     behavior = sending.agent.choose_behavior((sending.message.metadata or {}).get(SKILL_KEY))
     require_readable(sending.message, behavior)
-    task = _hold_task(session, sending) if sending.message.task_id else _make_task(session, sending)
-    message = belonging(sending.message, task)
-    number = add_message(session, task.id, message)
-    _queue_turn(session, sending, task, turn_id=turn_id, number=number, behavior_id=behavior.id)
+    sent = (_continue if sending.message.task_id else _begin)(session, sending, behavior.id)
     push = sending.configuration.task_push_notification_config
     if push is not None:
-        pushes.create(session, task.id, push)
-    failpoints.hit("send.before_commit")
-    if sending.message.task_id:
-        return _sent(session, sending, turn_id, task.id, is_replay=False)
-    return Sent(
-        turn_id=turn_id,
-        task_id=task.id,
-        snapshot=new_snapshot(task, message, history_length=sending.configuration.history_length),
-        is_visible=task.is_visible,
-        is_replay=False,
-    )
+        pushes.create(session, sent.task_id, push)
+    return sent
 
 
 def show_task(session: Session, task_id: UUID) -> bool:
@@ -125,8 +127,42 @@ def _check_identifiers(sending: Sending) -> None:
         check_identifier("Idempotency-Key", sending.idempotency_key, location="header")
 
 
-def _hold_task(session: Session, sending: Sending) -> HeldTask:
-    """Lock the task that the message belongs to, and let it wait for its agent again."""
+def _is_plain(sending: Sending) -> bool:
+    """Tell whether nothing is written but a new task, its message and its turn."""
+    push = sending.configuration.task_push_notification_config
+    return not sending.message.task_id and sending.idempotency_key is None and push is None
+
+
+def _begin(session: Session, sending: Sending, behavior_id: UUID) -> Sent:
+    """Make a task of its first message; nobody else can see it before the commit, so it needs no lock."""
+    task = TaskKey(
+        id=sending.new_task_id,
+        context_id=sending.message.context_id or str(new_id()),
+        organization_id=sending.agent.organization_id,
+    )
+    message = belonging(sending.message, task)
+    is_visible = bool(sending.configuration.return_immediately)
+    values = {
+        "context_id": task.context_id,
+        "organization_id": task.organization_id,
+        "caller_id": sending.scope.caller_id,
+        "principal_id": sending.scope.principal_id,
+        "is_visible": is_visible,
+    }
+    row = _write(session, _BEGIN, sending, task.id, message, behavior_id, values)
+    return Sent(
+        turn_id=sending.turn_id,
+        task_id=task.id,
+        snapshot=new_snapshot(
+            task, message, at=row.status_at, history_length=sending.configuration.history_length
+        ),
+        is_visible=is_visible,
+        is_replay=False,
+    )
+
+
+def _continue(session: Session, sending: Sending, behavior_id: UUID) -> Sent:
+    """Add a message to a task, and let it wait for its agent again."""
     task_id = find_task_id(sending.message.task_id or "")
     condition = (tasks.c.id == task_id, *in_scope(sending.scope), tasks.c.is_visible)
     if session.execute(select(tasks.c.id).where(*condition)).one_or_none() is None or task_id is None:
@@ -146,49 +182,44 @@ def _hold_task(session: Session, sending: Sending) -> HeldTask:
             "As many messages wait for this task as may; send more when it has answered."
         )
     if not waiting:
-        record_status(session, task, StatusChanged(state=TaskState.SUBMITTED))
-    return task
+        record(session, task, [StatusChanged(state=TaskState.SUBMITTED)])
+    said = belonging(sending.message, task)
+    _write(session, _CONTINUE, sending, task.id, said, behavior_id, {"is_next": not waiting})
+    return _sent(session, sending, sending.turn_id, task.id, is_replay=False)
 
 
-def _make_task(session: Session, sending: Sending) -> HeldTask:
-    """Make a task, which nobody else can see before the commit and which therefore needs no lock."""
-    scope = sending.scope
-    values: dict[str, Any] = {
-        "id": new_id(),
-        "context_id": sending.message.context_id or str(new_id()),
-        "organization_id": sending.agent.organization_id,
-        "deployment_id": scope.deployment_id,
-        "caller_id": scope.caller_id,
-        "principal_id": scope.principal_id,
-        "state": TaskState.SUBMITTED,
-        "is_visible": bool(sending.configuration.return_immediately),
-    }
-    now = func.date_trunc("milliseconds", func.clock_timestamp())
-    made = insert(tasks).values(**values, status_at=now).returning(tasks.c.status_at, tasks.c.created_at)
-    row = session.execute(made).one()
-    return HeldTask(**values, last_sequence=0, created_at=row.created_at, now=row.status_at)
-
-
-def _queue_turn(
-    session: Session, sending: Sending, task: HeldTask, *, turn_id: UUID, number: int, behavior_id: UUID
-) -> None:
-    on_behalf = OnBehalf.of(sending.caller, transaction_id=str(turn_id))
+def _write(
+    session: Session,
+    statement: str,
+    sending: Sending,
+    task_id: UUID,
+    message: Message,
+    behavior_id: UUID,
+    values: dict[str, Any],
+) -> Any:
+    """Write a message and its turn, and send the hint that it waits."""
+    on_behalf = OnBehalf.of(sending.caller, transaction_id=str(sending.turn_id))
     modes = list(sending.configuration.accepted_output_modes)
-    insert_turn(
-        session,
-        id=turn_id,
-        task_id=task.id,
-        message=number,
-        behavior_id=behavior_id,
-        request={"metadata": sending.request.metadata or {}, "acceptedOutputModes": modes},
-        active_extensions=sorted(sending.active_extensions),
-        owner_id=on_behalf.owner_id,
-        payer_id=on_behalf.payer_id,
-        deployment_id=task.deployment_id,
-        distribution_id=on_behalf.distribution_id,
-        transaction_id=on_behalf.transaction_id,
-        reported_caller=on_behalf.reported_caller,
-    )
+    request = {"metadata": sending.request.metadata or {}, "acceptedOutputModes": modes}
+    reported = on_behalf.reported_caller
+    turn = {
+        "turn_id": sending.turn_id,
+        "task_id": task_id,
+        "said": render(message.to_wire()),
+        "behavior_id": behavior_id,
+        "request": render(request),
+        "active_extensions": sorted(sending.active_extensions),
+        "owner_id": on_behalf.owner_id,
+        "payer_id": on_behalf.payer_id,
+        "deployment_id": sending.scope.deployment_id,
+        "distribution_id": on_behalf.distribution_id,
+        "transaction_id": on_behalf.transaction_id,
+        "reported_caller": render(reported) if reported is not None else None,
+    }
+    failpoints.hit("send.before_commit")
+    row = session.fetch_one(statement, turn | values)
+    session.enqueue(AnswerTurn())
+    return row
 
 
 def _sent_before(session: Session, sending: Sending, turn_id: UUID) -> Sent:
@@ -214,3 +245,32 @@ def _sent(session: Session, sending: Sending, turn_id: UUID, task_id: UUID, *, i
         is_replay=is_replay,
         turns_before=count_turns_before(session, turn_id),
     )
+
+
+# Of a new task, and of one whose row is held. `is_next` tells whether no other turn of the task is before this one.
+_WRITE = """
+said AS (
+    INSERT INTO task_messages (task_id, number, message) SELECT id, last_message, %(said)s FROM task
+), turn AS (
+    INSERT INTO task_turns (id, task_id, message, behavior_id, request, active_extensions, owner_id, payer_id,
+        deployment_id, distribution_id, transaction_id, reported_caller, state, is_next)
+    SELECT %(turn_id)s, id, last_message, %(behavior_id)s, %(request)s, %(active_extensions)s, %(owner_id)s,
+        %(payer_id)s, %(deployment_id)s, %(distribution_id)s, %(transaction_id)s, %(reported_caller)s, 'queued',
+        is_next
+    FROM task
+)
+SELECT status_at FROM task
+"""
+_BEGIN = f"""
+WITH task AS (
+    INSERT INTO tasks (id, context_id, organization_id, deployment_id, caller_id, principal_id, state, status_at,
+        is_visible, last_message)
+    VALUES (%(task_id)s, %(context_id)s, %(organization_id)s, %(deployment_id)s, %(caller_id)s, %(principal_id)s,
+        'TASK_STATE_SUBMITTED', date_trunc('milliseconds', clock_timestamp()), %(is_visible)s, 1)
+    RETURNING id, last_message, status_at, true AS is_next
+), {_WRITE}"""  # noqa: S608 (a constant of this module)
+_CONTINUE = f"""
+WITH task AS (
+    UPDATE tasks SET last_message = last_message + 1 WHERE id = %(task_id)s
+    RETURNING id, last_message, status_at, %(is_next)s AS is_next
+), {_WRITE}"""  # noqa: S608 (a constant of this module)

@@ -6,15 +6,17 @@ snapshot and the events after its `sequence` never overlap and leave nothing out
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Integer, Row, Uuid, and_, cast, func, select
 
 from shared.a2a.agents.directory import Scope
+from shared.a2a.exact_json import parse
 from shared.a2a.tables import task_events, task_messages, tasks
-from shared.a2a.tasks.artifacts import fold, fold_artifacts
-from shared.a2a.tasks.events import HeldTask
+from shared.a2a.tasks.artifacts import fold, read_artifact_events
+from shared.a2a.tasks.events import TaskKey
 from shared.a2a.types import Artifact, Message, Task, TaskState, TaskStatus
 from shared.database import Session
 
@@ -36,20 +38,25 @@ def find_snapshot(
     session: Session, scope: Scope, task_id: UUID, *, history_length: int | None = None
 ) -> Snapshot | None:
     """Read a task of this scope; None for those of others, absent ones, and those that never were shown as tasks."""
-    statement = select(tasks).where(tasks.c.id == task_id, *in_scope(scope), tasks.c.is_visible)
-    row = session.execute(statement).one_or_none()
-    return _snapshot(session, row, history_length) if row is not None else None
+    values = {
+        "task_id": task_id,
+        "caller_id": scope.caller_id,
+        "principal_id": scope.principal_id,
+        "deployment_id": scope.deployment_id,
+    }
+    row = session.fetch_one(_FIND, values_of(history_length) | values)
+    return snapshot_of(session, row, history_length) if row is not None else None
 
 
 def read_snapshot(session: Session, task_id: UUID, *, history_length: int | None) -> Snapshot:
     """Read a task of which it is known that it is there and the caller's."""
-    row = session.execute(select(tasks).where(tasks.c.id == task_id)).one()
-    return _snapshot(session, row, history_length)
+    row = session.fetch_one(_READ, values_of(history_length) | {"task_id": task_id})
+    return snapshot_of(session, row, history_length)
 
 
-def new_snapshot(task: HeldTask, message: Message, *, history_length: int | None) -> Snapshot:
+def new_snapshot(task: TaskKey, message: Message, *, at: datetime, history_length: int | None) -> Snapshot:
     """Give a task as it is when its first message has been taken."""
-    status = TaskStatus(state=task.state, timestamp=task.now)
+    status = TaskStatus(state=TaskState.SUBMITTED, timestamp=at)
     history = () if history_length == 0 else (message,)
     made = Task(id=str(task.id), context_id=task.context_id, status=status, history=history)
     return Snapshot(task=made, sequence=0)
@@ -73,10 +80,45 @@ def in_scope(scope: Scope) -> tuple[Any, ...]:
     )
 
 
-def _snapshot(session: Session, row: Row[Any], history_length: int | None) -> Snapshot:
-    said = _said(session, [row], history_length)
-    task = _task(row, said.get(row.id, {}), _artifacts(session, row), history_length)
+def snapshot_of(session: Session, row: Any, history_length: int | None) -> Snapshot:
+    """Give a task from a row that was read with `with_messages`."""
+    if row.artifacts is not None:
+        artifacts = tuple(Artifact.model_validate(artifact) for artifact in parse(row.artifacts))
+    else:
+        artifacts = fold(read_artifact_events(session, row.id, up_to_sequence=row.last_sequence))
+    task = _task(row, messages_of(row), artifacts, history_length)
     return Snapshot(task=task, sequence=row.last_sequence, has_events=row.has_events)
+
+
+def messages_of(row: Any) -> Mapping[int, Message]:
+    """Give the messages of a row that was read with `with_messages`, by their numbers."""
+    texts = zip(row.numbers or (), row.messages or (), strict=True)
+    return {number: Message.model_validate(parse(text)) for number, text in texts}
+
+
+def with_messages(condition: str, *, tables: str = "tasks", also: str = "", needed: str = "true") -> str:
+    """Write a query of tasks, each with its last `%(length)s` messages and the status's own, of `%(bytes)s` in all.
+
+    It may read `also` other columns of the `tables`, and the messages only where they are `needed`.
+    """
+    return f"""
+SELECT {also} tasks.*, said.numbers, said.messages FROM {tables} CROSS JOIN LATERAL (
+    SELECT array_agg(number ORDER BY number) AS numbers, array_agg(message ORDER BY number) AS messages FROM (
+        SELECT number, message, sum(octet_length(message)) OVER (ORDER BY number DESC) AS so_far
+        FROM task_messages WHERE {needed} AND task_id = tasks.id
+            AND (number BETWEEN tasks.last_message - %(length)s AND tasks.last_message OR number = tasks.status_message)
+    ) sized WHERE so_far <= %(bytes)s OR number = tasks.status_message
+) said WHERE {condition}
+"""  # noqa: S608 (conditions from the code)
+
+
+def values_of(history_length: int | None) -> dict[str, Any]:
+    """Give the values of a query that was written `with_messages`."""
+    return {"length": _length(history_length), "bytes": HISTORY_BYTES}
+
+
+def _length(asked: int | None) -> int:
+    return MAXIMUM_HISTORY if asked is None else min(asked, MAXIMUM_HISTORY)
 
 
 def _said(
@@ -87,7 +129,7 @@ def _said(
     All of them together are no larger than `HISTORY_BYTES`; beyond that the older messages of the later tasks are
     left out. Sizes are looked at before any text is read.
     """
-    length = MAXIMUM_HISTORY if history_length is None else min(history_length, MAXIMUM_HISTORY)
+    length = _length(history_length)
     asked = func.unnest(
         cast([row.id for row in rows], ARRAY(Uuid)),
         cast([row.last_message for row in rows], ARRAY(Integer)),
@@ -117,7 +159,7 @@ def _said(
 def _task(
     row: Row[Any], said: Mapping[int, Message], artifacts: Sequence[Artifact], history_length: int | None
 ) -> Task:
-    length = MAXIMUM_HISTORY if history_length is None else min(history_length, MAXIMUM_HISTORY)
+    length = _length(history_length)
     history = [
         message
         for number, message in said.items()
@@ -133,12 +175,6 @@ def _task(
         artifacts=tuple(artifacts),
         history=tuple(history[-length:] if length else ()),
     )
-
-
-def _artifacts(session: Session, row: Row[Any]) -> tuple[Artifact, ...]:
-    if row.artifacts is not None:
-        return _stored(row)
-    return fold_artifacts(session, row.id, up_to_sequence=row.last_sequence)
 
 
 def _artifacts_of(session: Session, rows: Sequence[Row[Any]]) -> Mapping[UUID, tuple[Artifact, ...]]:
@@ -158,3 +194,10 @@ def _artifacts_of(session: Session, rows: Sequence[Row[Any]]) -> Mapping[UUID, t
 
 def _stored(row: Row[Any]) -> tuple[Artifact, ...]:
     return tuple(Artifact.model_validate(artifact) for artifact in row.artifacts)
+
+
+_READ = with_messages("tasks.id = %(task_id)s")
+_FIND = with_messages(
+    "tasks.id = %(task_id)s AND tasks.caller_id = %(caller_id)s AND tasks.principal_id = %(principal_id)s"
+    " AND tasks.deployment_id = %(deployment_id)s AND tasks.is_visible"
+)

@@ -25,6 +25,7 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 CHANNEL = "quartermaster:tasks"
+TURNS_CHANNEL = "quartermaster:turns"
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
 _ID_BYTES = 16
@@ -40,10 +41,17 @@ class TaskHints:
 
     def tell(self, task_id: UUID) -> None:
         """Wake the fronts that wait; while Valkey is away they look at the rows by themselves."""
+        self._publish(CHANNEL, task_id.bytes)
+
+    def announce_turn(self, turn_id: UUID) -> None:
+        """Wake the workers of agents sooner than the job does, which may be sent with others."""
+        self._publish(TURNS_CHANNEL, turn_id.bytes)
+
+    def _publish(self, channel: str, message: bytes) -> None:
         if time.monotonic() < self._silent_until:
             return
         try:
-            self._valkey.publish(CHANNEL, task_id.bytes)
+            self._valkey.publish(channel, message)
         except redis.RedisError as error:
             self._silent_until = time.monotonic() + PAUSE_SECONDS
             log.warning("hints.not_sent", error=str(error))

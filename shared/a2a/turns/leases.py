@@ -10,14 +10,14 @@ leases.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, text
+from sqlalchemy import text
 
 from shared.database import Database
-from shared.fair_claims import Rotation, next_in_turn
+from shared.fair_claims import Rotation, in_drivers_form, next_in_turn
 from shared.leases import LeasedTable
 
 LEASE_SECONDS = 4.5
@@ -27,18 +27,26 @@ RENEWAL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A turn that this process runs, who pays for it, and whose agent answers."""
+    """A turn that this process runs, who pays for it, and whose agent answers; `row` is what the claim has read."""
 
     id: UUID
     turn_id: UUID
     task_id: UUID
     payer_id: UUID
     deployment_id: UUID
+    row: Any = field(repr=False, compare=False)
 
-
-def lease_end() -> Any:
-    """Give, in SQL, when a lease taken now ends."""
-    return func.clock_timestamp() + func.make_interval(0, 0, 0, 0, 0, 0, LEASE_SECONDS)
+    @classmethod
+    def of(cls, row: Any) -> Self:
+        """Name the lease that a claim gave."""
+        return cls(
+            id=row.lease_id,
+            turn_id=row.id,
+            task_id=row.task_id,
+            payer_id=row.tenant,
+            deployment_id=row.member,
+            row=row,
+        )
 
 
 class TurnLeases:
@@ -56,15 +64,7 @@ class TurnLeases:
         values = {"lease_id": uuid4(), "seconds": LEASE_SECONDS}
         with self._database.autocommit() as session:
             row = self._rotation.claim(session, _TAKE, values, full_tenants=full)
-        if row is None:
-            return None
-        return Lease(
-            id=row.lease_id,
-            turn_id=row.id,
-            task_id=row.task_id,
-            payer_id=row.tenant,
-            deployment_id=row.member,
-        )
+        return Lease.of(row) if row is not None else None
 
     def renew(self, leases: Collection[Lease]) -> None:
         """Renew leases; those that are lost stay lost. Raises Unavailable."""
@@ -107,12 +107,26 @@ _LEASED = LeasedTable(
     until="lease_until",
     lease_end="clock_timestamp() + make_interval(secs => :seconds)",
 )
-TAKE = _LEASED.claim(
-    _NEXT,
-    also=", attempts = attempts + 1",
-    returning="task_turns.id, task_turns.task_id, task_turns.lease_id",
-)
-_TAKE = text(TAKE)
+
+
+def claiming(head: str) -> str:
+    """Write the statement that leases the turn of `head`, a query made with `next_in_turn`."""
+    return _LEASED.claim(head, also=", attempts = attempts + 1", returning="task_turns.*")
+
+
+def reading(claim: str) -> str:
+    """Write a claim that also reads what the worker is given with the turn, in the driver's own form."""
+    return in_drivers_form(
+        f"""
+WITH turn AS ({claim})
+SELECT turn.*, given.* FROM turn CROSS JOIN LATERAL
+    read_claimed_turn(turn.task_id, turn.message, turn.deployment_id, turn.behavior_id, turn.owner_id) given
+"""  # noqa: S608 (names of columns, from the code)
+    )
+
+
+TAKE = claiming(_NEXT)
+_TAKE = reading(TAKE)
 
 # A row that is locked is being written, or taken back: its own transaction decides. A renewal need not be durable, and
 # so does not wait for a slow disk.

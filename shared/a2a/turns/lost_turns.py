@@ -16,10 +16,10 @@ from sqlalchemy import Row, func, select, update
 
 from shared.a2a.agents.directory import find_behavior
 from shared.a2a.tables import task_turns
-from shared.a2a.tasks.events import HeldTask, find_and_hold_free_task, find_and_hold_task
+from shared.a2a.tasks.events import Ending, HeldTask, Writer, find_and_hold_task, record
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.leases import LEASE_SECONDS, Lease
-from shared.a2a.turns.rows import AnswerTurn, TurnOutcome, explain, settle_turn
+from shared.a2a.turns.rows import AnswerTurn, TurnOutcome, explain
 from shared.a2a.turns.updates import StatusChanged
 from shared.a2a.types import TaskState
 from shared.database import Database, Session
@@ -84,7 +84,7 @@ def _take_back(database: Database, hints: TaskHints, turn_id: UUID, task_id: UUI
     """Queue a turn whose lease has ended once more, or fail its task; do nothing about any other turn."""
     with database.transaction() as session:
         # Who holds the row may be the stalled worker itself, or another sweep: the next look comes soon.
-        task = find_and_hold_free_task(session, task_id)
+        task = find_and_hold_task(session, task_id, skip_locked=True)
         turn = session.execute(_LOST.where(task_turns.c.id == turn_id)).one_or_none() if task else None
         if task is None or turn is None:
             return
@@ -97,10 +97,12 @@ def _give_up(session: Session, task: HeldTask, turn: Row[Any]) -> None:
     if _may_run_again(session, turn):
         back = {"state": "queued", "lease_id": None, "lease_until": None}
         session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(back))
-        session.enqueue(AnswerTurn(turn_id=str(turn.id)))
+        session.enqueue(AnswerTurn())
     else:
         failed = StatusChanged(state=TaskState.FAILED, message=explain(INTERRUPTED))
-        settle_turn(session, task, turn.id, failed, TurnOutcome.FAILED)
+        writer = Writer(turn_id=turn.id, lease_id=turn.lease_id, written=turn.updates)
+        ending = Ending(own=TurnOutcome.FAILED, others=TurnOutcome.DROPPED)
+        record(session, task, [failed], writer=writer, ending=ending)
 
 
 def _may_run_again(session: Session, turn: Row[Any]) -> bool:

@@ -1,7 +1,8 @@
 """The turns that a worker process takes: fairly, and no more of one organization than its share of the threads.
 
-The rows are the queue. A process looks at once when it is woken by a hint or by the end of one of its own turns, and
-every half second in any case, so that a lost hint costs no more than that. One thread at a time looks.
+The rows are the queue. A process looks at once when it hears of a turn, or when one of its own turns has ended that may
+have kept others waiting, and every half second in any case, so that a lost hint costs no more than that. One thread at
+a time looks: once for each turn that was announced, otherwise until no turn is left.
 """
 
 import math
@@ -31,30 +32,39 @@ class TurnQueue:
         self._leases = leases
         self._pool = Pool("turns", slots)
         self._looking = threading.Lock()
-        self._news = threading.Event()
+        self._hints = threading.Semaphore(0)
+        self._takes_all = False
+
+    def hear(self) -> None:
+        """Look now: a turn was announced."""
+        self._hints.release()
 
     def wake(self) -> None:
-        """Look now: a turn may wait, or there may be room for one."""
-        self._news.set()
+        """Look now and until no turn is left: any number may wait, or there may be room for them."""
+        self._takes_all = True
+        self._hints.release()
 
     def take(self) -> TakenTurn | None:
         """Wait for a turn, two seconds at the most. Raises Unavailable."""
         if not self._looking.acquire(timeout=PATIENCE_SECONDS):
             return None
         try:
-            self._news.wait(LOOK_SECONDS)
-            self._news.clear()
+            self._takes_all |= not self._hints.acquire(timeout=LOOK_SECONDS)
             taken = self._take()
-            if taken is not None:
-                self._news.set()  # more may wait
+            if taken is None:
+                self._takes_all = False
+            elif self._takes_all:
+                self._hints.release()
             return taken
         finally:
             self._looking.release()
 
     def release(self, taken: TakenTurn) -> None:
         """Release the slot of a turn that has ended."""
+        was_wanted = self._pool.in_use >= self._pool.slots or bool(self._pool.tenants_at_limit())
         taken.slot.release()
-        self.wake()
+        if was_wanted:
+            self.wake()
 
     def _take(self) -> TakenTurn | None:
         if self._pool.in_use >= self._pool.slots:

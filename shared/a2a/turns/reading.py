@@ -1,116 +1,152 @@
-"""Put a turn together from its rows, at the moment a worker takes it."""
+"""Put a turn together from the row of its claim (`sql/read_claimed_turn.sql`); its history is read on demand."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, and_, func, or_, select
-
-from shared.a2a.agents.callers import OnBehalf, make_agent_caller
-from shared.a2a.agents.directory import Scope, find_behavior
+from shared.a2a.agents.callers import Daemon, OnBehalf, make_agent_caller
+from shared.a2a.agents.directory import read_extensions
 from shared.a2a.errors import UnsupportedOperation
-from shared.a2a.identifiers import find_task_id
-from shared.a2a.tables import task_messages, tasks
-from shared.a2a.tasks.artifacts import fold_artifacts
-from shared.a2a.tasks.events import HeldTask
-from shared.a2a.tasks.snapshots import find_snapshot, in_scope
-from shared.a2a.turns.updates import Turn
-from shared.a2a.types import Artifact, Message, Role, Task
-from shared.database import Session
+from shared.a2a.exact_json import parse
+from shared.a2a.tasks.artifacts import fold, read_artifact_events
+from shared.a2a.tasks.events import TaskKey
+from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, Turn
+from shared.a2a.types import Artifact, Message, Role
+from shared.database import Database
+from shared.identity.callers import Caller, Owner, OwnerKind
+from shared.identity.effective_permissions import identity_permissions
+from shared.identity.usage_attribution import Attribution
 
 HISTORY_LIMIT = 200
 HISTORY_BYTES = 16 << 20
-REFERENCES_LIMIT = 20
 
 
-def read_turn(session: Session, row: Row[Any], task: HeldTask) -> Turn:
-    """Read what a behavior is given. Raises AgentUnavailable, and UnsupportedOperation without its behavior."""
-    scope = Scope(caller_id=task.caller_id, principal_id=task.principal_id, deployment_id=task.deployment_id)
-    behavior = find_behavior(session, row.behavior_id)
-    if behavior is None:
+def read_turn(database: Database, row: Any) -> Turn:
+    """Give what a behavior is given, from the row of a claim. Raises AgentUnavailable, UnsupportedOperation."""
+    if row.kind is None:
         raise UnsupportedOperation("The behavior that was to answer has been removed.")
-    message = _message(session, row)
-    on_behalf = OnBehalf(
-        owner_id=row.owner_id,
-        payer_id=row.payer_id,
-        distribution_id=row.distribution_id,
-        transaction_id=row.transaction_id,
-        reported_caller=row.reported_caller,
-    )
-    caller, attribution = make_agent_caller(
-        session, task.deployment_id, on_behalf, message_id=message.message_id
-    )
+    message = Message.model_validate(parse(row.said))
+    caller, attribution = _caller(row, message)
+    request = parse(row.request)
     return Turn(
         id=row.id,
-        task_id=task.id,
-        context_id=task.context_id,
+        task_id=row.task_id,
+        context_id=row.context_id,
         message=message,
-        history=_history(session, scope, task, row),
-        references=tuple(_references(session, scope, message)),
-        request_metadata=row.request.get("metadata", {}),
-        accepted_output_modes=tuple(row.request.get("acceptedOutputModes", ())),
+        is_first=row.message == 1,
+        history=partial(_read_history, database, row),
+        request_metadata=request.get("metadata", {}),
+        accepted_output_modes=tuple(request.get("acceptedOutputModes", ())),
         active_extensions=frozenset(row.active_extensions),
-        organization_id=task.organization_id,
-        deployment_id=task.deployment_id,
-        behavior=behavior,
+        organization_id=row.organization_id,
+        deployment_id=row.deployment_id,
+        behavior=_behavior(row),
         caller=caller,
         attribution=attribution,
         attempt=row.attempts,
     )
 
 
-def _message(session: Session, row: Row[Any]) -> Message:
-    statement = select(task_messages.c.message).where(
-        task_messages.c.task_id == row.task_id, task_messages.c.number == row.message
+def task_of(row: Any) -> TaskKey:
+    """Name the task of a claimed turn."""
+    return TaskKey(id=row.task_id, context_id=row.context_id, organization_id=row.organization_id)
+
+
+def _caller(row: Any, message: Message) -> tuple[Caller, Attribution]:
+    on_behalf = OnBehalf(
+        owner_id=row.owner_id,
+        payer_id=row.payer_id,
+        distribution_id=row.distribution_id,
+        transaction_id=row.transaction_id,
+        reported_caller=parse(row.reported_caller) if row.reported_caller is not None else None,
     )
-    return Message.model_validate(session.execute(statement).scalar_one())
-
-
-def _history(session: Session, scope: Scope, task: HeldTask, turn: Row[Any]) -> tuple[Message, ...]:
-    """Read what was said in this context before a turn: its tasks one after the other, each in its own order."""
-    own_past = and_(tasks.c.id == task.id, task_messages.c.number < turn.message)
-    newest_first = (tasks.c.created_at.desc(), tasks.c.id.desc(), task_messages.c.number.desc())
-    so_far = func.sum(func.octet_length(task_messages.c.message)).over(order_by=newest_first)
-    said = (
-        select(tasks.c.id, task_messages.c.message, so_far.label("so_far"))
-        .join(task_messages, task_messages.c.task_id == tasks.c.id)
-        .where(
-            *in_scope(scope),
-            tasks.c.context_id == task.context_id,
-            or_(own_past, tasks.c.created_at < task.created_at),
+    daemon = None
+    if row.daemon_id is not None and row.suspended_at is None:
+        daemon = Daemon(
+            id=row.daemon_id,
+            organization_id=row.organization_id,
+            version_id=row.version_id,
+            permissions=identity_permissions(row.bindings),
         )
-        .order_by(*newest_first)
-        .limit(HISTORY_LIMIT)
-        .subquery()
+    owner = None
+    if row.owner_kind is not None:
+        kind = OwnerKind(row.owner_kind)
+        owner = Owner(kind=kind, id=row.owner_id, organization_id=row.owner_organization)
+    return make_agent_caller(row.deployment_id, daemon, owner, on_behalf, message_id=message.message_id)
+
+
+def _behavior(row: Any) -> BehaviorSettings:
+    return BehaviorSettings(
+        id=row.behavior_id,
+        deployment_id=row.deployment_id,
+        name=row.name,
+        kind=BehaviorKind(row.kind),
+        description=row.description,
+        model=row.model,
+        instructions=row.instructions,
+        script=row.script,
+        extensions=read_extensions(parse(row.extensions)),
+        tags=tuple(row.tags),
+        examples=tuple(row.examples),
+        input_modes=tuple(row.input_modes),
+        output_modes=tuple(row.output_modes),
+        is_default=row.is_default,
+        updated_at=row.updated_at,
     )
-    statement = select(said.c.id, said.c.message).where(said.c.so_far <= HISTORY_BYTES)
-    rows = list(reversed(session.execute(statement.order_by(said.c.so_far)).all()))
-    ended = select(tasks.c.id, tasks.c.artifacts).where(tasks.c.id.in_({row.id for row in rows}))
-    made = {row.id: _read_artifacts(row.artifacts) for row in session.execute(ended).all()}
-    made[task.id] = fold_artifacts(session, task.id) if task.last_sequence else ()
-    return tuple(_with_artifacts(rows, made, task))
+
+
+def _read_history(database: Database, turn: Any) -> tuple[Message, ...]:
+    """Read what was said in this context before a turn: its tasks one after the other, each in its own order."""
+    values = {
+        "task_id": turn.task_id,
+        "number": turn.message,
+        "caller_id": turn.caller_id,
+        "principal_id": turn.principal_id,
+        "deployment_id": turn.deployment_id,
+        "context_id": turn.context_id,
+        "began_at": turn.began_at,
+        "limit": HISTORY_LIMIT,
+        "bytes": HISTORY_BYTES,
+    }
+    with database.autocommit() as session:
+        rows = session.fetch_all(_HISTORY, values)
+        made = {row.id: _read_artifacts(row.artifacts) for row in rows if row.is_last}
+        if turn.last_sequence:
+            made[turn.task_id] = fold(read_artifact_events(session, turn.task_id))
+    return tuple(_with_artifacts(rows, made, turn.context_id))
 
 
 def _with_artifacts(
-    rows: Sequence[Row[Any]], made: Mapping[UUID, Sequence[Artifact]], task: HeldTask
+    rows: Sequence[Any], made: Mapping[UUID, Sequence[Artifact]], context_id: str
 ) -> Iterator[Message]:
-    for index, row in enumerate(rows):
-        yield Message.model_validate(row.message)
-        is_last_of_task = index + 1 == len(rows) or rows[index + 1].id != row.id
+    for row in rows:
+        yield Message.model_validate(parse(row.message))
+        if not row.is_last:
+            continue
         parts = tuple(part for artifact in made[row.id] for part in artifact.parts if part.text)
-        if is_last_of_task and parts:
+        if parts:
             yield Message(
-                message_id=f"{row.id}-artifacts", role=Role.AGENT, parts=parts, context_id=task.context_id
+                message_id=f"{row.id}-artifacts", role=Role.AGENT, parts=parts, context_id=context_id
             )
 
 
-def _read_artifacts(stored: Sequence[Any] | None) -> tuple[Artifact, ...]:
-    return tuple(Artifact.model_validate(artifact) for artifact in stored or ())
+def _read_artifacts(stored: str | None) -> tuple[Artifact, ...]:
+    return tuple(Artifact.model_validate(artifact) for artifact in parse(stored)) if stored else ()
 
 
-def _references(session: Session, scope: Scope, message: Message) -> Iterator[Task]:
-    for reference in message.reference_task_ids[:REFERENCES_LIMIT]:
-        task_id = find_task_id(reference)
-        snapshot = find_snapshot(session, scope, task_id) if task_id is not None else None
-        if snapshot is not None:
-            yield snapshot.task
+# Sizes are added up from the newest message on; the artifacts of a task come with its last message.
+_HISTORY = """
+SELECT id, message, is_last, CASE WHEN is_last THEN artifacts END AS artifacts FROM (
+    SELECT tasks.id, tasks.created_at, tasks.artifacts, said.number, said.message,
+        sum(octet_length(said.message)) OVER newest_first AS so_far,
+        lag(tasks.id) OVER newest_first IS DISTINCT FROM tasks.id AS is_last
+    FROM tasks JOIN task_messages said ON said.task_id = tasks.id
+    WHERE tasks.caller_id = %(caller_id)s AND tasks.principal_id = %(principal_id)s
+        AND tasks.deployment_id = %(deployment_id)s AND tasks.context_id = %(context_id)s
+        AND (tasks.created_at < %(began_at)s OR (tasks.id = %(task_id)s AND said.number < %(number)s))
+    WINDOW newest_first AS (ORDER BY tasks.created_at DESC, tasks.id DESC, said.number DESC)
+    ORDER BY tasks.created_at DESC, tasks.id DESC, said.number DESC LIMIT %(limit)s
+) newest
+WHERE so_far <= %(bytes)s ORDER BY created_at, id, number
+"""

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
-from shared.a2a.types import Artifact, Message, Task, TaskState
+from shared.a2a.types import Artifact, Message, TaskState
 from shared.identity.callers import Caller
 from shared.identity.usage_attribution import Attribution
 
@@ -79,10 +79,10 @@ class Turn:
 
     `caller` is the call as the agent makes it: its executor is the deployment's live daemon, its owner who owns what
     the agent writes (the attributed identity, else the daemon), its payer the organization charged. `attribution` is
-    the same as a statement to sign, for an agent that runs elsewhere. `history` holds what was said in this context
+    the same as a statement to sign, for an agent that runs elsewhere. `history` reads what was said in this context
     before `message`, oldest first: user messages, status messages and the texts of artifacts; `message` itself is not
-    in it. `references` are the caller's tasks that the message refers to. `active_extensions` are the URIs activated
-    by this request. `is_cancelled` says that the turn is to end at once (`heartbeats.py`). `attempt` is more than 1
+    in it. `is_first` says that its task begins with the message. `active_extensions` are the URIs activated by this
+    request. `is_cancelled` says that the turn is to end at once (`heartbeats.py`). `attempt` is more than 1
     when an earlier worker died: before the behavior had said anything, or, with one that can resume, at any moment;
     then the log drops as many updates as it has already, and the behavior just runs again from its beginning.
     """
@@ -91,8 +91,8 @@ class Turn:
     task_id: UUID
     context_id: str
     message: Message
-    history: tuple[Message, ...]
-    references: tuple[Task, ...]
+    is_first: bool
+    history: Callable[[], tuple[Message, ...]] = field(repr=False)
     request_metadata: Mapping[str, Any]
     accepted_output_modes: tuple[str, ...]
     active_extensions: frozenset[str]

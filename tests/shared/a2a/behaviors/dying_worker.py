@@ -15,6 +15,7 @@ from uuid import UUID
 from shared import failpoints
 from shared.a2a.behaviors import model_backed
 from shared.a2a.behaviors.registry import build_behaviors
+from shared.a2a.tasks import log
 from shared.a2a.tasks.watching import TaskHints
 from shared.database import Database
 from shared.settings import Settings
@@ -68,6 +69,7 @@ def main() -> None:
 
 def _answer(settings: Settings, turn_id: UUID) -> None:
     model_backed.COALESCING_SECONDS = 0.0
+    log.TOGETHER_SECONDS = 0.0
     database, valkey = Database(settings.database_url), connect_valkey(settings.redis_url)
     behaviors = build_behaviors(database, open_any_store(settings), valkey, settings)
     *_, execution = make_execution(database, TaskHints(valkey), behaviors, settings)

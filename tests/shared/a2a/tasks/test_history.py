@@ -64,5 +64,5 @@ def test_the_agent_is_given_the_newest_of_a_long_talk(
     monkeypatch.setattr(reading, "HISTORY_BYTES", 2000)
     claimed = agents.log.claim(agents.say("and now", context_id=context).turn_id)
     assert claimed is not None
-    texts = [message.parts[0].text or "" for message in claimed.turn.history]
+    texts = [message.parts[0].text or "" for message in claimed.turn.history()]
     assert [text[:4] for text in texts] == ["next", "cccc", "Done"]

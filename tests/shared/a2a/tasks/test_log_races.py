@@ -8,6 +8,7 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.tasks import log as log_module
 from shared.a2a.tasks.log import ClaimedTurn, TurnLost
 from shared.a2a.turns.backlog import measure_turns
 from shared.a2a.turns.lost_turns import INTERRUPTED
@@ -30,6 +31,12 @@ def agents(
     with make_agents(database, valkey_server.url, tmp_path_factory.mktemp("blobs")) as agents:
         agents.use_model("scripted/echo")
         yield agents
+
+
+@pytest.fixture(autouse=True)
+def _write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write each update by itself: what is written together is another test's."""
+    monkeypatch.setattr(log_module, "TOGETHER_SECONDS", 0.0)
 
 
 def claim(agents: Agents, text: str = "hello") -> ClaimedTurn:
@@ -69,7 +76,7 @@ def test_a_turn_waits_for_the_one_before_it(agents: Agents) -> None:
     claimed = agents.log.claim(second.turn_id)
     assert claimed is not None
     assert agents.task(first.turn.task_id).status.state is TaskState.SUBMITTED
-    assert [part.text for said in claimed.turn.history for part in said.parts] == ["hello"]
+    assert [part.text for said in claimed.turn.history() for part in said.parts] == ["hello"]
 
 
 def test_the_backlog_counts_what_a_worker_could_take(agents: Agents) -> None:
@@ -186,7 +193,7 @@ def test_what_was_said_in_the_context_is_history(agents: Agents, tmp_path: Path)
     assert elsewhere is not None
     second = agents.log.claim(agents.say("two", context_id="ctx").turn_id)
     assert second is not None
-    said = [(said.role, said.parts[0].text) for said in second.turn.history]
+    said = [(said.role, said.parts[0].text) for said in second.turn.history()]
     assert said == [(Role.USER, "one"), (Role.AGENT, "0 ")]
 
 

@@ -1,0 +1,43 @@
+"""Hear at once that a turn waits, through Valkey; its job and a look twice a second come anyway."""
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from shared.a2a.tasks.watching import TURNS_CHANNEL
+from shared.periodic_thread import PeriodicThread
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+PAUSE_SECONDS = 1.0
+
+
+class TurnHints:
+    """Listens for the turns of one worker process."""
+
+    def __init__(self, valkey: redis.Redis, hear: Callable[[], object]) -> None:
+        """Call `hear` for every turn that is announced; it must return at once."""
+        self._valkey = valkey
+        self._hear = hear
+        self._thread = PeriodicThread(self._listen, name="turn-hints", pause_seconds=PAUSE_SECONDS)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._thread.stop()
+
+    def _listen(self) -> None:
+        try:
+            with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
+                hints.subscribe(TURNS_CHANNEL)
+                while not self._thread.is_stopping:
+                    heard: Any = hints.get_message(timeout=PAUSE_SECONDS)
+                    if heard is not None:
+                        self._hear()
+        except redis.RedisError as error:
+            log.warning("hints.interrupted", error=str(error))
