@@ -5,12 +5,17 @@ round comes after the usual pause.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Generic, TypeVar
 
 from shared.errors import DomainError
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 
 def _always() -> bool:
@@ -94,3 +99,60 @@ class PeriodicThread:
         else:
             return self._pause_seconds
         return self._pause_after_failure_seconds
+
+
+class InFlight(Generic[T]):
+    """The work under way in a process, and a thread for each look after all of it: to renew leases, to end calls."""
+
+    def __init__(self, looks: dict[str, Callable[[Sequence[T]], object]], *, pause_seconds: float) -> None:
+        """Name each look's thread; a thread sleeps while there is no work."""
+        self._work: set[T] = set()
+        self._lock = threading.Lock()
+        self._threads = [
+            PeriodicThread(
+                partial(self._look, look),
+                name=name,
+                pause_seconds=pause_seconds,
+                has_work=lambda: self._work,
+                starts_with_pause=True,
+            )
+            for name, look in looks.items()
+        ]
+
+    def __len__(self) -> int:
+        return len(self._work)
+
+    def add(self, work: T) -> None:
+        """Look after work that begins."""
+        with self._lock:
+            self._work.add(work)
+        for thread in self._threads:
+            thread.wake()
+
+    def discard(self, work: T) -> None:
+        """Look no more after work that ended; a second time does nothing."""
+        with self._lock:
+            self._work.discard(work)
+
+    @contextmanager
+    def attend(self, work: T) -> Iterator[T]:
+        """Look after work within a block."""
+        self.add(work)
+        try:
+            yield work
+        finally:
+            self.discard(work)
+
+    def all(self) -> list[T]:
+        """Give what is under way now."""
+        with self._lock:
+            return list(self._work)
+
+    def stop(self, *, wait: bool = False) -> None:
+        """End the threads; `wait` for that end."""
+        for thread in self._threads:
+            thread.stop(wait=wait)
+
+    def _look(self, look: Callable[[Sequence[T]], object]) -> None:
+        if work := self.all():
+            look(work)

@@ -6,14 +6,13 @@ end and wakes the code that carries it out. While the database does not answer, 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Self
 
 from shared.errors import DomainError, Unavailable
 from shared.identity.callers import Caller
 from shared.identity.rechecking import Rechecks
-from shared.periodic_thread import PeriodicThread
+from shared.periodic_thread import InFlight
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -26,7 +25,7 @@ class RunningCall:
 
     def __init__(
         self,
-        owner: RunningWork,
+        others: InFlight[RunningCall],
         caller: Caller,
         authorize: Callable[[Caller], object],
         wake: Callable[[], None],
@@ -34,7 +33,7 @@ class RunningCall:
         self.caller = caller
         self.authorize = authorize
         self.revocation: DomainError | None = None
-        self._owner = owner
+        self._others = others
         self._wake = wake
 
     def end(self, revocation: DomainError) -> None:
@@ -44,7 +43,7 @@ class RunningCall:
 
     def close(self) -> None:
         """Stop watching the call; a second time does nothing."""
-        self._owner.forget(self)
+        self._others.discard(self)
 
     def __enter__(self) -> Self:
         return self
@@ -58,11 +57,7 @@ class RunningWork:
 
     def __init__(self, rechecks: Rechecks) -> None:
         self._rechecks = rechecks
-        self._calls: set[RunningCall] = set()
-        self._lock = threading.Lock()
-        self._thread = PeriodicThread(
-            self._check_all, name="running-work", pause_seconds=CHECK_SECONDS, starts_with_pause=True
-        )
+        self._calls = InFlight({"running-work": self._check_all}, pause_seconds=CHECK_SECONDS)
 
     def watch(
         self, caller: Caller, authorize: Callable[[Caller], object], wake: Callable[[], None]
@@ -71,16 +66,9 @@ class RunningWork:
 
         `authorize` is given the caller as the rows have it, and raises if it may no longer do this.
         """
-        call = RunningCall(self, caller, authorize, wake)
-        with self._lock:
-            self._calls.add(call)
-        self._thread.start()
+        call = RunningCall(self._calls, caller, authorize, wake)
+        self._calls.add(call)
         return call
-
-    def forget(self, call: RunningCall) -> None:
-        """Stop watching a call."""
-        with self._lock:
-            self._calls.discard(call)
 
     @property
     def watched(self) -> int:
@@ -89,23 +77,14 @@ class RunningWork:
 
     def close(self) -> None:
         """Stop the thread."""
-        self._thread.stop()
+        self._calls.stop()
 
-    def _check_all(self) -> None:
-        for calls in self._by_credential():
+    def _check_all(self, calls: Sequence[RunningCall]) -> None:
+        for same in _by_credential(calls):
             try:
-                self._check(calls)
+                self._check(same)
             except Exception:  # the others must be looked at whatever became of these
                 log.exception("calls.not_checked")
-
-    def _by_credential(self) -> list[list[RunningCall]]:
-        with self._lock:
-            calls = [call for call in self._calls if call.revocation is None]
-        grouped: dict[Hashable, list[RunningCall]] = {}
-        for call in calls:
-            key = (call.caller.proof, call.caller.organization_id, call.caller.is_suspended)
-            grouped.setdefault(key, []).append(call)
-        return list(grouped.values())
 
     def _check(self, calls: list[RunningCall]) -> None:
         try:
@@ -119,6 +98,15 @@ class RunningWork:
         else:
             for call in calls:
                 _authorize_again(call, current)
+
+
+def _by_credential(calls: Sequence[RunningCall]) -> list[list[RunningCall]]:
+    grouped: dict[Hashable, list[RunningCall]] = {}
+    for call in calls:
+        if call.revocation is None:
+            key = (call.caller.proof, call.caller.organization_id, call.caller.is_suspended)
+            grouped.setdefault(key, []).append(call)
+    return list(grouped.values())
 
 
 def _authorize_again(call: RunningCall, current: Caller) -> None:

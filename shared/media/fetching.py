@@ -27,12 +27,13 @@ from shared.media.authority import authorize_import
 from shared.media.claims import LeaseLost
 from shared.media.errors import ImportAbandoned, NetworkNotConfigured
 from shared.media.imports import STANDARD, FetchMedia, Import
-from shared.media.leases import KeptLease
+from shared.media.leases import KeptLease, keep_leases
 from shared.media.network_settings import get_credentials
 from shared.media.networks.registry import find_network
 from shared.media.notifications import notify_import
 from shared.media.reception import Fetching
 from shared.media.storing import store_fetched
+from shared.periodic_thread import InFlight
 from shared.queues import MEDIA
 from shared.settings import Settings
 from shared.sweeping import cut_short
@@ -64,6 +65,7 @@ class Fetcher:
     pool: Pool
     """The threads that may fetch at once, shared by organizations; a distribution is a member of its own."""
     rotation: Rotation = field(default_factory=Rotation)
+    leases: InFlight[KeptLease] = field(default_factory=keep_leases)
     claiming: threading.Lock = field(default_factory=threading.Lock)
     is_stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the process is asked to end: what was begun is finished, and nothing more is begun."""
@@ -159,7 +161,8 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
         # Asked before anything is fetched, and again when it is stored.
         authorize_import(session, claimed.distribution_id)
     longest_seconds = fetcher.limits.deadline_seconds + AROUND_FETCHING_SECONDS
-    with KeptLease(fetcher.database, claimed, longest_seconds=longest_seconds) as lease:
+    kept = KeptLease(fetcher.database, claimed, longest_seconds=longest_seconds)
+    with fetcher.leases.attend(kept) as lease:
         source = _locate(fetcher, claimed, headers)
         failpoints.hit("import.located")
         fetching = Fetching(

@@ -8,9 +8,8 @@ the process is asked to stop, calls have a while to end and are then cancelled.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from shared.credits import holds
 from shared.database import Database
 from shared.errors import DomainError
 from shared.models.dialects import estimate_completion_tokens
-from shared.periodic_thread import PeriodicThread
+from shared.periodic_thread import InFlight
 from shared.replies import ReplyKind
 from shared.telemetry import get_logger
 
@@ -95,46 +94,24 @@ class Heartbeats:
         """Look after nothing yet; `find_cancelled` tells which of some calls nobody waits for any more."""
         self._database = database
         self._find_cancelled = find_cancelled
-        self._calls: set[Attended] = set()
-        self._lock = threading.Lock()
         # A thread each: a Postgres that does not answer silences nobody.
-        self._threads = [
-            PeriodicThread(
-                partial(self._go_round, look), name=name, pause_seconds=ROUND_SECONDS, starts_with_pause=True
-            )
-            for name, look in (("call-attendant", self._attend_all), ("call-leases", self._renew_due))
-        ]
+        self._calls = InFlight(
+            {"call-attendant": self._attend_all, "call-leases": self._renew_due}, pause_seconds=ROUND_SECONDS
+        )
 
-    @contextmanager
-    def attend(self, dispatch: holds.Dispatch, listener: Listener) -> Iterator[Attended]:
+    def attend(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[Attended]:
         """Look after a call within the block."""
-        attended = Attended(dispatch, listener)
-        with self._lock:
-            self._calls.add(attended)
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield attended
-        finally:
-            with self._lock:
-                self._calls.discard(attended)
+        return self._calls.attend(Attended(dispatch, listener))
 
     def cancel_all(self) -> None:
         """Cancel every call under way: this process is about to end."""
-        with self._lock:
-            calls = list(self._calls)
-        for attended in calls:
+        for attended in self._calls.all():
             attended.cancelled.set()
 
     @property
     def running(self) -> int:
         """How many calls are under way."""
         return len(self._calls)
-
-    def _go_round(self, look: Callable[[Sequence[Attended]], None]) -> None:
-        with self._lock:
-            calls = list(self._calls)
-        look(calls)
 
     def _attend_all(self, calls: Sequence[Attended]) -> None:
         self._cancel_unwanted(calls)

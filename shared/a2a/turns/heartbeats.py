@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 
 from shared.a2a.turns.leases import RENEWAL_SECONDS, Lease, TurnLeases
-from shared.periodic_thread import PeriodicThread
+from shared.periodic_thread import InFlight
 
 ROUND_SECONDS = 0.5
 
@@ -48,47 +48,29 @@ class TurnHeartbeats:
         """Start without turns; none may take longer than this."""
         self._leases = leases
         self._turn_seconds = turn_seconds
-        self._turns: set[WatchedTurn] = set()
-        self._lock = threading.Lock()
-        self._thread = PeriodicThread(
-            self._look, name="turn-watch", pause_seconds=ROUND_SECONDS, has_work=lambda: self._turns
-        )
+        self._turns = InFlight({"turn-watch": self._look_after}, pause_seconds=ROUND_SECONDS)
         self._renewed_at = time.monotonic()
         self._is_shutting_down = False
 
     @contextmanager
     def watch(self, lease: Lease) -> Iterator[WatchedTurn]:
         """Watch a turn within the block."""
-        watched = WatchedTurn(lease, self._turn_seconds)
-        with self._lock:
-            self._turns.add(watched)
+        with self._turns.attend(WatchedTurn(lease, self._turn_seconds)) as watched:
+            # Asked once the turn is among those that `shut_down` tells: one of the two sees the other.
             if self._is_shutting_down:
                 watched.stop(StopReason.SHUTDOWN)
-        self._thread.wake()
-        try:
             yield watched
-        finally:
-            with self._lock:
-                self._turns.discard(watched)
 
     def shut_down(self) -> None:
         """Tell every turn to end, and those that still begin: this process is about to end."""
-        with self._lock:
-            self._is_shutting_down = True
-            turns = list(self._turns)
-        for watched in turns:
+        self._is_shutting_down = True
+        for watched in self._turns.all():
             watched.stop(StopReason.SHUTDOWN)
 
     @property
     def running(self) -> int:
         """How many turns are under way."""
         return len(self._turns)
-
-    def _look(self) -> None:
-        with self._lock:
-            turns = list(self._turns)
-        if turns:
-            self._look_after(turns)
 
     def _look_after(self, turns: Sequence[WatchedTurn]) -> None:
         now = time.monotonic()

@@ -6,9 +6,8 @@ its slots for seconds, not for ever. Models without a limit cost nothing here. I
 ahead: the limit protects an upstream's comfort, not anyone's credits.
 """
 
-import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,7 +16,7 @@ from redis.exceptions import RedisError
 
 from shared.models.catalog import ModelEntry
 from shared.models.providers.errors import ProviderOverloaded
-from shared.periodic_thread import PeriodicThread
+from shared.periodic_thread import InFlight
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -51,13 +50,9 @@ class ModelSlots:
         self._lease_seconds = lease_seconds
         self._take: Any = valkey.register_script(_TAKE)
         self._renew: Any = valkey.register_script(_RENEW)
-        self._held: dict[str, str] = {}
-        self._lock = threading.Lock()
-        self._renewals = PeriodicThread(
-            self._renew_held,
-            name="model-slots",
+        self._held: InFlight[tuple[str, str]] = InFlight(
+            {"model-slots": self._renew_held},
             pause_seconds=lease_seconds * RENEW_EVERY_SECONDS / LEASE_SECONDS,
-            starts_with_pause=True,
         )
 
     @contextmanager
@@ -79,7 +74,7 @@ class ModelSlots:
 
     def close(self) -> None:
         """Renew no more."""
-        self._renewals.stop(wait=True)
+        self._held.stop(wait=True)
 
     def _taken(self, key: str, lease: str, limit: int) -> bool:
         try:
@@ -88,20 +83,15 @@ class ModelSlots:
             log.warning("model_slots.unavailable")
             return True
         if is_taken:
-            with self._lock:
-                self._held[lease] = key
-            self._renewals.start()
+            self._held.add((lease, key))
         return is_taken
 
     def _give_back(self, key: str, lease: str) -> None:
-        with self._lock:
-            self._held.pop(lease, None)
+        self._held.discard((lease, key))
         with suppress(RedisError):  # it runs out by itself
             self._valkey.zrem(key, lease)
 
-    def _renew_held(self) -> None:
-        with self._lock:
-            held = list(self._held.items())
+    def _renew_held(self, held: Sequence[tuple[str, str]]) -> None:
         for lease, key in held:
             with suppress(RedisError):
                 self._renew(keys=[key], args=[lease, self._lease_seconds])

@@ -167,6 +167,7 @@ def test_a_lease_is_kept_while_a_source_says_nothing(
     desk: Desk, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "RENEWAL_SECONDS", 0.05)
+    desk = replace(desk, fetcher=replace(desk.fetcher, leases=leases.keep_leases()))
     is_asked, may_answer = threading.Event(), threading.Event()
 
     def hesitate(handler: Handler) -> None:
