@@ -1,7 +1,7 @@
 """A front that dies at a point, as often as it is armed.
 
-What serves is forked from a process that has imported everything, and started again by it as after any death. Starting
-a front takes seconds of a processor, nearly all of which is imports.
+What serves is forked from a process that has imported everything (`quick_starts.py`), and started again by it as
+after any death.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,7 @@ import psutil
 from deploy.process_types import web_command
 from tests.support.stack import Service, Stack, free_port, wait_until
 
-_REPLACED = {
-    "gunicorn": "tests.support.doomed_gunicorn",
-    "web.wsgi:application": "tests.support.doomed_application:application",
-}
+_REPLACED = {"web.wsgi:application": "tests.support.doomed_application:application"}
 
 
 class DoomedFront:

@@ -1,8 +1,9 @@
 """The whole service as real processes, for journeys and chaos: durable Postgres, Valkey, web, workers, beat.
 
-Each process is started by the same command as in production, with the environment a test chooses (armed `FAULTS`, for
-one), and can be killed and started again on its own. Everything lives in one directory and on free ports, and dies
-with the process that made it: start things from a thread that lives as long as they should (see `deploy.processes`).
+Each process runs the same command as in production (by fork, in tests: `quick_starts.py`), with the environment a test
+chooses (armed `FAULTS`, for one), and can be killed and started again on its own. Everything lives in one directory and
+on free ports, and dies with the process that made it: start things from a thread that lives as long as they should
+(see `deploy.processes`).
 """
 
 import contextlib
@@ -26,9 +27,10 @@ from deploy.embedded.postgres import SUPERUSER, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.first_run import first_run
 from deploy.process_types import beat_command, web_command, worker_command
-from deploy.processes import Program, kill, spawn, stop
+from deploy.processes import Program, kill, stop
 from shared.database import Database
 from shared.settings import load_settings
+from tests.support import quick_starts
 from tests.support.databases import make_template
 
 PATIENCE_SECONDS = 30.0
@@ -130,7 +132,7 @@ class Service:
 
     def start(self) -> None:
         """Start it and do not wait; what it logs is appended to its log."""
-        self._process = spawn(self._program)
+        self._process = quick_starts.start(self._program)
 
     def kill(self) -> None:
         """End it and its children by SIGKILL."""
