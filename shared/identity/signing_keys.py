@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from joserfc.jwk import ECKey
-from sqlalchemy import Row, case, extract, func, or_, select
+from sqlalchemy import Row, Select, case, extract, func, or_, select
 
 from shared.database import Database
 from shared.encryption import Encryption
@@ -23,6 +23,7 @@ from shared.identity.tables import signing_keys
 from shared.settings import Settings
 
 UNKNOWN_KEY_RELOAD_SECONDS = 1.0
+CLOCK_SECONDS = 5.0  # two clocks drift apart by microseconds meanwhile
 READING_SECONDS = 5.0
 
 
@@ -51,6 +52,7 @@ class SigningKeys:
         """Read nothing yet; the first use does, and makes the first keys where there are none."""
         self._database = database
         self._settings = settings
+        self._statement = _live_keys(settings)
         self._encryption = Encryption(settings)
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
@@ -66,7 +68,8 @@ class SigningKeys:
         """
         found = self._live().by_purpose[purpose].get(kid)
         if found is None:
-            found = self._live(UNKNOWN_KEY_RELOAD_SECONDS).by_purpose[purpose].get(kid)
+            age = min(UNKNOWN_KEY_RELOAD_SECONDS, self._settings.live_row_cache_seconds)
+            found = self._live(age).by_purpose[purpose].get(kid)
         return found.key if found else None
 
     def jwks(self, purpose: Purpose = Purpose.ACCESS) -> dict[str, Any]:
@@ -76,11 +79,10 @@ class SigningKeys:
 
     def now(self) -> float:
         """Give the database's time in seconds since 1970, extrapolated from the last reading."""
-        return self._live().clock_offset_seconds + time.monotonic()
+        return self._live(CLOCK_SECONDS).clock_offset_seconds + time.monotonic()
 
     def _live(self, max_age_seconds: float | None = None) -> _Snapshot:
-        limit = self._settings.live_row_cache_seconds
-        limit = limit if max_age_seconds is None else min(limit, max_age_seconds)
+        limit = self._settings.live_row_cache_seconds if max_age_seconds is None else max_age_seconds
         snapshot = self._snapshot
         if snapshot is not None and time.monotonic() - snapshot.read_at_monotonic < limit:
             return snapshot
@@ -112,21 +114,8 @@ class SigningKeys:
         )
 
     def _rows(self) -> list[Row[Any]]:
-        lifetime = case(
-            *(
-                (signing_keys.c.purpose == purpose, lifetime_seconds(self._settings, purpose))
-                for purpose in Purpose
-            ),
-            else_=0,
-        )
-        statement = select(signing_keys, extract("epoch", func.clock_timestamp()).label("now")).where(
-            or_(
-                signing_keys.c.state != KeyState.PREVIOUS,
-                signing_keys.c.retired_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 0, lifetime),
-            )
-        )
         with self._database.transaction() as session:
-            return list(session.execute(statement))
+            return list(session.execute(self._statement))
 
     def _key(self, row: Row[Any]) -> SigningKey:
         known = self._snapshot.by_purpose[Purpose(row.purpose)].get(row.kid) if self._snapshot else None
@@ -135,6 +124,19 @@ class SigningKeys:
 
     def _import(self, encrypted: bytes) -> ECKey:
         return ECKey.import_key(json.loads(self._encryption.decrypt(bytes(encrypted))))
+
+
+def _live_keys(settings: Settings) -> Select[Any]:
+    lifetime = case(
+        *((signing_keys.c.purpose == purpose, lifetime_seconds(settings, purpose)) for purpose in Purpose),
+        else_=0,
+    )
+    return select(signing_keys, extract("epoch", func.clock_timestamp()).label("now")).where(
+        or_(
+            signing_keys.c.state != KeyState.PREVIOUS,
+            signing_keys.c.retired_at > func.now() - func.make_interval(0, 0, 0, 0, 0, 0, lifetime),
+        )
+    )
 
 
 def _public(key: SigningKey) -> dict[str, Any]:
