@@ -16,8 +16,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SECONDS_OF_CHAOS ?= 1800
 SECONDS_OF_NEIGHBOURS ?= 20
-# Each has a Postgres and a Valkey of its own; most tests wait more than they compute.
-TEST_PROCESSES ?= 2
+# Each has a Postgres and a Valkey of its own. Twice as many as two cores: the long tests wait more than they compute.
+TEST_PROCESSES ?= 4
 DIST ?= dist
 COVERED ?= tests/shared tests/web tests/workers tests/contracts tests/fuzz
 
@@ -27,7 +27,7 @@ help: ## Say what can be made
 up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey under ./var
 	@exec $(BIN)/python -m deploy.up
 
-test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=2, ARGUMENTS=… for pytest)
+test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=4, ARGUMENTS=… for pytest)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
 
 # Tracing costs these tests half their time again; those of whole installations, which it would slow most, are left out.

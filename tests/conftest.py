@@ -8,9 +8,18 @@ from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["tests.support.servers", "tests.support.databases", "tests.support.front"]
 
-STACKS = ("tests/journeys/models/", "tests/journeys/", "tests/clients/")
+STACKS = ("tests/journeys/models/", "tests/journeys/front/", "tests/journeys/", "tests/clients/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
-LONGEST = ("tests/journeys/", "tests/chaos/", "tests/deploy/", "tests/clients/")
+LONGEST = (
+    *("tests/journeys/models/", "tests/journeys/", "tests/chaos/", "tests/contracts/test_blob_store.py"),
+    *(
+        "tests/web/files/test_owner_scope.py",
+        "tests/deploy/",
+        "tests/clients/",
+        "tests/web/test_list_plans.py",
+    ),
+    *("tests/web/test_admission.py", "tests/web/identity/test_administration_matrix.py"),
+)
 """What is begun first, so that in the end no process has a long file left while others have nothing to do."""
 
 

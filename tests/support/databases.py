@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import create_engine, text
 
-from deploy.embedded.postgres import APPLICATION_ROLE, SUPERUSER, EmbeddedPostgres
+from deploy.embedded.postgres import APPLICATION_ROLE, MIGRATIONS_ROLE, SUPERUSER, EmbeddedPostgres
 from shared.database import Database
 from shared.migrations.grants import grant_access
 from shared.migrations.runner import migrate
@@ -45,7 +45,18 @@ def make_template(server: EmbeddedPostgres) -> str:
 @pytest.fixture(scope="module")
 def database_url(postgres_server: EmbeddedPostgres, migrated_template: str) -> str:
     """Clone the template for this module; gives the address as `DATABASE_URL` would."""
-    return postgres_server.create_database(f"test_{uuid4().hex}", template=migrated_template)
+    return clone(postgres_server, migrated_template)
+
+
+def clone(server: EmbeddedPostgres, template: str) -> str:
+    """Copy a database file by file, which costs half of what it does by log where nothing waits for the disk."""
+    name = f"test_{uuid4().hex}"
+    administrator = create_engine(_driver_url(server.url), isolation_level="AUTOCOMMIT")
+    with administrator.connect() as connection:
+        strategy = f"TEMPLATE {template} OWNER {MIGRATIONS_ROLE} STRATEGY FILE_COPY"
+        connection.execute(text(f"CREATE DATABASE {name} {strategy}"))
+    administrator.dispose()
+    return server.database_url(name)
 
 
 @pytest.fixture(scope="module")
