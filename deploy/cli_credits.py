@@ -8,7 +8,7 @@ import click
 
 from deploy.administration import administration, choice, document, installation, paged, print_json, show
 from shared.credits import balances, ledger, policies, reconciliation, storage_reports
-from shared.credits.amounts import format_credits, parse_credits
+from shared.credits.amounts import format_credits, parse_signed_credits
 from shared.credits.reports import Window
 from shared.files import storage_proof
 from shared.identity.authorization import OPERATOR
@@ -39,7 +39,7 @@ class Credits(click.ParamType[int, str]):
         if isinstance(value, int):
             return value
         try:
-            return -parse_credits(value[1:]) if value.startswith("-") else parse_credits(value)
+            return parse_signed_credits(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

@@ -39,6 +39,11 @@ def parse_credits(text: str) -> int:
     return amount
 
 
+def parse_signed_credits(text: str) -> int:
+    """Read credits as `parse_credits` does, after a minus too."""
+    return -parse_credits(text[1:]) if text.startswith("-") else parse_credits(text)
+
+
 def format_credits(amount: int) -> str:
     """Write µcr as plain decimal credits, without trailing zeros."""
     whole, fraction = divmod(abs(amount), MICRO)

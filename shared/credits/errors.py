@@ -70,7 +70,7 @@ class SettlementRefused(DomainError):
 
 
 class ReferenceConflict(DomainError):
-    """This reference stands for an entry of another amount; use a fresh one for a different top-up."""
+    """This reference stands for an entry of another amount; use a fresh one for a different amount."""
 
     code = "reference_conflict"
     kind = Kind.CONFLICT

@@ -1,5 +1,6 @@
 """The routes of credits: what an organization reads of its own below `/v1`, and how its credits are administered."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 from shared.credits import balances, ledger, policies, reports, storage_reports
@@ -19,6 +20,15 @@ administration = AdministrationRoutes("credit administration")
 ROUTES = (routes, administration)
 
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
+_ENTERED = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
+_NOT_ENTERED = (
+    PermissionDenied,
+    ResourceNotFound,
+    Unavailable,
+    ReferenceConflict,
+    BalanceOutOfRange,
+    *JSON_BODY,
+)
 
 
 @routes.route(
@@ -137,24 +147,35 @@ def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
     description="201 for the first attempt, 200 for a repetition, which adds nothing.",
     authentication=Authentication.CALLER,
     body=schemas.NewTopUp,
-    answers={201: schemas.TopUpBody, 200: schemas.TopUpBody},
-    errors=(
-        PermissionDenied,
-        ResourceNotFound,
-        Unavailable,
-        ReferenceConflict,
-        BalanceOutOfRange,
-        *JSON_BODY,
-    ),
+    answers=_ENTERED,
+    errors=_NOT_ENTERED,
 )
 def top_up_credits(call: Call, organization_id: UUID) -> Answer:
+    return _enter(call, ledger.top_up, organization_id)
+
+
+@administration.route(
+    "POST",
+    "/admin/organizations/<id:organization_id>/credits/adjustments",
+    summary="Create an entry of either sign that corrects a mistake, once for each reference; for operators",
+    description="201 for the first attempt, 200 for a repetition, which changes nothing. It may leave a debt.",
+    authentication=Authentication.CALLER,
+    body=schemas.NewAdjustment,
+    answers=_ENTERED,
+    errors=_NOT_ENTERED,
+)
+def adjust_credits(call: Call, organization_id: UUID) -> Answer:
+    return _enter(call, ledger.adjust, organization_id)
+
+
+def _enter(call: Call, act: Callable[..., ledger.Entered], organization_id: UUID) -> Answer:
     by = call.actor
-    body: schemas.NewTopUp = call.read_body()
+    body: schemas.NewTopUp | schemas.NewAdjustment = call.read_body()
     with call.services.database.transaction() as session:
-        entered = ledger.top_up(
+        entered = act(
             session, organization_id=organization_id, amount=body.amount, reference=body.reference, by=by
         )
-    return Answer(body=schemas.TopUpBody.entered(entered), status=200 if entered.is_replayed else 201)
+    return Answer(body=schemas.EnteredBody.entered(entered), status=200 if entered.is_replayed else 201)
 
 
 @administration.changes(

@@ -1,12 +1,13 @@
 """The JSON of credits and usage: snake_case below `/v1`, camelCase below `/admin`; amounts are decimal strings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credits
+from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credits, parse_signed_credits
 from shared.credits.balances import Balance, Policy, Suspender
 from shared.credits.ledger import Entered
 from shared.credits.reports import MAX_GROUPS, GroupBy, UsageGroup, UsageReport, UsageSum, Window
@@ -17,12 +18,12 @@ from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
 
 
-def _parse_sent(value: object) -> int:
+def _parse_sent(value: object, parse: Callable[[str], int] = parse_credits) -> int:
     """Read an amount from a string only: a JSON number may be rounded before we see it."""
     if not isinstance(value, str):
         raise PydanticCustomError("credits", 'must be a decimal string such as "12.5"')
     try:
-        return parse_credits(value)
+        return parse(value)
     except ValueError as error:
         raise PydanticCustomError("credits", "{reason}", {"reason": str(error)}) from error
 
@@ -31,6 +32,11 @@ SentCredits = Annotated[
     int,
     BeforeValidator(_parse_sent),
     WithJsonSchema({"type": "string", "pattern": CREDITS_PATTERN, "examples": ["12.5"]}),
+]
+SentSignedCredits = Annotated[
+    int,
+    BeforeValidator(partial(_parse_sent, parse=parse_signed_credits)),
+    WithJsonSchema({"type": "string", "pattern": f"^-?{CREDITS_PATTERN[1:]}", "examples": ["-12.5"]}),
 ]
 Credits = Annotated[
     int,
@@ -243,8 +249,8 @@ class EntryBody(Shown):
     occurred_at: UtcTime
 
 
-class TopUpBody(EntryBody):
-    """The entry of a top-up."""
+class EnteredBody(EntryBody):
+    """The entry of a top-up or an adjustment."""
 
     replayed: bool = Field(description="Whether this is the entry of an earlier attempt.")
 
@@ -274,6 +280,15 @@ class NewTopUp(Sent):
     amount: SentCredits
     reference: Annotated[str, Text(minimum=1, maximum=200)] = Field(
         description="Names the top-up: sent again, it adds nothing."
+    )
+
+
+class NewAdjustment(Sent):
+    """Credits to add or, with a minus, to take."""
+
+    amount: SentSignedCredits
+    reference: Annotated[str, Text(minimum=1, maximum=200)] = Field(
+        description="Names the adjustment: sent again, it changes nothing."
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from shared.credits.holds import Attribution
@@ -31,6 +32,9 @@ class World:
 
     def top_up(self, person: Person, **body: Any) -> TestResponse:
         return self.front.post(f"{self.path}/credits/top-ups", person.authorization, json=body)
+
+    def adjust(self, person: Person, **body: Any) -> TestResponse:
+        return self.front.post(f"{self.path}/credits/adjustments", person.authorization, json=body)
 
     def set_policy(self, person: Person, **body: Any) -> TestResponse:
         return self.front.put(f"{self.path}/credit-policy", person.authorization, json=body)
@@ -110,6 +114,35 @@ def test_an_amount_has_one_spelling(world: World, amount: object) -> None:
     assert refused.get_json()["errors"][0]["name"] == "amount"
 
 
+def test_an_adjustment_of_either_sign_counts_once_for_each_reference(world: World) -> None:
+    world.top_up(world.operator, amount="2", reference="same")
+    first = world.adjust(world.operator, amount="-3.5", reference="same")
+    again = world.adjust(world.operator, amount="-3.5", reference="same")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.get_json() == {**again.get_json(), "replayed": False}
+    shown = first.get_json()
+    assert (shown["kind"], shown["amount"], shown["balanceAfter"]) == ("adjustment", "-3.5", "-1.5")
+    other = world.adjust(world.operator, amount="3.5", reference="same")
+    assert (other.status_code, other.get_json()["code"]) == (409, "reference_conflict")
+    assert world.adjust(world.operator, amount="4", reference="other").get_json()["balanceAfter"] == "2.5"
+
+
+@pytest.mark.parametrize("amount", ["0", "-0", "--1", "+1", "- 1", "1e3", "-1000000001", -5, None])
+def test_the_amount_of_an_adjustment_has_one_spelling(world: World, amount: object) -> None:
+    refused = world.adjust(world.operator, amount=amount, reference="x")
+    assert (refused.status_code, refused.get_json()["code"]) == (422, "validation_failed")
+    assert refused.get_json()["errors"][0]["name"] == "amount"
+
+
+def test_an_adjustment_beyond_what_a_balance_holds_is_refused(world: World, front: Front) -> None:
+    beyond = "UPDATE credit_balances SET posted = 4000000000000000000 WHERE organization_id = :id"
+    world.calls.top_up(1)
+    with front.services.database.transaction() as session:
+        session.execute(text(beyond), {"id": world.calls.organization_id})
+    refused = world.adjust(world.operator, amount="1", reference="x")
+    assert (refused.status_code, refused.get_json()["code"]) == (422, "balance_out_of_range")
+
+
 def test_references_of_different_organizations_do_not_meet(world: World, front: Front) -> None:
     world.top_up(world.operator, amount="1", reference="same")
     other = Calls(front.services.database, front.identity.organization().id)
@@ -119,8 +152,9 @@ def test_references_of_different_organizations_do_not_meet(world: World, front: 
 def test_only_operators_make_credits(world: World) -> None:
     world.calls.top_up(1_000_000)
     for person in (world.owner, world.admin, world.member):
-        refused = world.top_up(person, amount="1000000", reference=str(uuid4()))
-        assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
+        for act in (world.top_up, world.adjust):
+            refused = act(person, amount="1000000", reference=str(uuid4()))
+            assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
     assert world.credits()["balance"] == "1"
     assert world.top_up(world.operator, amount="1", reference=str(uuid4())).status_code == 201
 
@@ -133,10 +167,11 @@ def test_an_operators_key_that_is_bound_to_the_organization_makes_none(world: Wo
         == 201
     )
     key = world.front.post("/admin/api-keys", world.operator.authorization, json=body).get_json()["apiKey"]
-    refused = world.front.post(
-        f"{world.path}/credits/top-ups", f"Bearer {key}", json={"amount": "1", "reference": "x"}
-    )
-    assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
+    for entries in ("top-ups", "adjustments"):
+        refused = world.front.post(
+            f"{world.path}/credits/{entries}", f"Bearer {key}", json={"amount": "1", "reference": "x"}
+        )
+        assert (refused.status_code, refused.get_json()["code"]) == (403, "permission_denied")
 
 
 def test_only_owners_and_operators_set_the_policy(world: World) -> None:
@@ -193,12 +228,15 @@ def test_every_act_of_authority_over_credits_is_audited(world: World) -> None:
     world.act(world.owner, "suspend")
     world.act(world.owner, "resume")
     world.set_policy(world.owner, policy="limit", spendingLimit="3")
+    world.adjust(world.operator, amount="-1", reference="mistake")
+    world.adjust(world.operator, amount="-1", reference="mistake")
     events = world.front.get(f"{world.path}/audit-events", world.owner.authorization).get_json()[
         "auditEvents"
     ]
-    acts = [(event["action"], event["actorId"], event["details"].get("suspendedBy")) for event in events][:5]
+    acts = [(event["action"], event["actorId"], event["details"].get("suspendedBy")) for event in events][:6]
     owner, operator = str(world.owner.user_id), str(world.operator.user_id)
     assert acts == [
+        ("credits.adjustment", operator, None),
         ("credit_policy.set", owner, None),
         ("credits.resumed", owner, "owner"),
         ("credits.suspended", owner, "owner"),

@@ -312,9 +312,12 @@ def invite(world: World) -> Any:
     return answer.get_json()
 
 
-def new_top_up(world: World) -> Attempt:
-    body = {"amount": "1", "reference": uuid4().hex}
-    return Attempt(path=f"organizations/{world.organization_id}/credits/top-ups", body=body)
+def new_entry(entries: str) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        body = {"amount": "1", "reference": uuid4().hex}
+        return Attempt(path=f"organizations/{world.organization_id}/credits/{entries}", body=body)
+
+    return attempt
 
 
 def anywhere(path: str, make_body: Callable[[World], Any] = lambda _: None) -> Callable[[World], Attempt]:
@@ -465,7 +468,12 @@ TABLE: dict[str, Row] = {
     "list_credit_entries": Row(allowed=MANAGERS, attempt=in_organization("/credits/entries")),
     "top_up_credits": Row(
         allowed=OPERATORS,
-        attempt=new_top_up,
+        attempt=new_entry("top-ups"),
+        success=201,
+    ),
+    "adjust_credits": Row(
+        allowed=OPERATORS,
+        attempt=new_entry("adjustments"),
         success=201,
     ),
     "set_credit_policy": Row(
