@@ -56,7 +56,7 @@ def build_services(settings: Settings) -> Services:
     )
     signing_keys = SigningKeys(database, settings)
     authenticator = Authenticator(database, settings, signing_keys)
-    rechecks = Rechecks(database, settings)
+    rechecks = Rechecks(database)
     pools = build_pools(settings)
     valkey = connect_valkey(settings.redis_url, timeout_seconds=VALKEY_TIMEOUT_SECONDS)
     return Services(

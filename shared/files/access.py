@@ -5,14 +5,15 @@ with the workspace role. A caller who may not know of a file gets the same answe
 (docs/specification/files.md#permissions).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Row, bindparam, case, func, or_, select
 
 from shared.database import Session
-from shared.errors import PermissionDenied
+from shared.errors import PermissionDenied, Unavailable
 from shared.files.errors import FileDeleted, FileExpired, FileNotFound, VersionNotFound
 from shared.files.resources import Availability, File, Purpose, Version
 from shared.files.tables import blobs, files, versions
@@ -22,6 +23,11 @@ from shared.identity.permissions import Permission
 
 Recheck = Callable[[Caller], Caller]
 """Gives a caller as the rows have it now; raises what a request of a caller who was revoked is answered."""
+
+
+class AuthorityLost(Exception):
+    """The caller of a write was revoked before its commit, which was undone."""
+
 
 # The clock at the moment of reading, not of the transaction's start: a wait for a lock may outlast a deadline.
 is_unexpired = or_(
@@ -101,6 +107,16 @@ def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
 def as_it_was(caller: Caller) -> Caller:
     """Recheck nobody: for work that was not asked for by a request of its caller's."""
     return caller
+
+
+@contextmanager
+def explaining_refusal(authorize_again: Callable[[], object]) -> Iterator[None]:
+    """Find out why the commit in the block was refused: raise what its caller is answered now."""
+    try:
+        yield
+    except AuthorityLost:
+        authorize_again()
+        raise Unavailable("The caller's rights were changed while this was stored; try again.") from None
 
 
 def authorize_creation(caller: Caller) -> Owner:

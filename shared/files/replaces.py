@@ -10,7 +10,7 @@ from uuid import UUID
 
 from shared.credits.storage import refuse_unpaid_storage
 from shared.database import Database, Session
-from shared.files.access import Recheck, as_it_was, authorize, get_file, refuse_ended
+from shared.files.access import Recheck, as_it_was, authorize, explaining_refusal, get_file, refuse_ended
 from shared.files.blobs.base import BlobStore
 from shared.files.errors import (
     OperationInProgress,
@@ -31,6 +31,7 @@ from shared.files.resources import File, Receipt, ReceivedContent
 from shared.files.staging import Nowhere, Receive, stage, staged_availability
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
+from shared.identity.rechecking import authority
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ operation AS (
 version AS (
     INSERT INTO file_versions (id, file_id, revision, file_name, media_type, byte_size, content_sha256)
     SELECT :version_id, id, revision, :file_name, :media_type, :byte_size, :content_sha256 FROM file
-    RETURNING created_at
+    WHERE {require_authority} RETURNING created_at
 ),
 blob AS ({record_staged})
 SELECT version.created_at, file.retention_expires_at, blob.version_id IS NOT NULL AS is_staged
@@ -81,7 +82,7 @@ def replace(
 ) -> Receipt:
     """Store the content as the file's next version; a retry gets the first result.
 
-    The caller is authorized again after the reception, which may take hours. Raises FileNotFound, PermissionDenied,
+    The commit is refused if the caller was revoked during the reception. Raises FileNotFound, PermissionDenied,
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
     VersionMismatch, StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
@@ -89,9 +90,13 @@ def replace(
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
         standing = get_standing(session, operation, payer_id=file.payer_id)
+
+    def authorize_again() -> None:
+        _authorize_again(recheck(caller), file)
+
     if standing.outcome is not None:
         content = receive(Nowhere())
-        _authorize_again(recheck(caller), file)
+        authorize_again()
         return replay(store, standing.outcome, content)
     _require_replaceable(file, request)
     refuse_unpaid_storage(is_refused=standing.is_storage_refused)
@@ -100,11 +105,11 @@ def replace(
     ) as staged:
         content = receive(staged)
         staged.seal()
-        _authorize_again(recheck(caller), file)
-        values = {**_expected(file, request), **operation_values(operation, content)}
-        with one_at_a_time(), staged.committing() as session:
+        values = {**_expected(caller, file, request), **operation_values(operation, content)}
+        with one_at_a_time(), explaining_refusal(authorize_again), staged.committing() as session:
             row = staged.write_rows(session, _COMMIT, values, content)
     if row is None:
+        authorize_again()
         return _explain_loss(database, store, caller, request, operation, content)
     return Receipt(
         version=staged.version(row, content, file_id=file.id, revision=file.revision + 1),
@@ -119,9 +124,12 @@ def _authorize_again(caller: Caller, file: File) -> None:
     authorize(caller, Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id)
 
 
-def _expected(file: File, request: ReplaceRequest) -> dict[str, Any]:
+def _expected(caller: Caller, file: File, request: ReplaceRequest) -> dict[str, Any]:
     return {
         "organization_id": file.organization_id,
+        "authority": authority(
+            caller, Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id
+        ),
         "file_id": file.id,
         "expected_version_id": request.expected_version_id,
         "expected_revision": request.expected_revision,

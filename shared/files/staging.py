@@ -19,15 +19,18 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from sqlalchemy import Row, TextClause, func, insert, literal, text
+from sqlalchemy.exc import DBAPIError
 
 from shared import failpoints
 from shared.database import Database, Session
 from shared.errors import DomainError, Unavailable
+from shared.files.access import AuthorityLost
 from shared.files.blobs.base import UNKNOWN_UPLOAD, Blob, BlobStore, Receiver, Size, largest
 from shared.files.collection import CollectDoomed
 from shared.files.placement import PlaceAwaited, PlaceStaged
 from shared.files.resources import Availability, ReceivedContent, Version
 from shared.files.tables import blobs as blob_rows
+from shared.identity.rechecking import AUTHORITY_LOST, REQUIRE_AUTHORITY
 from shared.ids import new_id
 from shared.telemetry import UPLOADED_BYTES
 
@@ -129,6 +132,9 @@ class StagedContent:
             failpoints.hit("upload.before_commit")
             try:
                 yield session
+            except AuthorityLost:
+                self._may_be_committed = False
+                raise
             except DomainError:
                 # A transaction is rolled back, and not merely lost sight of.
                 self._may_be_committed = not in_transaction
@@ -142,15 +148,21 @@ class StagedContent:
     ) -> Row[Any] | None:
         """Write a version with its staged blob by one statement, in which `{record_staged}` stands for the latter.
 
-        `values` have the file's `organization_id`, by which its placement takes its turn.
+        `values` have the file's `organization_id`, by which its placement takes its turn. `{require_authority}` is the
+        condition that the caller may still write; for it `values` have their `authority`.
 
         Gives its row, None if it wrote nothing. Raises Unavailable, and so undoes the statement, when a sweep has given
-        the upload up.
+        the upload up, and AuthorityLost when the statement found its caller to be revoked.
         """
         if self._blob is None:
             raise RuntimeError("content is sealed before it is committed")
         complete = _complete(statement, is_recorded=self._store.records_before_receiving)
-        row = session.execute(complete, {**values, **_columns(content, self._blob)}).one_or_none()
+        try:
+            row = session.execute(complete, {**values, **_columns(content, self._blob)}).one_or_none()
+        except DBAPIError as error:
+            if getattr(error.orig, "pgcode", None) == AUTHORITY_LOST:
+                raise AuthorityLost from None
+            raise
         if row is None:
             return None
         if not row.is_staged:
@@ -226,7 +238,8 @@ def _complete(statement: str, *, is_recorded: bool) -> TextClause:
     `is_recorded` says that the store's uploads have a `receiving` row already. That part yields no row when a sweep
     has given the upload up; the commit must then fail.
     """
-    return text(statement.format(record_staged=_RECORDED if is_recorded else _UNRECORDED))
+    staged = _RECORDED if is_recorded else _UNRECORDED
+    return text(statement.format(record_staged=staged, require_authority=REQUIRE_AUTHORITY))
 
 
 _RECORDED = (

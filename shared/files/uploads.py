@@ -11,7 +11,7 @@ from uuid import UUID
 from shared.credits.storage import refuse_unpaid_storage
 from shared.database import Database
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
-from shared.files.access import Recheck, as_it_was, authorize_creation
+from shared.files.access import Recheck, as_it_was, authorize_creation, explaining_refusal
 from shared.files.blobs.base import BlobStore
 from shared.files.idempotency import (
     Operation,
@@ -27,6 +27,8 @@ from shared.files.resources import Purpose, Receipt
 from shared.files.staging import Nowhere, Receive, stage, staged_availability
 from shared.identity.callers import Caller, Owner
 from shared.identity.errors import PayerMismatch
+from shared.identity.permissions import Permission
+from shared.identity.rechecking import authority
 from shared.ids import new_id
 
 
@@ -68,7 +70,8 @@ file AS (
 ),
 version AS (
     INSERT INTO file_versions (id, file_id, revision, file_name, media_type, byte_size, content_sha256)
-    SELECT :version_id, id, 1, :file_name, :media_type, :byte_size, :content_sha256 FROM file RETURNING created_at
+    SELECT :version_id, id, 1, :file_name, :media_type, :byte_size, :content_sha256 FROM file
+    WHERE {require_authority} RETURNING created_at
 ),
 reference AS (
     INSERT INTO file_references (file_id, kind, reference_id)
@@ -91,7 +94,7 @@ def upload(
 ) -> Receipt:
     """Store the content as a new file of the caller's owner; a retry gets the first result.
 
-    The caller is authorized again once the content has been received, which may take hours.
+    To receive it may take hours: the commit is refused to a caller who may store no longer.
 
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
     StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
@@ -102,9 +105,13 @@ def upload(
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
         standing = get_standing(session, operation, payer_id=caller.payer_id)
+
+    def authorize_again() -> None:
+        _authorize_again(recheck(caller), owner)
+
     if standing.outcome is not None:
         content = receive(Nowhere())
-        _authorize_again(recheck(caller), owner)
+        authorize_again()
         return replay(store, standing.outcome, content)
     _require_future(request.retention_expires_at, standing.now)
     refuse_unpaid_storage(is_refused=standing.is_storage_refused)
@@ -114,11 +121,11 @@ def upload(
     ) as staged:
         content = receive(staged)
         staged.seal()
-        _authorize_again(recheck(caller), owner)
         values = {**_file_values(caller, owner, request, file_id), **operation_values(operation, content)}
-        with one_at_a_time(), staged.committing() as session:
+        with one_at_a_time(), explaining_refusal(authorize_again), staged.committing() as session:
             row = staged.write_rows(session, _COMMIT, values, content)
     if row is None:
+        authorize_again()
         return replay(store, get_outcome(database, operation), content)
     return Receipt(
         version=staged.version(row, content, file_id=file_id, revision=1),
@@ -169,6 +176,9 @@ def _file_values(caller: Caller, owner: Owner, request: UploadRequest, file_id: 
         "owner_kind": owner.kind.value,
         "owner_id": owner.id,
         "retention_expires_at": request.retention_expires_at,
+        "authority": authority(
+            caller, Permission.FILE_CREATE, owner_id=owner.id, organization_id=owner.organization_id
+        ),
         "association_kind": request.association and request.association.kind,
         "association_id": request.association and request.association.id,
     }

@@ -1,9 +1,13 @@
 """Read a caller's rows again while its call is worked on, so that revocation reaches long uploads and streams.
 
-Asked before a commit, and by `running_work.py` every few seconds. A credential that expires meanwhile does not end
-its call; one that is revoked, disabled or suspended does.
+The statement that commits a write asks `identity_require_authority` for the `authority` of its caller;
+`running_work.py` asks here every few seconds. A credential that expires meanwhile does not end its call; one that is
+revoked, disabled or suspended does.
 """
 
+import json
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 from shared.database import Database
@@ -17,22 +21,58 @@ from shared.identity.credentials import (
     user_credential,
 )
 from shared.identity.errors import AttributionInvalid, InvalidToken, OrganizationSuspended
-from shared.identity.expiring_cache import ExpiringCache
+from shared.identity.permissions import Permission
+from shared.identity.roles import ROLE_PERMISSIONS
 from shared.identity.usage_attribution import AttributionClaims
-from shared.settings import Settings
 
-CACHE_LIMIT = 4096
-FRESH_SECONDS = 0.25
-"""How old the rows may be that a caller is judged by again; one credential with many calls is read once."""
+REQUIRE_AUTHORITY = "identity_require_authority(CAST(:authority AS jsonb))"
+"""A condition of the statement that commits a write, evaluated once it has waited for what it waits for."""
+AUTHORITY_LOST = "QM403"
+"""The SQLSTATE that undoes such a statement."""
+
+
+def authority(caller: Caller, permission: Permission, *, owner_id: UUID, organization_id: UUID) -> str | None:
+    """Describe, for `REQUIRE_AUTHORITY`, what a write to an owner's files rests on; None where nobody asked for it."""
+    proof = caller.proof
+    if proof is None:
+        return None
+    rests_on: dict[str, Any] = {
+        "executor": caller.executor.id,
+        "organization": caller.organization_id,
+        "scopes": [organization_id, owner_id],
+        "roles": _roles_with(permission),
+        **_credential_of(proof),
+    }
+    if proof.attribution is not None:
+        rests_on["principal"] = proof.attribution.principal_id
+        rests_on["payer"] = proof.attribution.payer_id
+        rests_on["distribution"] = proof.attribution.distribution_id
+    return json.dumps(rests_on, default=str)
+
+
+@cache
+def _roles_with(permission: Permission) -> tuple[str, ...]:
+    return tuple(role.value for role, held in ROLE_PERMISSIONS.items() if permission in held)
+
+
+def _credential_of(proof: Proof) -> dict[str, Any]:
+    access = proof.access
+    if access is None:
+        return {"key": proof.digest.hex()}
+    return {
+        "deployment": access.deployment_id,
+        "client": access.client_id,
+        "version": access.version_id,
+        "credential": access.credential_id,
+        "token": access.token_id,
+    }
 
 
 class Rechecks:
     """Judges callers again; one per process, safe to share between threads."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._fresh_seconds = min(FRESH_SECONDS, settings.live_row_cache_seconds)
-        self._credentials = ExpiringCache[Credential](CACHE_LIMIT)
 
     def current(self, caller: Caller) -> Caller:
         """Give the caller as the rows have it now.
@@ -42,7 +82,7 @@ class Rechecks:
         proof = caller.proof
         if proof is None:
             return caller
-        direct = direct_caller(self._credential(proof, caller))
+        direct = direct_caller(self._read(proof, caller.organization_id))
         if proof.attribution is not None:
             direct = self._attributed(direct, proof.attribution)
         if direct.is_suspended and not caller.is_suspended:
@@ -50,15 +90,6 @@ class Rechecks:
         if caller.organization_id not in (None, direct.organization_id):
             raise InvalidToken  # a user who is no member there any more
         return direct
-
-    def _credential(self, proof: Proof, caller: Caller) -> Credential:
-        acting_in = caller.organization_id
-        key = proof.digest + (acting_in.bytes if acting_in is not None else b"")
-        known = self._credentials.find(key)
-        if known is None:
-            known = self._read(proof, acting_in)
-            self._credentials.put(key, known, ttl_seconds=self._fresh_seconds)
-        return known
 
     def _read(self, proof: Proof, acting_in: UUID | None) -> Credential:
         with self._database.autocommit() as session:

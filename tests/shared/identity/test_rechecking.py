@@ -23,8 +23,8 @@ from tests.support.identity import IdentityFactory, Person
 
 
 @pytest.fixture
-def rechecks(database: Database, settings: Settings) -> Rechecks:
-    return Rechecks(database, settings)
+def rechecks(database: Database) -> Rechecks:
+    return Rechecks(database)
 
 
 @pytest.fixture
@@ -113,4 +113,4 @@ def test_a_token_that_ran_out_ends_no_call(database: Database, settings: Setting
     time.sleep(1.5)
     with pytest.raises(InvalidToken):
         authenticate(factory, authorization)
-    assert Rechecks(database, brief).current(caller) == caller
+    assert Rechecks(database).current(caller) == caller

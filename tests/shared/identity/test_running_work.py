@@ -18,7 +18,6 @@ from shared.identity.permissions import Permission
 from shared.identity.rechecking import Rechecks
 from shared.identity.roles import Role
 from shared.identity.running_work import RunningWork
-from shared.settings import Settings
 from tests.support.identity import IdentityFactory
 
 PATIENCE_SECONDS = 20.0
@@ -27,8 +26,8 @@ PATIENCE_SECONDS = 20.0
 class CountingRechecks(Rechecks):
     """Counts how often it is asked; may find no database."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
-        super().__init__(database, settings)
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self.asked = threading.Semaphore(0)
         self.count = 0
         self.is_away = False
@@ -42,8 +41,8 @@ class CountingRechecks(Rechecks):
 
 
 @pytest.fixture
-def rechecks(database: Database, settings: Settings) -> CountingRechecks:
-    return CountingRechecks(database, settings)
+def rechecks(database: Database) -> CountingRechecks:
+    return CountingRechecks(database)
 
 
 @pytest.fixture

@@ -1,25 +1,39 @@
 """Whoever loses the right to write while their content is being received stores nothing."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
+from shared import failpoints
 from shared.identity.access_tokens import revoke_token, verify_access_token
+from shared.identity.api_keys import list_api_keys, revoke_api_key
 from shared.identity.authorization import OPERATOR
 from shared.identity.client_credentials import revoke_client_credential
 from shared.identity.deployments import CreatedDeployment, disable_deployment
 from shared.identity.distributions import disable_distribution
 from shared.identity.identities import disable_identity
+from shared.identity.memberships import change_member_role, remove_member
 from shared.identity.organizations import suspend_organization
+from shared.identity.roles import Role
+from shared.identity.users import disable_user
 from shared.identity.versions import revoke_version
 from tests.support.front import Front
-from tests.web.files.asking import Asker, leaving_nothing, refuse, succeed
+from tests.support.identity import Person
+from tests.support.stack import wait_until
+from tests.web.files.asking import Asker, leaving_nothing, refuse, run_sql, succeed
 from tests.web.files.conftest import ATTRIBUTION, agent_of, demote
 from web.http import multipart
 
 Act = Callable[[], object]
+WAITING_FOR_LOCK = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +47,21 @@ class Writer:
     direct: Asker
     attributed: Asker
 
+    @property
+    def organization_id(self) -> UUID:
+        return self.created.deployment.organization_id
+
     def change(self, act: Callable[..., object], **named: Any) -> None:
         with self.front.services.database.transaction() as session:
             act(session, by=OPERATOR, **named)
+
+    def change_member(self, act: Callable[..., object], person: Person, **named: Any) -> None:
+        self.change(act, organization_id=self.organization_id, user_id=person.user_id, **named)
+
+    def revoke_keys(self, person: Person) -> None:
+        with self.front.services.database.transaction() as session:
+            for key in list_api_keys(session, by=OPERATOR, user_id=person.user_id).items:
+                revoke_api_key(session, by=OPERATOR, key_id=key.id)
 
     def revoke_token(self) -> None:
         services = self.front.services
@@ -65,9 +91,11 @@ def writer(front: Front) -> Writer:
     )
 
 
-@pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], None]:
-    """Let something happen when the content has been received."""
+@pytest.fixture(params=["after the last byte", "before the commit"])
+def meanwhile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], None]:
+    """Let something happen when the content has been received, or between the last look at it and the commit."""
+    if request.param == "before the commit":
+        return partial(_act_before_commit, monkeypatch)
     receive = multipart.receive_file_part
 
     def arrange(act: Act) -> None:
@@ -79,6 +107,15 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Act], None]:
         monkeypatch.setattr("web.files.writes.receive_file_part", receive_and_act)
 
     return arrange
+
+
+def _act_before_commit(patch: pytest.MonkeyPatch, act: Act) -> None:
+    def reach(point: str) -> None:
+        if point == "upload.before_commit":
+            patch.setattr(failpoints, "hit", lambda _: None)
+            act()
+
+    patch.setattr(failpoints, "hit", reach)
 
 
 ENDS: dict[str, tuple[Callable[[Writer], object], int, str]] = {
@@ -133,6 +170,32 @@ def test_a_replace_whose_caller_was_revoked_meanwhile_changes_nothing(
         refuse(writer.direct.replace(file, b"late"), status, code)
 
 
+USER_ENDS: dict[str, tuple[Callable[[Writer, Person], object], int, str]] = {
+    "key": (lambda w, person: w.revoke_keys(person), 401, "invalid_token"),
+    "user": (lambda w, person: w.change(disable_user, user_id=person.user_id), 401, "invalid_token"),
+    "membership": (lambda w, person: w.change_member(remove_member, person), 401, "invalid_token"),
+    "role": (
+        lambda w, person: w.change_member(change_member_role, person, role=Role.MEMBER),
+        403,
+        "permission_denied",
+    ),
+    "organization": (lambda w, _: ENDS["organization"][0](w), 403, "organization_suspended"),
+}
+
+
+@pytest.mark.parametrize("end", USER_ENDS)
+def test_a_replace_whose_user_was_revoked_meanwhile_changes_nothing(
+    writer: Writer, meanwhile: Callable[[Act], None], end: str
+) -> None:
+    act, status, code = USER_ENDS[end]
+    person = writer.front.identity.person(writer.organization_id, Role.WORKSPACE_ADMIN)
+    file = succeed(writer.direct.upload(b"first"), 201)
+    meanwhile(lambda: act(writer, person))
+    user = Asker(front=writer.front, headers={"Authorization": person.authorization})
+    with leaving_nothing(writer.front):
+        refuse(user.replace(file, b"late"), status, code)
+
+
 @pytest.mark.parametrize("end", ["identity", "distribution"])
 def test_an_attributed_upload_ends_with_whom_it_is_for(
     writer: Writer, meanwhile: Callable[[Act], None], end: str
@@ -148,8 +211,23 @@ def test_an_attributed_upload_ends_with_whom_it_is_for(
         refuse(writer.attributed.upload(b"late"), 401, "attribution_invalid")
 
 
+@pytest.mark.parametrize("meanwhile", ["after the last byte"], indirect=True)
 def test_what_was_stored_before_is_not_told_again(writer: Writer, meanwhile: Callable[[Act], None]) -> None:
     operation = "6f1c1b8e-4b33-4d3b-9d5b-0f1f3a1f7c11"
     succeed(writer.direct.upload(b"first", operationId=operation), 201)
     meanwhile(lambda: ENDS["deployment"][0](writer))
     refuse(writer.direct.upload(b"first", operationId=operation), 401, "invalid_token")
+
+
+def test_a_replace_that_waited_for_another_is_judged_by_the_rows_after_the_wait(
+    writer: Writer,
+) -> None:
+    file = succeed(writer.direct.upload(b"first"), 201)
+    database = writer.front.services.database
+    with leaving_nothing(writer.front), ThreadPoolExecutor(1) as threads:
+        with database.transaction() as session:
+            session.execute(text("SELECT FROM files WHERE id = :id FOR UPDATE"), {"id": file["id"]})
+            late = threads.submit(writer.direct.replace, file, b"late")
+            wait_until(lambda: run_sql(writer.front, WAITING_FOR_LOCK), "a replace that waits")
+            writer.change(disable_deployment, deployment_id=writer.created.deployment.id)
+        refuse(late.result(), 401, "invalid_token")

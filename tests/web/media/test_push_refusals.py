@@ -7,8 +7,10 @@ from uuid import uuid4
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared import failpoints
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
+from shared.identity.distributions import disable_distribution
 from shared.identity.organizations import suspend_organization
 from shared.identity.roles import Role
 from tests.support.front import Front, open_front
@@ -206,32 +208,62 @@ def test_only_the_distributions_own_token_pushes(front: Front, connector: Connec
     assert (answer.status_code, (answer.json or {})["code"]) == (401, "authentication_required")
 
 
-@pytest.mark.parametrize(
-    ("what", "status", "code"),
-    [
-        ("deployment", 409, "target_disabled"),
-        ("organization", 403, "organization_suspended"),
-        ("executor", 403, "permission_denied"),
-        ("receiver", 403, "permission_denied"),
-    ],
-)
-def test_nothing_is_taken_for_whoever_may_not_store_it(
-    front: Front, what: str, status: int, code: str
-) -> None:
-    connector = make_connector(front)
+LOSSES = [
+    ("deployment", 409, "target_disabled"),
+    ("distribution", 403, "distribution_disabled"),
+    ("organization", 403, "organization_suspended"),
+    ("executor", 403, "permission_denied"),
+    ("receiver", 403, "permission_denied"),
+]
+
+
+def take_authority(connector: Connector, what: str) -> None:
+    """Take away something that the storing of a push rests on."""
     deployment = connector.deployment.deployment
-    with front.services.database.transaction() as session:
+    with connector.front.services.database.transaction() as session:
         if what == "deployment":
             disable_deployment(session, by=OPERATOR, deployment_id=deployment.id)
+        elif what == "distribution":
+            disable_distribution(session, by=OPERATOR, distribution_id=connector.id)
         elif what == "organization":
             suspend_organization(session, by=OPERATOR, organization_id=connector.organization_id)
     if what in ("executor", "receiver"):
         identity_id = deployment.daemon_identity_id if what == "executor" else connector.principal_id
-        sql(front, "DELETE FROM role_bindings WHERE subject_identity_id = :id", id=identity_id)
+        sql(connector.front, "DELETE FROM role_bindings WHERE subject_identity_id = :id", id=identity_id)
+
+
+def require_nothing_taken(connector: Connector) -> None:
+    taken = sql(connector.front, "SELECT 1 FROM media_imports WHERE distribution_id = :id", id=connector.id)
+    assert taken == []
+    require_no_stray_bytes(connector)
+
+
+@pytest.mark.parametrize(("what", "status", "code"), [loss for loss in LOSSES if loss[0] != "distribution"])
+def test_nothing_is_taken_for_whoever_may_not_store_it(
+    front: Front, what: str, status: int, code: str
+) -> None:
+    connector = make_connector(front)
+    take_authority(connector, what)
     for answer in (connector.push(media()), connector.push_form(), connector.push_signed(media())):
         assert (answer.status_code, (answer.json or {})["code"]) == (status, code)
-    assert sql(front, "SELECT 1 FROM media_imports WHERE distribution_id = :id", id=connector.id) == []
-    require_no_stray_bytes(connector)
+    require_nothing_taken(connector)
+
+
+@pytest.mark.parametrize(("what", "status", "code"), LOSSES)
+def test_a_push_whose_authority_went_between_its_last_byte_and_its_commit_stores_nothing(
+    front: Front, monkeypatch: pytest.MonkeyPatch, what: str, status: int, code: str
+) -> None:
+    connector = make_connector(front)
+
+    def reach(point: str) -> None:
+        if point == "upload.before_commit":
+            monkeypatch.setattr(failpoints, "hit", lambda _: None)
+            take_authority(connector, what)
+
+    monkeypatch.setattr(failpoints, "hit", reach)
+    answer = connector.push_form()
+    assert (answer.status_code, (answer.json or {})["code"]) == (status, code)
+    require_nothing_taken(connector)
 
 
 def test_imports_are_shown_to_their_distribution_and_its_organizations_users(

@@ -33,7 +33,6 @@ from shared.replies import Reply, ReplyChannel
 from shared.valkey import connect_valkey
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 from tests.shared.models.model_calls import CREDITS, ModelCalls, model_calls, received
-from tests.support.identity import make_settings
 from tests.support.stack import wait_until
 from web.revocation import until_revoked
 
@@ -168,7 +167,7 @@ def door(
     opened = threading.Event()
     monkeypatch.setattr("shared.models.engine.Translator.__init__", _telling(Translator.__init__, opened))
     channel = ReplyChannel(connect_valkey(valkey_server.url))
-    running = RunningWork(Rechecks(database, make_settings()))
+    running = RunningWork(Rechecks(database))
     with model_calls(database, valkey_server.url, channel, tmp_path) as calls:
         if request.param != "agent":
             yield ClientDoor(calls, running, is_stream=request.param == "/v1", is_opened=opened.is_set)
