@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     s3_checksums: bool = True
     """Send checksums with S3 writes; false for servers that refuse them."""
     x_accel_prefix: str | None = None
-    """Internal nginx location that maps to the local blob store; set to let nginx send the bytes."""
+    """Internal nginx location of the local blob store, to let nginx send the bytes; none can be broken off."""
     scrub_interval_days: NonNegativeInt = 30
     """Local content is read again and compared with its digest this often, in days; 0 for never."""
     scrub_bytes_per_minute: PositiveInt = GIBIBYTE

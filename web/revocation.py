@@ -36,7 +36,10 @@ def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]
 
 
 def break_off_when_revoked(response: Response, watch: Watch, connection: socket.socket | None) -> Response:
-    """Close the connection of a download whose caller is revoked before it has been sent."""
+    """Close the connection of a download whose caller or link is revoked before it has been sent.
+
+    What a front proxy sends (X-Accel-Redirect) has no length here and is out of reach.
+    """
     if connection is not None and (response.content_length or 0) > TAKEN_AT_ONCE_BYTES:
         call = watch(partial(_break_off, connection))
         call_when_sent(response, call.close)

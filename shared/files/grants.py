@@ -107,6 +107,17 @@ _GRANT = (
 )
 
 
+_STANDING = (
+    select(
+        or_(read_grants.c.revoked_at.is_not(None), files.c.state == "Deleted").label("is_revoked"),
+        organizations.c.suspended_at.is_not(None).label("is_suspended"),
+    )
+    .select_from(read_grants.join(files, files.c.id == read_grants.c.file_id))
+    .join(organizations, organizations.c.id == files.c.organization_id)
+    .where(read_grants.c.token_hash == bindparam("token_hash"))
+)
+
+
 def create_grant(
     database: Database, caller: Caller, file_id: UUID, version_id: UUID, ttl_seconds: int
 ) -> ReadGrant:
@@ -191,3 +202,18 @@ def get_granted_content(session: Session, file_id: UUID, token: str) -> Content:
         is_placed=row.blob_state == "live",
         is_damaged=row.damaged_at is not None,
     )
+
+
+def require_unrevoked(database: Database, token: str) -> None:
+    """Let a download that began with a token go on, even if the token has expired meanwhile.
+
+    Raises GrantExpired once it was revoked or its file deleted, OrganizationSuspended, Unavailable.
+    """
+    with database.autocommit() as session:
+        row = session.execute(_STANDING, {"token_hash": hash_secret(token)}).one_or_none()
+    if row is None:
+        return
+    if row.is_revoked:
+        raise GrantExpired
+    if row.is_suspended:
+        raise OrganizationSuspended

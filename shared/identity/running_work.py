@@ -1,13 +1,15 @@
-"""Check the callers of all calls under way again, every few seconds, and mark those that were revoked.
+"""Check the callers and links of all calls under way again, every few seconds, and mark those that were revoked.
 
-One thread asks for all streams, waits and downloads of a process, once per credential. It only notes why a call must
-end and wakes the code that carries it out. While the database does not answer, calls go on.
+One thread asks for all streams, waits and downloads of a process, once per credential or link. It only notes why a call
+must end and wakes the code that carries it out. While the database does not answer, calls go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Self
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
 
 from shared.errors import DomainError, Unavailable
 from shared.identity.callers import Caller
@@ -20,17 +22,28 @@ log = get_logger(__name__)
 CHECK_SECONDS = 2.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """What calls under way rest on, the same for all with its `key`.
+
+    `current` reads it again, and raises what a request is answered by whose permit was revoked.
+    """
+
+    key: Hashable
+    current: Callable[[], object]
+
+
 class RunningCall:
     """One call under way; a context manager for as long as it is."""
 
     def __init__(
         self,
         others: InFlight[RunningCall],
-        caller: Caller,
-        authorize: Callable[[Caller], object],
+        permit: Permit,
+        authorize: Callable[[Any], object],
         wake: Callable[[], None],
     ) -> None:
-        self.caller = caller
+        self.permit = permit
         self.authorize = authorize
         self.revocation: DomainError | None = None
         self._others = others
@@ -66,7 +79,16 @@ class RunningWork:
 
         `authorize` is given the caller as the rows have it, and raises if it may no longer do this.
         """
-        call = RunningCall(self._calls, caller, authorize, wake)
+        key = (caller.proof, caller.organization_id, caller.is_suspended)
+        return self.watch_permit(
+            Permit(key=key, current=partial(self._rechecks.current, caller)), authorize, wake
+        )
+
+    def watch_permit(
+        self, permit: Permit, authorize: Callable[[Any], object], wake: Callable[[], None]
+    ) -> RunningCall:
+        """Watch a call that rests on something else than a caller; `authorize` is given what `permit` reads."""
+        call = RunningCall(self._calls, permit, authorize, wake)
         self._calls.add(call)
         return call
 
@@ -80,7 +102,7 @@ class RunningWork:
         self._calls.stop()
 
     def _check_all(self, calls: Sequence[RunningCall]) -> None:
-        for same in _by_credential(calls):
+        for same in _by_permit(calls):
             try:
                 self._check(same)
             except Exception:  # the others must be looked at whatever became of these
@@ -88,7 +110,7 @@ class RunningWork:
 
     def _check(self, calls: list[RunningCall]) -> None:
         try:
-            current = self._rechecks.current(calls[0].caller)
+            current = calls[0].permit.current()
         except Unavailable as error:
             log.warning("calls.not_checked", error=error.code)
         except DomainError as revocation:
@@ -100,16 +122,15 @@ class RunningWork:
                 _authorize_again(call, current)
 
 
-def _by_credential(calls: Sequence[RunningCall]) -> list[list[RunningCall]]:
+def _by_permit(calls: Sequence[RunningCall]) -> list[list[RunningCall]]:
     grouped: dict[Hashable, list[RunningCall]] = {}
     for call in calls:
         if call.revocation is None:
-            key = (call.caller.proof, call.caller.organization_id, call.caller.is_suspended)
-            grouped.setdefault(key, []).append(call)
+            grouped.setdefault(call.permit.key, []).append(call)
     return list(grouped.values())
 
 
-def _authorize_again(call: RunningCall, current: Caller) -> None:
+def _authorize_again(call: RunningCall, current: object) -> None:
     """End a call whose caller has lost the permission to it."""
     try:
         call.authorize(current)

@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,6 +12,7 @@ import openai
 import pytest
 import requests
 import urllib3
+from sqlalchemy import text
 
 from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
@@ -65,6 +67,38 @@ class Revocable:
         with self.service.database.transaction() as session:
             for (binding_id,) in found:
                 unbind_role(session, by=OPERATOR, binding_id=UUID(binding_id))
+
+    @cached_property
+    def authorization(self) -> dict[str, str]:
+        return {"Authorization": self.service.identity.authorization(self.deployment)}
+
+    def ask(self, method: str, url: str, **options: Any) -> requests.Response:
+        answer = requests.request(method, url, headers=self.authorization, timeout=60, **options)
+        answer.raise_for_status()
+        return answer
+
+    def store_zeros(self) -> str:
+        url, content = f"{self.service.front.url}/files", bytes(LARGE_BYTES)
+        named = {"operationId": str(uuid4()), "byteSize": str(len(content))}
+        part = {"file": ("zeros.bin", content, "application/octet-stream")}
+        stored = self.ask("POST", f"{url}/agent-artifacts", params=named, files=part)
+        return f"{url}/{stored.json()['id']}"
+
+    def version_of(self, file_url: str) -> str:
+        return str(self.ask("GET", file_url).json()["versionId"])
+
+    def change_files(self, statement: str) -> None:
+        with self.service.database.transaction() as session:
+            session.execute(text(statement), {"id": self.organization_id})
+
+    def delete_files(self) -> None:
+        self.change_files("UPDATE files SET state = 'Deleted', ended_at = now() WHERE organization_id = :id")
+
+    def let_grants_expire(self) -> None:
+        self.change_files(
+            "UPDATE read_grants SET access_expires_at = now() - interval '1 s'"
+            " FROM files WHERE files.id = file_id AND organization_id = :id"
+        )
 
 
 @pytest.fixture
@@ -124,22 +158,35 @@ def test_a_plain_call_is_refused_and_its_upstream_cancelled(revocable: Revocable
 
 @pytest.mark.parametrize("end", ["deployment", "role"])
 def test_a_download_is_broken_off(revocable: Revocable, end: str) -> None:
-    authorization = {"Authorization": revocable.service.identity.authorization(revocable.deployment)}
-    url, content = revocable.service.front.url, bytes(LARGE_BYTES)
-    uploaded = requests.post(
-        f"{url}/files/agent-artifacts",
-        params={"operationId": str(uuid4()), "byteSize": str(len(content))},
-        headers=authorization,
-        files={"file": ("zeros.bin", content, "application/octet-stream")},
-        timeout=60,
-    )
-    path = f"{url}/files/{uploaded.json()['id']}/content"
-    with requests.get(path, headers=authorization, stream=True, timeout=60) as answer:
+    act = revocable.disable if end == "deployment" else revocable.take_role
+    assert download(f"{revocable.store_zeros()}/content", revocable.authorization, act) < LARGE_BYTES
+
+
+@pytest.mark.parametrize("end", ["grant", "file", "organization"])
+def test_a_download_by_a_link_is_broken_off(revocable: Revocable, end: str) -> None:
+    file_url = revocable.store_zeros()
+    grant = revocable.ask("POST", f"{file_url}/versions/{revocable.version_of(file_url)}/grants").json()
+    acts: dict[str, Revoke] = {
+        "grant": lambda: revocable.ask("DELETE", f"{file_url}/grants/{grant['grantId']}"),
+        "file": revocable.delete_files,
+        "organization": revocable.suspend,
+    }
+    assert download(grant["url"], {}, acts[end]) < LARGE_BYTES
+
+
+def test_a_download_by_a_link_that_expires_meanwhile_runs_to_its_end(revocable: Revocable) -> None:
+    file_url = revocable.store_zeros()
+    grant = revocable.ask("POST", f"{file_url}/versions/{revocable.version_of(file_url)}/grants").json()
+    assert download(grant["url"], {}, revocable.let_grants_expire) == LARGE_BYTES
+
+
+def download(url: str, headers: dict[str, str], act: Revoke) -> int:
+    """Read a little, let something happen and be noticed; give how many bytes come altogether."""
+    with requests.get(url, headers=headers, stream=True, timeout=60) as answer:
         received = len(answer.raw.read(1 << 20))
-        act = revocable.disable if end == "deployment" else revocable.take_role
         act()
         time.sleep(2 * CHECK_SECONDS)
         with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
             while piece := answer.raw.read(1 << 20):
                 received += len(piece)
-    assert received < LARGE_BYTES
+    return received

@@ -20,6 +20,7 @@ from shared.files.content import authorize_reading, find_chunk_checksums, get_co
 from shared.files.resources import Content
 from shared.files.scrubbing import report_damage
 from shared.identity.authorization import Actor
+from shared.identity.running_work import Permit
 from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
@@ -38,7 +39,7 @@ from web.files.ranges import RangeNotSatisfiable
 from web.http.client_address import client_address
 from web.http.edge import GRANTS
 from web.http.requests import DuplicateParameter
-from web.revocation import break_off_when_revoked
+from web.revocation import Watch, break_off_when_revoked
 from web.routes import Routes
 
 log = get_logger(__name__)
@@ -191,10 +192,17 @@ def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Resp
         _get_content(call, file_id)
         log.warning("blob.missing", version_id=content.version.id)
         raise
-    if not call.has_credential:
-        return response
     connection = call.http.environ.get("gunicorn.socket")
-    return break_off_when_revoked(response, call.watch(partial(authorize_reading, content)), connection)
+    return break_off_when_revoked(response, _watch(call, content), connection)
+
+
+def _watch(call: Call, content: Content) -> Watch:
+    """Give what watches, while content is sent, whether the caller may still read it, or the link still stands."""
+    if call.has_credential:
+        return call.watch(partial(authorize_reading, content))
+    services, token = call.services, _one_grant(call.http.environ[GRANTS])
+    permit = Permit(key=token, current=partial(grants.require_unrevoked, services.database, token))
+    return partial(services.running.watch_permit, permit, lambda _: None)
 
 
 def _find_checksums(call: Call, content: Content) -> bytes | None:
