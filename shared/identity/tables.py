@@ -164,6 +164,12 @@ distributions = Table(
     UniqueConstraint("token_hash"),
     UniqueConstraint("previous_token_hash"),
     Index("ix_distributions_organization_id_id", "organization_id", "id"),
+    Index(
+        "ix_distributions_enabled_of_deployment",
+        "deployment_id",
+        "id",
+        postgresql_where=text("disabled_at IS NULL"),
+    ),
 )
 
 role_bindings = Table(

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, select, text
 
 from shared.a2a.errors import AgentNotFound, InvalidParams, UnsupportedOperation
 from shared.a2a.tables import behaviors
@@ -20,8 +20,10 @@ from shared.database import Session
 from shared.errors import FieldError, PermissionDenied
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
-from shared.identity.tables import deployments, distributions, identities, organizations, versions
+from shared.identity.tables import deployments, identities, organizations, versions
 
+DISTRIBUTIONS_TOLD = 100
+"""The newest so many distributions of an agent are looked at for the networks that its card tells."""
 SKILL_KEY = "skillId"
 """Key in a message's metadata by which a client chooses a skill, that is a behavior, by its id."""
 
@@ -68,13 +70,9 @@ def get_agent(session: Session, deployment_id: UUID) -> Agent:
     if row is None:
         raise AgentNotFound
     held = list_agent_behaviors(session, deployment_id)
-    networks = session.execute(
-        select(distributions.c.networks, distributions.c.created_at).where(
-            distributions.c.deployment_id == deployment_id, distributions.c.disabled_at.is_(None)
-        )
-    ).all()
+    routed = session.execute(_ROUTED, {"deployment_id": deployment_id, "limit": DISTRIBUTIONS_TOLD}).all()
     changes = [row.created_at, row.version_created_at, *(behavior.updated_at for behavior in held)]
-    changes += [found.created_at for found in networks]
+    changes += [found.created_at for found in routed]
     return Agent(
         deployment_id=row.id,
         organization_id=row.organization_id,
@@ -82,7 +80,7 @@ def get_agent(session: Session, deployment_id: UUID) -> Agent:
         name=row.name,
         version=row.label or str(row.number or 1),
         behaviors=held,
-        networks=tuple(sorted({name for found in networks for name in found.networks})),
+        networks=tuple(sorted({name for found in routed for name in found.networks})),
         changed_at=max(at for at in changes if at is not None),
     )
 
@@ -157,6 +155,11 @@ def read_extensions(stored: Sequence[dict[str, Any]]) -> tuple[DeclaredExtension
     )
 
 
+ROUTED = """
+SELECT networks, created_at FROM distributions WHERE deployment_id = :deployment_id AND disabled_at IS NULL
+ORDER BY id DESC LIMIT :limit
+"""
+_ROUTED = text(ROUTED)
 _AGENT = (
     select(
         deployments.c.id,

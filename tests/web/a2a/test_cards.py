@@ -1,9 +1,13 @@
 """Cards: what an agent says of itself, to whom, and for how long that may be kept."""
 
+from sqlalchemy import text
+
+from shared.a2a.agents.directory import DISTRIBUTIONS_TOLD, ROUTED
 from shared.a2a.behaviors.administration import BehaviorDraft, create_behavior
 from shared.a2a.turns.updates import BehaviorKind
 from shared.identity.authorization import OPERATOR
 from tests.contracts.a2a.schemas import check
+from tests.support.plans import explain
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import Cast
 
@@ -98,6 +102,28 @@ def test_an_agent_of_a_distribution_tells_its_networks(cast: Cast) -> None:
     found = {extension["uri"]: extension for extension in card["capabilities"]["extensions"]}
     declared = found["http://localhost/extensions/distribution/v1"]
     assert declared["params"] == {"networks": ["slack"]}
+
+
+def test_a_card_is_made_from_a_bounded_number_of_distributions(cast: Cast) -> None:
+    created, client = cast.new_agent()
+    identity, database = cast.front.identity, cast.front.services.database
+    one = identity.distribution(
+        cast.acme, principal_id=identity.principal(cast.acme).id, deployment_id=created.deployment.id
+    )
+    many = """
+        INSERT INTO distributions (id, organization_id, name, networks, principal_identity_id, deployment_id,
+            token_hash, token_last4, webhook_secret_encrypted)
+        SELECT CAST('f' || lpad(to_hex(n), 31, '0') AS uuid), organization_id, 'many', ARRAY['n' || n],
+            principal_identity_id, deployment_id, sha256(CAST('many' || n AS bytea)), 'last', webhook_secret_encrypted
+        FROM distributions CROSS JOIN generate_series(1, 3000) AS n WHERE id = :id"""
+    with database.transaction() as session:
+        session.execute(text(many), {"id": one.distribution.id})
+    card = anybody(client).ask("GET", WELL_KNOWN).get_json()
+    found = {extension["uri"]: extension for extension in card["capabilities"]["extensions"]}
+    networks = found["http://localhost/extensions/distribution/v1"]["params"]["networks"]
+    assert set(networks) == {f"n{n}" for n in range(3000 - DISTRIBUTIONS_TOLD + 1, 3001)}
+    values = {"deployment_id": created.deployment.id, "limit": DISTRIBUTIONS_TOLD}
+    assert explain(database, ROUTED, values).blocks < 3 * DISTRIBUTIONS_TOLD
 
 
 def test_a_disabled_agent_has_no_card(cast: Cast) -> None:
