@@ -97,6 +97,8 @@ def open_front(database_url: str, valkey_url: str, directory: Path, **settings: 
             identity=IdentityFactory(services.database, loaded),
         )
     finally:
+        services.running.close()
+        services.models.invoker.leases.close()
         services.models.invoker.replies.close()
         services.database.dispose()
         services.valkey.close()

@@ -222,6 +222,7 @@ def model_calls(
     try:
         yield ModelCalls(database=database, valkey=valkey, invoker=invoker, executor=executor, caller=caller)
     finally:
+        invoker.leases.close()
         valkey.delete(*KEYS, *valkey.scan_iter("quartermaster:request:*"))
         for inbox in list(replies._inboxes.values()):
             inbox.close()
