@@ -1,48 +1,20 @@
 """The JSON of credits and usage: snake_case below `/v1`, camelCase below `/admin`; amounts are decimal strings."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credits, parse_signed_credits
 from shared.credits.balances import Balance, Policy, Suspender
 from shared.credits.ledger import Entered
 from shared.credits.reports import MAX_GROUPS, GroupBy, UsageGroup, UsageReport, UsageSum, Window
 from shared.credits.settlement import Status
 from shared.credits.usage import UsageRecord
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
+from web.credits.amount_types import Credits, SentCredits, SentSignedCredits
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
 
-
-def _parse_sent(value: object, parse: Callable[[str], int] = parse_credits) -> int:
-    """Read an amount from a string only: a JSON number may be rounded before we see it."""
-    if not isinstance(value, str):
-        raise PydanticCustomError("credits", 'must be a decimal string such as "12.5"')
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise PydanticCustomError("credits", "{reason}", {"reason": str(error)}) from error
-
-
-SentCredits = Annotated[
-    int,
-    BeforeValidator(_parse_sent),
-    WithJsonSchema({"type": "string", "pattern": CREDITS_PATTERN, "examples": ["12.5"]}),
-]
-SentSignedCredits = Annotated[
-    int,
-    BeforeValidator(partial(_parse_sent, parse=parse_signed_credits)),
-    WithJsonSchema({"type": "string", "pattern": f"^-?{CREDITS_PATTERN[1:]}", "examples": ["-12.5"]}),
-]
-Credits = Annotated[
-    int,
-    PlainSerializer(format_credits, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]{1,6})?$"}),
-]
 Limit = Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="Items on the page.")]
 PolicyName = Literal["active", "limit", "suspended"]
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from shared.credits.reports import Window
 from shared.credits.storage_reports import StorageDay, StorageReport
-from web.credits.schemas import Credits
+from web.credits.amount_types import Credits
 from web.http.schemas import Shown
 from web.http.wire_types import Sent, SnakeSent, SnakeWire, UtcTime
 

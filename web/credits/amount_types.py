@@ -1,0 +1,37 @@
+"""Amounts of credits in JSON: decimal strings, because a JSON number may be rounded on its way."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from shared.credits.amounts import CREDITS_PATTERN, format_credits, parse_credits, parse_signed_credits
+
+
+def _parse_sent(value: object, parse: Callable[[str], int] = parse_credits) -> int:
+    """Read an amount from a string only."""
+    if not isinstance(value, str):
+        raise PydanticCustomError("credits", 'must be a decimal string such as "12.5"')
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise PydanticCustomError("credits", "{reason}", {"reason": str(error)}) from error
+
+
+SentCredits = Annotated[
+    int,
+    BeforeValidator(_parse_sent),
+    WithJsonSchema({"type": "string", "pattern": CREDITS_PATTERN, "examples": ["12.5"]}),
+]
+SentSignedCredits = Annotated[
+    int,
+    BeforeValidator(partial(_parse_sent, parse=parse_signed_credits)),
+    WithJsonSchema({"type": "string", "pattern": f"^-?{CREDITS_PATTERN[1:]}", "examples": ["-12.5"]}),
+]
+Credits = Annotated[
+    int,
+    PlainSerializer(format_credits, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]{1,6})?$"}),
+]
