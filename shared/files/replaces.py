@@ -5,6 +5,7 @@ readable until the file ends; owner and retention stay (docs/specification/files
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -90,10 +91,7 @@ def replace(
     with database.autocommit() as session:
         file = _get_file(session, store, caller, request)
         standing = get_standing(session, operation, payer_id=file.payer_id)
-
-    def authorize_again() -> None:
-        _authorize_again(recheck(caller), file)
-
+    authorize_again = partial(_authorize_again, recheck, caller, file)
     if standing.outcome is not None:
         content = receive(Nowhere())
         authorize_again()
@@ -120,8 +118,10 @@ def replace(
     )
 
 
-def _authorize_again(caller: Caller, file: File) -> None:
-    authorize(caller, Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id)
+def _authorize_again(recheck: Recheck, caller: Caller, file: File) -> None:
+    authorize(
+        recheck(caller), Permission.FILE_UPDATE, owner_id=file.owner_id, organization_id=file.organization_id
+    )
 
 
 def _expected(caller: Caller, file: File, request: ReplaceRequest) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Specified in docs/specification/files.md#upload.
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -99,16 +100,11 @@ def upload(
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
     StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
-    owner = authorize_creation(caller)
-    if request.organization_id is not None and request.organization_id != caller.payer_id:
-        raise PayerMismatch
+    owner = _authorize(caller, request)
     operation = _operation(caller, owner, request)
     with database.autocommit() as session:
         standing = get_standing(session, operation, payer_id=caller.payer_id)
-
-    def authorize_again() -> None:
-        _authorize_again(recheck(caller), owner)
-
+    authorize_again = partial(_authorize_again, recheck, caller, owner)
     if standing.outcome is not None:
         content = receive(Nowhere())
         authorize_again()
@@ -136,8 +132,15 @@ def upload(
     )
 
 
-def _authorize_again(caller: Caller, owner: Owner) -> None:
-    if authorize_creation(caller) != owner:
+def _authorize(caller: Caller, request: UploadRequest) -> Owner:
+    owner = authorize_creation(caller)
+    if request.organization_id is not None and request.organization_id != caller.payer_id:
+        raise PayerMismatch
+    return owner
+
+
+def _authorize_again(recheck: Recheck, caller: Caller, owner: Owner) -> None:
+    if authorize_creation(recheck(caller)) != owner:
         raise PermissionDenied("The caller no longer stores files for the owner that this upload began with.")
 
 
