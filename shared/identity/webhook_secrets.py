@@ -33,10 +33,10 @@ def forget_replaced_secrets(database: Database) -> int:
     return run_in_batches(database, _FORGET, size=BATCH_SIZE, swept="replaced_secrets")
 
 
-def sign(secret: str, *, message_id: str, timestamp: str, body: bytes) -> bytes:
-    """Give the HMAC-SHA256 that a secret makes of a message's id, its seconds since 1970 and its body."""
+def sign(secret: str, text: bytes) -> bytes:
+    """Give the HMAC-SHA256 that a secret makes of a text: id, `.`, seconds since 1970, `.` and body."""
     key = base64.b64decode(secret.removeprefix(WEBHOOK_SECRET_PREFIX))
-    return hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, "sha256")
+    return hmac.digest(key, text, "sha256")
 
 
 _SECRETS = select(

@@ -63,9 +63,8 @@ class DistributionChannel:
 
 def _sign(secrets: Sequence[str], message: Message, *, timestamp: str) -> dict[str, str]:
     message_id = str(message.id)
-    signatures = (
-        sign(secret, message_id=message_id, timestamp=timestamp, body=message.body) for secret in secrets
-    )
+    text = f"{message_id}.{timestamp}.".encode() + message.body
+    signatures = (sign(secret, text) for secret in secrets)
     return {
         "webhook-id": message_id,
         "webhook-timestamp": timestamp,

@@ -4,22 +4,28 @@ A signature covers the whole body, so a signed one is read whole before anything
 accordingly: longer files are pushed with the token. A stranger's bytes are neither stored nor parsed.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from urllib.parse import parse_qsl
 from uuid import UUID
 
 from shared.encryption import Encryption
 from shared.errors import PermissionDenied
 from shared.identity.errors import ResourceNotFound
 from shared.identity.webhook_secrets import list_webhook_secrets
-from shared.media.networks.webhooks import SignatureInvalid
+from shared.media.networks.signatures import check_head, verify
+from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, webhook_credentials
+from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
 from web.calls import Call
 from web.http.requests import MAXIMUM_JSON_BYTES
 from web.http.small_bodies import read_small_body
-from web.media.standard_webhooks import read_signature, verify_signature
 from web.media.tenants import count_for_distribution
 
 MAXIMUM_SIGNED_BYTES = MAXIMUM_JSON_BYTES
+MAXIMUM_QUERY_FIELDS = 100
 
 
 def require_own_token(call: Call, distribution_id: UUID) -> None:
@@ -35,16 +41,47 @@ def read_signed_body(call: Call, distribution_id: UUID) -> bytes:
     """Read the whole body and verify it. Raises SignatureInvalid, whatever is wrong, for whatever distribution."""
     services = call.services
     check_header_rules(call.http)
-    try:
-        signature = read_signature(call.http.headers, services.signing_keys.now())
+    with guesses_slowed_down(call):
+        request = webhook_request(call, b"")
+        check_head(STANDARD_WEBHOOKS, request)
         body = read_small_body(services.small_bodies, call.http.environ, MAXIMUM_SIGNED_BYTES)
         with services.database.autocommit() as session:
             secrets = list_webhook_secrets(session, Encryption(services.settings), distribution_id)
-        verify_signature(signature, body, secrets)
-    except SignatureInvalid:
-        REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
-        slow_down_guessing(call.http, services)
-        raise
+        verify(STANDARD_WEBHOOKS, replace(request, body=body), webhook_credentials(secrets))
     count_for_distribution(call, distribution_id)
     limit_rate(str(distribution_id), services)
     return body
+
+
+@contextmanager
+def guesses_slowed_down(call: Call) -> Iterator[None]:
+    """Count the invalid signatures of a block, and slow their sender down."""
+    try:
+        yield
+    except SignatureInvalid:
+        REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
+        slow_down_guessing(call.http, call.services)
+        raise
+
+
+def webhook_request(call: Call, body: bytes) -> WebhookRequest:
+    """Give a request as what its signature is checked against."""
+    query_string = call.http.environ.get("QUERY_STRING", "")
+    address = call.services.settings.base_url + call.http.path
+    return WebhookRequest(
+        method=call.http.method,
+        public_url=f"{address}?{query_string}" if query_string else address,
+        query=_parameters(query_string),
+        headers={name.lower(): value for name, value in call.http.headers.items()},
+        body=body,
+        received_at=call.services.signing_keys.now(),
+    )
+
+
+def _parameters(query_string: str) -> Mapping[str, str]:
+    """Read the query, the first value of each name; a query of more fields than networks send is none."""
+    try:
+        pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAXIMUM_QUERY_FIELDS)
+    except ValueError:
+        return {}
+    return dict(reversed(pairs))

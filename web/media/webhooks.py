@@ -5,8 +5,7 @@ the same, whether the distribution exists, is disabled, or is set up for this ne
 networks wait three seconds for an answer, so workers do that.
 """
 
-from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qsl
+from collections.abc import Sequence
 from uuid import UUID
 
 from flask import Response
@@ -25,17 +24,17 @@ from shared.media.network_settings import find_webhook_credentials
 from shared.media.networks.base import Network
 from shared.media.networks.signatures import verify
 from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
-from shared.telemetry import REFUSED_CREDENTIALS, get_logger
-from web.authentication import Authentication, limit_rate, slow_down_guessing
+from shared.telemetry import get_logger
+from web.authentication import Authentication, limit_rate
 from web.calls import Call
 from web.http.small_bodies import read_small_body
 from web.http.wire_types import Sent
+from web.media.push_authentication import guesses_slowed_down, webhook_request
 from web.media.tenants import count_for_distribution
 from web.rate_limits import RateLimited
 from web.routes import AnyQuery, RawBody, Routes
 
 MAXIMUM_WEBHOOK_BYTES = 1 << 20
-MAXIMUM_QUERY_FIELDS = 100
 BODY = RawBody(media_types=("application/json", "application/x-www-form-urlencoded"))
 
 log = get_logger(__name__)
@@ -95,36 +94,9 @@ def answer_handshake(call: Call, distribution_id: UUID, network: Network) -> Res
 
 
 def _receive(call: Call, distribution_id: UUID, network: Network, body: bytes) -> Response:
-    request = _request(call, body)
-    try:
-        answer = _take_in(call, distribution_id, network, request)
-    except SignatureInvalid:
-        REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
-        slow_down_guessing(call.http, call.services)
-        raise
+    with guesses_slowed_down(call):
+        answer = _take_in(call, distribution_id, network, webhook_request(call, body))
     return _render(answer)
-
-
-def _request(call: Call, body: bytes) -> WebhookRequest:
-    query_string = call.http.environ.get("QUERY_STRING", "")
-    address = call.services.settings.base_url + call.http.path
-    return WebhookRequest(
-        method=call.http.method,
-        public_url=f"{address}?{query_string}" if query_string else address,
-        query=_parameters(query_string),
-        headers={name.lower(): value for name, value in call.http.headers.items()},
-        body=body,
-        received_at=call.services.signing_keys.now(),
-    )
-
-
-def _parameters(query_string: str) -> Mapping[str, str]:
-    """Read the query, the first value of each name; a query of more fields than networks send is none."""
-    try:
-        pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAXIMUM_QUERY_FIELDS)
-    except ValueError:
-        return {}
-    return dict(reversed(pairs))
 
 
 def _take_in(

@@ -35,7 +35,7 @@ class Part:
 
     name: str
     """What documents call it."""
-    subject: Subject
+    subject: Subject | None = None
     forms: Callable[[WebhookRequest], Sequence[bytes]]
     """Read the part, in each form where the network signs now one, now another. May raise SignatureInvalid."""
 
@@ -174,6 +174,15 @@ def verify(signature: WebhookSignature, request: WebhookRequest, credentials: Cr
     secrets = accepted(credentials, signature.setting)
     if not any(signature.algorithm.is_signed(sent, secret, text) for secret in secrets for text in texts):
         raise SignatureInvalid
+
+
+def check_head(signature: WebhookSignature, request: WebhookRequest) -> None:
+    """Raise SignatureInvalid for headers that cannot be right, before the body is read."""
+    if signature.header.lower() not in request.headers:
+        raise SignatureInvalid
+    for part in signature.signed:
+        if part is not BODY:
+            _forms(part, request)
 
 
 def accepted(credentials: Credentials, name: str) -> Sequence[str]:

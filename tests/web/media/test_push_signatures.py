@@ -2,18 +2,19 @@
 
 import json
 import time
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from werkzeug.datastructures import Headers
 
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import disable_distribution, enable_distribution, rotate_webhook_secret
-from shared.media.networks.webhooks import SignatureInvalid
+from shared.media.networks.signatures import verify
+from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, webhook_credentials
+from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from tests.support.front import Front
 from tests.support.media_samples import PNG
 from tests.web.media.conftest import Connector, encode, make_connector, media, sign, sql
-from web.media.standard_webhooks import read_signature, verify_signature
 
 # The example of the Standard Webhooks specification and of its libraries.
 EXAMPLE_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -26,15 +27,22 @@ EXAMPLE_BODY = b'{"test": 2432232314}'
 
 
 def test_the_specifications_example_is_verified() -> None:
-    signature = read_signature(Headers(EXAMPLE_HEADERS), 1614265330)
-    verify_signature(signature, EXAMPLE_BODY, [EXAMPLE_SECRET])
+    example = WebhookRequest(
+        method="POST",
+        public_url="",
+        query={},
+        headers=EXAMPLE_HEADERS,
+        body=EXAMPLE_BODY,
+        received_at=1614265330,
+    )
+    verify(STANDARD_WEBHOOKS, example, webhook_credentials([EXAMPLE_SECRET]))
     for body, secrets in (
         (EXAMPLE_BODY + b" ", [EXAMPLE_SECRET]),
         (EXAMPLE_BODY, []),
         (EXAMPLE_BODY, ["whsec_AAAA"]),
     ):
         with pytest.raises(SignatureInvalid):
-            verify_signature(signature, body, secrets)
+            verify(STANDARD_WEBHOOKS, replace(example, body=body), webhook_credentials(secrets))
 
 
 def test_a_signed_push_needs_no_token(connector: Connector) -> None:
