@@ -4,14 +4,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import (
-    acts_on,
-    administration,
-    choice,
-    installation,
-    lists,
-    show,
-)
+from deploy.administration import acts_on, administration, choice, installation, lists, show
 from shared.identity import distributions as domain
 from shared.identity import identities as principals
 from shared.identity import role_bindings as bindings

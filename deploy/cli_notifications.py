@@ -5,15 +5,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import (
-    administration,
-    choice,
-    installation,
-    paged,
-    print_json,
-    show,
-    show_page,
-)
+from deploy.administration import administration, choice, installation, paged, print_json, show, show_page
 from shared.deliveries.outbox import DeliveryState
 from shared.identity.authorization import OPERATOR
 from shared.media import notification_endpoints as domain

@@ -16,11 +16,7 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.errors import (
-    AlreadyExists,
-    ResourceNotFound,
-    TooManyLive,
-)
+from shared.identity.errors import AlreadyExists, ResourceNotFound, TooManyLive
 from shared.identity.memberships import authorize_role
 from shared.identity.names import require_email, require_future
 from shared.identity.permissions import Permission

@@ -17,12 +17,7 @@ from shared.identity.api_keys import IssuedApiKey, issue_api_key
 from shared.identity.audit import record
 from shared.identity.authorization import Actor
 from shared.identity.callers import Caller, Executor, ExecutorKind
-from shared.identity.errors import (
-    AlreadyExists,
-    InvitationEnded,
-    OrganizationSuspended,
-    ResourceNotFound,
-)
+from shared.identity.errors import AlreadyExists, InvitationEnded, OrganizationSuspended, ResourceNotFound
 from shared.identity.memberships import Membership, get_membership, insert_membership
 from shared.identity.permissions import Permission
 from shared.identity.roles import ROLE_PERMISSIONS, Role

@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.trivial_front import (
-    TrivialFront,
-    is_hung_up,
-    many_files,
-    post,
-    read_answer,
-    trivial_front,
-)
+from tests.deploy.trivial_front import TrivialFront, is_hung_up, many_files, post, read_answer, trivial_front
 from tests.support.stack import wait_until
 
 HALF_HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "

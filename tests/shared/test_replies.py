@@ -10,13 +10,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared import replies
 from shared.cancel_marks import cancel, find_cancelled, is_cancelled
 from shared.ids import new_id
-from shared.replies import (
-    Reply,
-    ReplyAddress,
-    ReplyChannel,
-    ReplyKind,
-    ReplyWriter,
-)
+from shared.replies import Reply, ReplyAddress, ReplyChannel, ReplyKind, ReplyWriter
 from shared.valkey import connect_valkey
 from tests.support.stack import free_port, wait_until
 

@@ -2,12 +2,7 @@
 
 from flask import Response
 
-from shared.a2a.errors import (
-    TaskNotCancelable,
-    TaskNotFound,
-    TooManyStreams,
-    UnsupportedOperation,
-)
+from shared.a2a.errors import TaskNotCancelable, TaskNotFound, TooManyStreams, UnsupportedOperation
 from shared.a2a.tasks.cancellation import cancel_task as cancel
 from shared.a2a.tasks.listing import list_tasks as list_page
 from shared.a2a.tasks.snapshots import find_snapshot

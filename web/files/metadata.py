@@ -4,24 +4,13 @@ from uuid import UUID
 
 from shared import body_errors
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
-from shared.files import (
-    access,
-    deletion,
-    errors,
-    listing,
-    retention,
-)
+from shared.files import access, deletion, errors, listing, retention
 from shared.identity.permissions import Permission
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import queries, schemas
 from web.files.answers import ENDED, FOUND, file_body, pending
-from web.http.requests import (
-    FieldRequired,
-    MalformedJson,
-    MalformedRequest,
-    UnsupportedMediaType,
-)
+from web.http.requests import FieldRequired, MalformedJson, MalformedRequest, UnsupportedMediaType
 from web.routes import Routes
 
 routes = Routes("files")

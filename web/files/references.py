@@ -2,11 +2,7 @@
 
 from uuid import UUID
 
-from shared.files import (
-    access,
-    errors,
-    references,
-)
+from shared.files import access, errors, references
 from shared.files.references import ReferenceKind
 from shared.identity.permissions import Permission
 from web.authentication import Authentication

@@ -9,11 +9,7 @@ from werkzeug.datastructures import Headers
 
 from shared.admission import PoolKey
 from shared.errors import DomainError, FieldError, ValidationFailed
-from shared.files import (
-    errors,
-    grant_revocation,
-    grants,
-)
+from shared.files import errors, grant_revocation, grants
 from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable
 from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.content import authorize_reading, find_chunk_checksums, get_content, refuse_unreadable

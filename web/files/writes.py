@@ -10,11 +10,7 @@ from uuid import UUID
 from shared import body_errors
 from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
-from shared.files import (
-    errors,
-    replaces,
-    uploads,
-)
+from shared.files import errors, replaces, uploads
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.placement import wait_while_staged
 from shared.files.resources import Availability, Receipt, ReceivedContent
@@ -26,11 +22,7 @@ from web.files import queries, schemas
 from web.files.answers import ENDED, FOUND, content_url
 from web.files.preferences import read_preference
 from web.http.multipart import receive_file_part
-from web.http.requests import (
-    FieldRequired,
-    MalformedRequest,
-    UnsupportedMediaType,
-)
+from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
 from web.routes import FilePart, Routes
 
 routes = Routes("files")

@@ -12,10 +12,7 @@ from typing import Any, TypeVar
 from flask import Response
 
 from shared.identity import errors, token_exchange
-from shared.identity.authorization_server import (
-    authorization_server_metadata,
-    protected_resource_metadata,
-)
+from shared.identity.authorization_server import authorization_server_metadata, protected_resource_metadata
 from shared.identity.key_rotation import PUBLICATION_SECONDS
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Answer, Call

@@ -17,13 +17,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from shared import failpoints
-from shared.a2a.tasks.events import (
-    Ending,
-    Result,
-    Writer,
-    find_and_hold_task,
-    record,
-)
+from shared.a2a.tasks.events import Ending, Result, Writer, find_and_hold_task, record
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.lost_turns import hand_back

@@ -31,17 +31,7 @@ from shared.egress.policy import EgressPolicy
 from shared.egress.posting import Posted, post
 from shared.telemetry import configure_logging
 from tests.shared.egress.asking import HASTY, LENIENT, LIMITS, fetched
-from tests.shared.egress.servers import (
-    Answer,
-    Server,
-    content,
-    drip,
-    endless,
-    redirect,
-    say,
-    serve,
-    silence,
-)
+from tests.shared.egress.servers import Answer, Server, content, drip, endless, redirect, say, serve, silence
 
 MEBIBYTE = 1 << 20
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -33,9 +33,7 @@ from shared.identity.distributions import (
     rotate_webhook_secret,
     update_distribution,
 )
-from shared.identity.errors import (
-    ResourceNotFound,
-)
+from shared.identity.errors import ResourceNotFound
 from shared.identity.identities import (
     create_principal_identity,
     disable_identity,
@@ -53,10 +51,7 @@ from shared.identity.organizations import (
 )
 from shared.identity.role_bindings import bind_identity_role, bind_user_role, list_role_bindings
 from shared.identity.roles import Role, ScopeKind
-from shared.identity.users import (
-    create_user,
-    list_users,
-)
+from shared.identity.users import create_user, list_users
 from shared.identity.versions import deploy_version, list_versions, revoke_version
 from shared.settings import Settings
 from tests.shared.identity.conftest import World

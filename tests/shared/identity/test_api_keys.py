@@ -7,27 +7,13 @@ from sqlalchemy import text
 
 from shared.database import Database
 from shared.errors import PermissionDenied, ValidationFailed
-from shared.identity.api_keys import (
-    issue_api_key,
-    list_api_keys,
-    list_organization_api_keys,
-    revoke_api_key,
-)
+from shared.identity.api_keys import issue_api_key, list_api_keys, list_organization_api_keys, revoke_api_key
 from shared.identity.authorization import OPERATOR
-from shared.identity.errors import (
-    InvalidToken,
-    ResourceNotFound,
-    TooManyLive,
-)
+from shared.identity.errors import InvalidToken, ResourceNotFound, TooManyLive
 from shared.identity.memberships import add_member
-from shared.identity.organizations import (
-    list_organizations,
-)
+from shared.identity.organizations import list_organizations
 from shared.identity.roles import Role
-from shared.identity.users import (
-    get_user,
-    select_active_organization,
-)
+from shared.identity.users import get_user, select_active_organization
 from tests.shared.identity.conftest import World
 from tests.support.identity import IdentityFactory
 

@@ -8,18 +8,10 @@ from shared.database import Database, Session
 from shared.errors import PermissionDenied, ValidationFailed
 from shared.identity.api_keys import issue_api_key
 from shared.identity.authorization import OPERATOR
-from shared.identity.distributions import (
-    create_distribution,
-)
-from shared.identity.errors import (
-    GrantExceedsGranter,
-    ResourceNotFound,
-)
+from shared.identity.distributions import create_distribution
+from shared.identity.errors import GrantExceedsGranter, ResourceNotFound
 from shared.identity.memberships import add_member, change_member_role, remove_member
-from shared.identity.organizations import (
-    resume_organization,
-    suspend_organization,
-)
+from shared.identity.organizations import resume_organization, suspend_organization
 from shared.identity.permissions import OPERATOR_PERMISSIONS, Permission
 from shared.identity.role_bindings import bind_identity_role, bind_user_role
 from shared.identity.roles import ROLE_PERMISSIONS, Role, ScopeKind

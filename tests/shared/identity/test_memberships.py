@@ -7,24 +7,12 @@ import pytest
 
 from shared.database import Database
 from shared.identity.authorization import OPERATOR
-from shared.identity.errors import (
-    AlreadyExists,
-    InvalidToken,
-    LastOwner,
-    ResourceNotFound,
-)
+from shared.identity.errors import AlreadyExists, InvalidToken, LastOwner, ResourceNotFound
 from shared.identity.memberships import add_member, change_member_role, list_members, remove_member
-from shared.identity.organizations import (
-    list_organizations,
-)
+from shared.identity.organizations import list_organizations
 from shared.identity.role_bindings import bind_user_role
 from shared.identity.roles import Role
-from shared.identity.users import (
-    create_user,
-    disable_user,
-    enable_user,
-    select_active_organization,
-)
+from shared.identity.users import create_user, disable_user, enable_user, select_active_organization
 from tests.shared.identity.conftest import World
 from tests.support.identity import IdentityFactory
 

@@ -12,10 +12,7 @@ from sqlalchemy import func, select, update
 from shared.database import Database
 from shared.identity.access_tokens import revoke_token, verify_access_token
 from shared.identity.authorization import OPERATOR
-from shared.identity.authorization_server import (
-    authorization_server_metadata,
-    protected_resource_metadata,
-)
+from shared.identity.authorization_server import authorization_server_metadata, protected_resource_metadata
 from shared.identity.client_credentials import (
     issue_client_credential,
     list_client_credentials,

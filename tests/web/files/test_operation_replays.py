@@ -20,14 +20,7 @@ from shared.files.collection import collect_doomed
 from shared.files.placement import place_staged
 from shared.files.sweeps import sweep_staging
 from tests.support.front import Front
-from tests.web.files.asking import (
-    count_rows,
-    expire,
-    leaving_nothing,
-    refuse,
-    stored_names,
-    succeed,
-)
+from tests.web.files.asking import count_rows, expire, leaving_nothing, refuse, stored_names, succeed
 from tests.web.files.bodies import CONTENT_TYPE, multipart
 from tests.web.files.conftest import Cast, agent_of, demote, on_behalf_of, promote
 
