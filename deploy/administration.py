@@ -1,7 +1,7 @@
 """What the administrative commands share: the database, as the operator; JSON out; errors as one line.
 
-Anyone who can run these commands holds the database's credentials, and acts as the operator of the installation. The
-rules that bind operators too are the domain's and hold here as they do over HTTP; so does the spelling of the JSON.
+Who can run these commands holds the database's credentials, and acts as the operator. The domain's rules and the
+spelling of the JSON are those of the HTTP API.
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ def acts_on(
 ) -> None:
     """Add commands that take the id of a resource, do one thing to it, and print what became of it.
 
-    Each is named with what does it, a function of the domain, and with its help.
+    Each is named with the function of the domain that does it, and with its help.
     """
     for name, (act, summary) in acts.items():
         argument = click.Argument(["resource_id"], type=click.UUID, metavar="ID")

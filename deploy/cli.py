@@ -1,7 +1,6 @@
 """The `quartermaster` command: run a process of the service, or administer its database.
 
-Imports of the service happen inside the commands, and the administrative ones are loaded when they are asked for, so
-that becoming another program costs only what it must.
+Imports happen inside the commands, so that becoming another program costs only what it must.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """Take rights away from a process before it becomes another program: capabilities, and files by Landlock.
 
-Used by `launch.py`, which runs without any package: nothing but the standard library may be imported here. What the
-kernel does not know is left out; nothing here grants anything.
+`launch.py` uses it without any package: import nothing but the standard library here. What the kernel does not know
+is left out; nothing here grants anything.
 """
 
 import ctypes

@@ -1,7 +1,6 @@
 """Write `deploy/environment.example`: every setting with its meaning and default, grouped as in `shared/settings.py`.
 
-The variables of the processes and of `make up` follow the settings. That part is written by hand, beside the code that
-reads it, and stays as it is.
+The variables of the processes and of `make up` follow; that part is written by hand and stays as it is.
 """
 
 import ast

@@ -1,10 +1,9 @@
 """Hand over the credentials of a first run, exactly once and through any crash.
 
-The secrets exist in clear only in the file written here. So the file is complete and on the disk, under a draft's name,
-before the transaction that makes the credentials good commits, and gets its name after it. A process that finds a
-draft asks the database whether its transaction committed: then the draft is renamed, else it describes nothing and
-goes. The first credits are entered in that same transaction, and so exactly once. What the default agent does is
-looked after at every start.
+The secrets exist in clear only in the file written here. It is on the disk, under a draft's name, before the
+transaction that makes them valid commits, and gets its name afterwards. A process that finds a draft asks the
+database whether that transaction committed. The first credits are entered in the same transaction; the default agent
+is checked at every start.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """The directory that holds everything an embedded Quartermaster keeps: databases, content, secrets.
 
-One running copy owns it, by a lock that dies with its process, so a home is never locked by a crash. Two copies with
-homes and ports of their own do not meet.
+One running copy owns it by a lock that dies with its process. Copies with other homes and ports do not meet.
 """
 
 import base64

@@ -1,10 +1,9 @@
 """Become another program, bound to the life of the process that asked for it.
 
-Run as a script (`python -I -S launch.py …`): it stands between a supervisor and the program so that
-the program dies with the supervisor even when that is killed with SIGKILL, and so that Postgres, which refuses to
-run as root, runs as an unprivileged account where everything else is root. That account gets no capability; where its
-files lie below closed directories (a checkout in /root), it keeps the one to pass them, and reaches named files only.
-It owns nothing else.
+Run as a script (`python -I -S launch.py …`) between a supervisor and the program, so that the program dies with the
+supervisor even by SIGKILL, and so that Postgres, which refuses to run as root, gets an unprivileged account without
+capabilities. Where its files lie below closed directories (a checkout in /root), it keeps the one to pass them, and
+reaches named files only.
 """
 
 import argparse

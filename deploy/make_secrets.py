@@ -1,7 +1,7 @@
 """Write the secrets of `compose.yaml` below `deploy/secrets`, those that are not there yet; run it once per deployment.
 
-The directory is closed to others; the files in it are not, because containers read them under accounts of their own.
-Keep a copy of `encryption_keys`: a database without it has lost the secrets stored in it.
+The directory is closed; its files are not, because containers read them under accounts of their own. Keep a copy of
+`encryption_keys`: a database without it has lost the secrets stored in it.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """The service's processes and the exact command of each: what `quartermaster web`, `worker` and `beat` become.
 
-One place, so that the Procfile, the image and the tests start the same things. All are stateless: kill any, run many.
+The Procfile, the image and the tests start these. All are stateless: kill any, run many.
 """
 
 import os

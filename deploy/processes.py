@@ -1,8 +1,7 @@
 """Start and stop programs so that none outlives the process that started it.
 
-Every program runs in a session of its own, so that a terminal's Ctrl-C reaches only us and the order of stopping is
-ours; `launch.py` binds it to our life. It must be started from the main thread: the kernel ties that bond to the
-thread, not to the process.
+Each runs in a session of its own, so that a terminal's Ctrl-C reaches only us; `launch.py` binds it to our life.
+Start from the main thread: the kernel ties that bond to the thread, not to the process.
 """
 
 import contextlib

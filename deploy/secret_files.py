@@ -1,7 +1,7 @@
 """Take settings from files, one each, where an orchestrator mounts its secrets.
 
-A file `database_url` below `/run/secrets` (or `$SECRETS_DIRECTORY`) stands for the variable DATABASE_URL. A variable
-that is set wins, so that one process can be told otherwise by hand.
+A file `database_url` below `/run/secrets` (or `$SECRETS_DIRECTORY`) stands for the variable DATABASE_URL; a variable
+that is set wins.
 """
 
 from collections.abc import MutableMapping

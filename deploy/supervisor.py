@@ -1,7 +1,7 @@
 """Keep programs running: start them, show their output under their names, restart what dies, stop all in order.
 
-One thread and one loop, so that every program is a child of the main thread (see `processes`) and nothing here needs
-a lock. A program that keeps dying is restarted ever more slowly and never given up, except while starting.
+One thread and one loop, so that every program is a child of the main thread (see `processes`) and nothing needs a
+lock. A program that keeps dying is restarted ever more slowly and never given up, except while starting.
 """
 
 import os

@@ -1,8 +1,8 @@
 """`make up`: the whole service on one machine, from a checkout and nothing else.
 
-Whatever of DATABASE_URL, REDIS_URL, MODELS_REDIS_URL and BLOB_STORE is set is used; for the rest real servers run
-under `$QM_HOME`. Then: migrate, create the first owner, run the Procfile's processes, wait until they are ready, and
-keep them running.
+What is set of DATABASE_URL, REDIS_URL, MODELS_REDIS_URL and BLOB_STORE is used; for the rest real servers run under
+`$QM_HOME`. Then: migrate, create the first owner, run the Procfile's processes, wait until they are ready, and keep
+them running.
 """
 
 import contextlib
@@ -70,8 +70,8 @@ class Address:
 def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP) -> None:
     """Run the Procfile below `root` until asked to stop; exit with 0 then, and with 1 if it could not start.
 
-    `bootstrap` is the command that makes the first owner; the file for its credentials is appended. It runs at every
-    start and does nothing where there is an owner.
+    `bootstrap` is the command that makes the first owner, at every start, where there is none; the file for its
+    credentials is appended.
     """
     if "MAKELEVEL" in os.environ:
         bind_to_parent(signal.SIGTERM)

@@ -1,10 +1,8 @@
 """What all administrative routes have in common: a user's key, JSON, pages, 201 with a Location.
 
-Each handler asks for `call.actor` first, so that a deployment is turned away before its body is read, and opens its
-transaction last, so that no connection waits for bytes. What is allowed, and to whom, is `shared/identity`'s alone.
-
-A creation that is repeated makes a second resource: administration takes no idempotency key. Where that would hurt
-(members, users, bindings) the resource itself is unique, and the repetition is answered 409.
+Each handler asks for `call.actor` first, so that a deployment is refused before its body is read, and opens its
+transaction last, so that no connection waits for bytes. Creation takes no idempotency key; where a repetition would
+hurt (members, users, bindings) the resource is unique and it is answered 409.
 """
 
 from __future__ import annotations

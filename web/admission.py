@@ -1,11 +1,8 @@
 """Which slots a request holds, and for whom: a stranger's at first, its organization's once that is known.
 
-The rule it protects: no request is worked on without a slot of its tenant's (`shared/admission.py`), and a slot is
-held for as long as what it stands for: until the answer has been sent to its end or broken off, as a client that reads
-nothing keeps a thread waiting. What is answered without a slot (no such address, a bad credential, no room) ends its
-connection, so that its few bytes are the first on their way and the kernel takes them at once.
-
-Left to others: how many slots there are (`web/pools.py`), who asks (`web/authentication.py`).
+No request is worked on without a slot of its tenant's (`shared/admission.py`), held until the answer has been sent or
+broken off, because a client that reads nothing keeps a thread waiting. What is answered without a slot (no such
+address, a bad credential, no room) ends its connection.
 """
 
 from collections.abc import Callable
@@ -35,7 +32,7 @@ def credential_key(credential: Credential) -> PoolKey:
 def caller_key(caller: Caller) -> PoolKey:
     """Give the key of a caller: who pays, or else the organization.
 
-    A user without one is a stranger with a name: an owner can invite any number of people, so none is a tenant alone.
+    A user without one counts as a stranger: an owner can invite any number of people, so none is a tenant alone.
     """
     tenant = caller.payer_id or caller.organization_id
     if tenant is not None:

@@ -1,7 +1,7 @@
 """Who asks: the credential in the header, the header rules, the principals of the call.
 
-Order matters and leaks nothing: a bad credential is refused before any header or parameter is looked at; the
-attribution is verified only after the parameters are known to be sound (see `web/routes.py`).
+The order leaks nothing: a bad credential is refused before any header or parameter is looked at; the attribution is
+verified only after the parameters are known to be sound (see `web/routes.py`).
 """
 
 import hashlib
@@ -30,9 +30,8 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 class Authentication(Enum):
     """How a route knows its caller; each states one.
 
-    With SIGNATURE the request itself is signed, in its network's own way, and the handler checks that. With
-    DISTRIBUTION_OR_SIGNATURE it does so for a request that is signed and brings no credential. PREFLIGHT is public: a
-    browser asks before it sends what it has, with the address of a read grant or without.
+    With SIGNATURE the handler checks the request's signature, with DISTRIBUTION_OR_SIGNATURE that of a request
+    without a credential. PREFLIGHT is public: a browser asks with the address of a read grant or without.
     """
 
     PUBLIC = "public"
@@ -76,7 +75,7 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         return services.lookups.recognize(authorization, client_address(http.environ))
     except DomainError as error:
         # A database that is away says nothing about the credential, and must not lock its holder out afterwards.
-        # Nor was a token that has expired a guess: its holder needs to hear just that.
+        # Nor is an expired token a guess: its holder needs to hear just that.
         is_guess = error.kind is Kind.UNAUTHENTICATED and not isinstance(error, ExpiredToken)
         if authorization and is_guess:
             slow_down_guessing(http, services)
@@ -84,7 +83,7 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
 
 
 def _is_signed(http: Request) -> bool:
-    """Tell whether a request claims to be signed as Standard Webhooks are; what the claim is worth is checked later."""
+    """Tell whether a request claims to be signed as Standard Webhooks are; the handler checks the claim."""
     return "webhook-signature" in http.headers
 
 
@@ -115,7 +114,7 @@ def name_in_log(credential: Credential | None) -> None:
 
 
 def limit_rate(credential: str, services: Services) -> None:
-    """Take one request from what a credential may ask in a minute; it is named by its id, or by all of what was sent.
+    """Take one request from what a credential, named by its id or by all that was sent, may ask in a minute.
 
     Never by a header as sent: spaces and capitals in it, or one more token, would start a new count.
     """

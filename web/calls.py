@@ -82,7 +82,7 @@ class Call:
     def read_body(self, **numbers: Any) -> Any:
         """Read the JSON body as an instance of the route's shape; checked last, so the handler asks.
 
-        `numbers` are the standard library's `parse_int` and `parse_float`, for handlers that keep them otherwise.
+        `numbers` are the standard library's `parse_int` and `parse_float`.
         """
         if self.body_shape is None:
             raise RuntimeError("this route declares no JSON body")

@@ -1,8 +1,7 @@
-"""Look credentials up for requests that bring one which this process does not know at the moment.
+"""Look up credentials that this process does not know, at a bounded cost to the database.
 
-A lookup costs the database a query, for a stranger's invention as for an honest key. So an address may have a bounded
-number of them under way at once, and requests that bring the same credential together wait for one lookup: the first
-hundred calls of a client are one query, not a hundred.
+A stranger's invention costs a query like an honest key. So an address may have a bounded number of lookups under way,
+and requests that bring the same credential together wait for one.
 """
 
 import threading

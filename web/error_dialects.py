@@ -1,6 +1,6 @@
 """Write an error in the dialect of its path: a problem (RFC 9457), OAuth's, OpenAI's or A2A's.
 
-Knows no request: the front's server writes in them too what it refuses before the application hears of it.
+Knows no request: the front's server also writes with it what it refuses before the application.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Turn errors into answers: the one place where a kind becomes a status.
 
-Each is written in the dialect of its path (`error_dialects.py`). What was not foreseen is logged with its traceback and
+Each is written in the dialect of its path (`error_dialects.py`). An unforeseen error is logged with its traceback and
 answered 500 without it.
 """
 

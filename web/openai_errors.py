@@ -1,7 +1,7 @@
 """OpenAI's dialect of errors, spoken on every path below `/v1`: `{"error": {message, type, param, code}}`.
 
-The official client reads the status, `code` and `x-should-retry`; it repeats 408, 409, 429 and 5xx unless told not to.
-So a final refusal says so, and an error after work that is paid for has to (`DomainError.is_final`).
+The official client retries 408, 409, 429 and 5xx unless `x-should-retry` forbids it, so a final refusal forbids it,
+and so does an error after work that is paid for (`DomainError.is_final`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,8 @@
 """The pools of the front: what a process has a bounded number of, and shares among those who want it.
 
-A request in progress holds a thread. Whatever may take longer than the service itself wants (a body that is still being
-sent, a download that is read slowly, a stream, a model's answer) holds a slot of a second pool, so that no kind of it
-takes all threads either. Waiting for a slot holds a thread too: threads are divided beforehand into those that work,
-those that wait, those that look credentials up, and a few that are left for health checks.
+A request in progress holds a thread; whatever a slow client or model prolongs (bodies, downloads, streams, answers)
+also holds a slot of a second pool, so that no kind of it takes all threads. Threads are divided into those that work,
+those that wait for a slot, those that look credentials up, and a few for health checks.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,8 @@
 """Rate limits: how often one credential, or one address with wrong credentials, may ask.
 
-GCRA in Valkey: one key holds the moment at which the caller's allowance is used up; one script call decides. Where
-the limit is high a process takes a few requests at a time and counts those down by itself: no answer waits for Valkey
-then, and what a process took and did not use within a second is lost to the caller. When Valkey does not answer,
-requests pass unlimited for a second before it is asked again: a limit protects the service, it does not decide what is
-right.
+GCRA in Valkey: one key holds when the allowance is used up; one script decides. Under a high limit a process takes a
+few requests at a time and counts them down itself; those not used within a second are lost to the caller. While
+Valkey does not answer, requests pass: a limit protects the service, it does not decide what is right.
 """
 
 import math
@@ -26,8 +24,8 @@ BATCHES_IN_LIMIT = 3000  # the most a process takes at once is so small a part o
 HELD_SECONDS = 1.0
 HELD_KEYS = 4096
 
-# KEYS[1] the caller; ARGV: cost of one request in microseconds, window in microseconds, how many are wanted.
-# Answers {how many are allowed, microseconds used of the window}.
+# KEYS[1] the caller; ARGV: cost of one request in microseconds, window in microseconds, how many are wanted. Answers
+# {how many are allowed, microseconds used of the window}.
 _GCRA = """
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]

@@ -1,7 +1,7 @@
-"""End what is being answered when its caller is revoked: the one place where a running answer learns of it.
+"""End what is being answered when its caller is revoked.
 
-A stream then ends with its dialect's own error event, a plain call with the error as its answer, and what was begun
-upstream is cancelled, because the code that gives the steps closes them. A download can only be broken off.
+A stream ends with its dialect's error event, a plain call with the error as its answer; what was begun upstream is
+cancelled, because the code that gives the steps closes them. A download can only be broken off.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ Watch = Callable[[Callable[[], None]], RunningCall]
 
 
 def until_revoked(steps: Generator[Step], watch: Watch, wake: Callable[[], None]) -> Generator[Step]:
-    """Give the steps of an answer until its caller is revoked; then raise what a request of theirs is answered.
+    """Give the steps of an answer until its caller is revoked; then raise what a new request would be answered.
 
-    `wake` has the next step taken soon; without it the caller's revocation is noticed at the next step.
+    `wake` has the next step taken soon; without it the revocation is noticed at the next step.
     """
     with watch(wake) as call, closing(steps):
         for step in steps:

@@ -1,9 +1,8 @@
 """Declare routes: each states its method, path, authentication, shapes, answers and errors once.
 
-The declaration is what validates the request and what the OpenAPI document is generated from, so neither can
-drift from the other. The order of checks is fixed here: route, authentication, a slot of who pays, rate limit, header
-rules, parameters, principals; then the handler, which finds the file, asks for the permission, and only then looks at
-state and body.
+The declaration validates the request and makes the OpenAPI document, so they cannot drift apart. The order of checks
+is fixed here: route, authentication, a slot of who pays, rate limit, header rules, parameters, principals; then the
+handler, which finds the file, asks for the permission, and only then looks at state and body.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -101,9 +100,9 @@ class Routes:
         name: str | None = None,
         **options: Any,
     ) -> Callable[[Handler], Handler]:
-        """Declare the decorated function as the handler of `method path`, under its own name unless another is given.
+        """Declare the decorated function as the handler of `method path`, by default under its own name.
 
-        `summary` and `description` are for readers of the API; a docstring of the handler is for readers of the code.
+        `summary` and `description` are for readers of the API, a docstring for readers of the code.
         """
 
         def declare(handler: Handler) -> Handler:

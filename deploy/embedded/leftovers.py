@@ -1,8 +1,6 @@
 """End servers that an earlier run left behind over the same data.
 
-The bond of `launch.py` makes leftovers rare, but a server killed in the middle of its own stop, or a machine that
-reuses process numbers, must never keep the next start from its data. A number in a file proves nothing: a process is
-ours only if its command line names our data.
+A number in a pid file proves nothing: a process is ours only if its command line names our data.
 """
 
 import signal

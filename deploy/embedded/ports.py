@@ -3,8 +3,7 @@
 import secrets
 import socket
 
-# Below those from which Linux takes the near end of an outgoing connection, so that a server which starts again does
-# not find its port lent to somebody's connection.
+# Below the range of outgoing connections, so that a server which starts again finds its port free.
 LOWEST, HIGHEST = 15_000, 32_000
 
 

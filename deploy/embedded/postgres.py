@@ -1,10 +1,9 @@
 """Postgres 18 from a wheel, over a directory of its own, reached through a unix socket.
 
-Only the account that started it may connect: the kernel tells Postgres who is at the socket, so there is no password
-to keep. It may do so as three roles: the superuser, which makes databases; the migrations' role, which owns what is in
-them; and the service's own, which reads and writes rows. As root, which Postgres refuses, it runs as `nobody`, without
-any capability; or, where its files lie in closed directories, with the one to pass those, confined to its own files.
-A half-made data directory is never mistaken for a whole one: `initdb` works beside it and the result is renamed.
+Only the account that started it may connect, and needs no password: the kernel says who is at the socket. It may take
+three roles: the superuser, which makes databases; the migrations' role, which owns what is in them; and the service's
+own. As root, which Postgres refuses, it runs as `nobody` without capabilities, or with the one to pass closed
+directories, confined to its own files. `initdb` works beside the data directory and renames the result.
 """
 
 import contextlib
@@ -111,7 +110,7 @@ class EmbeddedPostgres(EmbeddedServer):
     def create_database(self, name: str, *, template: str | None = None) -> str:
         """Create a database unless it exists, as a copy of `template` if given; return the service's address of it.
 
-        One that exists, of an installation from before there were roles, gets them.
+        An existing one from before there were roles gets them.
         """
         clause = f' TEMPLATE "{template}" OWNER {MIGRATIONS_ROLE}' if template else ""
         with contextlib.suppress(psycopg2.errors.DuplicateDatabase):

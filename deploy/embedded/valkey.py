@@ -1,8 +1,7 @@
 """Valkey 9 from a wheel, over a directory of its own, on a free loopback port that it keeps between runs.
 
-It holds messages only: what it loses, sweeps find again. Still it appends to a file, so that a restart is cheap, unless
-it is one that keeps nothing, for what must not reach a disk; and it never evicts. A password, kept beside the data,
-keeps the machine's other users out.
+It holds messages only: what it loses, sweeps find again. It appends to a file to make restarts cheap, unless it holds
+what must not reach a disk, and never evicts. A password beside the data keeps other users out.
 """
 
 import contextlib

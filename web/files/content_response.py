@@ -1,13 +1,9 @@
 """The answer to a download: one exact version, whole or in ranges.
 
-The rule it protects: the bytes sent are those the headers announce. A file of another length than recorded is refused
-before the first byte, and a source that breaks off ends the connection, never a shorter answer that looks complete.
-Of a local file each chunk is compared with its checksum before it leaves, unless all were a moment ago
-(`recent_checks`). Where the front proxy sends the file, or its checksums have not been made yet, only the scrub finds
-what has rotted.
-
-Left to others: whether the caller may have the version (`shared.files`), where its bytes lie (the blob store), what a
-browser may do with them (`presentation`).
+The bytes sent are those the headers announce: a file of another length is refused before the first byte, and a source
+that breaks off ends the connection, never a shorter answer that looks complete. Each chunk of a local file is
+compared with its checksum before it leaves, unless all were a moment ago (`recent_checks`). Where the front proxy
+sends the file, or no checksums were made yet, only the scrub finds decay.
 """
 
 import hashlib
@@ -53,12 +49,12 @@ def content_response(
     report_damage: Callable[[], None] = lambda: None,
     recent: RecentChecks | None = None,
 ) -> Response:
-    """Answer a GET or HEAD with a version's content; closes the blob when the answer is sent, or at once on any error.
+    """Answer a GET or HEAD with a version's content; closes the blob when the answer is sent, or on any error.
 
-    With a `proxy_prefix` a local file is left to the front proxy, which then sees to ranges itself (X-Accel-Redirect).
-    With the `checksums` of its chunks a local file is checked as it is sent; `report_damage` is called for what is
-    found rotten then, when the answer has begun and only its connection can be broken.
-    Raises VersionMismatch, RangeNotSatisfiable, BlobDamaged, and what the blob raises.
+    With a `proxy_prefix` the front proxy sends a local file (X-Accel-Redirect) and sees to ranges itself. With the
+    `checksums` of its chunks a local file is checked as it is sent; `report_damage` is called for what is found
+    damaged, when only the connection can still be broken. Raises VersionMismatch, RangeNotSatisfiable, BlobDamaged,
+    and what the blob raises.
     """
     sending = _Sending(version, blob, checksums, report_damage, recent or RecentChecks())
     try:

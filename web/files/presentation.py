@@ -1,10 +1,8 @@
 """How content is presented to a browser: never run, and shown in a page only where a read grant allows it.
 
-A read grant is made to be passed on: any page may embed what it opens, and any script may read it, for anyone who holds
-the link has the content anyway. With credentials a content's address is for its owner's own programs, and no page.
-
-`?disposition=inline` shows what a browser can show and cannot run: images but no SVG, audio, video, PDF, plain text.
-Everything else stays an attachment, whatever is asked for. The sandbox has no origin, and nothing in it runs.
+A read grant is made to be passed on: any page may embed what it opens, and any script may read it. With credentials a
+content's address is for its owner's programs. `?disposition=inline` shows images (no SVG), audio, video, PDF and
+plain text; all else stays an attachment. The sandbox has no origin, and nothing in it runs.
 """
 
 import base64
@@ -104,7 +102,7 @@ def _is_passive(media_type: str) -> bool:
 
 
 def _harmless(media_type: str) -> str:
-    """Give the type as declared, unless a browser would run such content if ever it showed it."""
+    """Give the declared type, unless a browser might run such content."""
     essence = _essence(media_type)
     is_active = (
         essence in _ACTIVE_TYPES or essence.endswith("+xml") or any(word in essence for word in _SCRIPTS)

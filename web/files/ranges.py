@@ -1,7 +1,7 @@
 """Which bytes of a version a download asks for: preconditions and ranges as RFC 9110 (13 and 14) reads them.
 
-Pure: header values in, a decision out. Versions never change, so their entity tag is strong and no date is ever given
-out; conditions on dates are therefore ignored, and an `If-Range` with a date never holds.
+Pure: header values in, a decision out. Versions never change, so their entity tag is strong and no date is given out;
+conditions on dates are ignored, and an `If-Range` with a date never holds.
 """
 
 import re
@@ -47,7 +47,7 @@ class Selection(Enum):
 def select_bytes(
     method: str, headers: Mapping[str, str], *, entity_tag: str, byte_size: int
 ) -> Selection | Sequence[ByteRange]:
-    """Decide what to answer a GET or HEAD: everything, "not modified", or one or more ranges in the order asked for.
+    """Decide what to answer: everything, "not modified", or one or more ranges in the order asked for.
 
     `headers` holds those that were sent of If-Match, If-None-Match, If-Range and Range. Raises VersionMismatch,
     RangeNotSatisfiable.

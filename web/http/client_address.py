@@ -1,11 +1,8 @@
-"""Whose request it is: the client's address, which strangers are counted by and every line of the log carries.
+"""The client's address, which strangers are counted by and every line of the log carries.
 
-Protects one rule: an address is believed only from proxies that the operators named (`TRUSTED_PROXIES`). The header
-`X-Forwarded-For` is read from its right end, where the nearest proxy wrote, and only as far as each address is one of
-those proxies; whatever stands left of the first stranger was said by that stranger.
-
-The edge puts the address in the place of the connection's (`REMOTE_ADDR`), so that nothing further in can take the
-proxy for the client. That an IPv6 client is its network of 64 bits is `shared.admission.stranger`'s affair.
+An address is believed only from proxies that the operators named (`TRUSTED_PROXIES`): `X-Forwarded-For` is read from
+its right end, as far as each address is one of those proxies. The edge replaces `REMOTE_ADDR` by the result, so that
+nothing further in takes the proxy for the client.
 """
 
 import ipaddress
@@ -38,7 +35,7 @@ def believe_proxies(environ: dict[str, Any], trusted: Sequence[Network]) -> None
 def _nearest_stranger(
     peer: Address | None, hops: Sequence[str], trusted: Sequence[Network]
 ) -> Address | None:
-    """Walk from the nearest proxy outwards to the first address that is none of ours; a word that is none ends it."""
+    """Walk from the nearest proxy outwards to the first address that is none of ours, or is no address."""
     for hop in reversed(hops):
         address = _parse(hop.strip())
         if address is None:
@@ -54,7 +51,7 @@ def _is_trusted(address: Address, trusted: Sequence[Network]) -> bool:
 
 
 def _parse(text: str) -> Address | None:
-    """Read an address; one of IPv4 written in IPv6 is the IPv4 address that it is."""
+    """Read an address; one of IPv4 written in IPv6 becomes IPv4."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

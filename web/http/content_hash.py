@@ -1,7 +1,7 @@
-"""The SHA-256 of content as it arrives, computed beside the reading and writing once there is much of it.
+"""The SHA-256 of content as it arrives, computed in a second thread once there is much of it.
 
-Hashing a gigabyte takes a core half a second, as long as receiving it: a second thread makes a long upload nearly
-twice as fast. For a short one, starting a thread would cost more than it saves.
+Hashing a gigabyte takes a core half a second, as long as receiving it, so long uploads become nearly twice as fast;
+for a short one starting a thread costs more than it saves.
 """
 
 from hashlib import sha256

@@ -1,9 +1,8 @@
-"""What the headers say: where the parts of a multipart body begin, and what the part `file` is called.
+"""What the headers of a multipart body say: where its parts begin, and what the part `file` is called.
 
-Protects the rule that a name or type is either understood or refused, never guessed: headers are UTF-8, unfolded, and
-each of ours occurs once. The one exception is for names, which clients write in several ways (RFC 7578 4.2): escaped
-with backslashes (old curl), with %22 %0D %0A (browsers, requests), or in `filename*` (which RFC 7578 forbids and
-several libraries send).
+A name or type is understood or refused, never guessed: headers are UTF-8, unfolded, and each occurs once. Only names
+come in several forms (RFC 7578 4.2): escaped with backslashes (old curl), with %22 %0D %0A (browsers, requests), or
+in `filename*` (which RFC 7578 forbids and several libraries send).
 """
 
 import base64
@@ -93,10 +92,7 @@ def read_form_part_header(block: bytes) -> PartHeader | FieldHeader:
 
 
 def read_digests(*headers: str) -> tuple[bytes, ...]:
-    """Read each SHA-256 of `Content-Digest` and `Repr-Digest` values (RFC 9530). Raises MalformedRequest.
-
-    Digests by other algorithms are not looked at.
-    """
+    """Read each SHA-256 of `Content-Digest` and `Repr-Digest` values (RFC 9530). Raises MalformedRequest."""
     items = [item.strip(" \t") for header in headers for item in header.split(",")]
     return tuple(_digest(item) for item in items if item.startswith("sha-256="))
 

@@ -1,11 +1,8 @@
 """The bytes of a request body, read piece by piece into buffers that are used again.
 
-gunicorn's own body copies every byte three times through short-lived buffers, which costs more CPU than everything
-else an upload does. A body of known length is therefore read straight from the connection, with gunicorn's count of
-what is left kept true, so that the next request on the connection starts where it should. Anything else (chunked
-bodies, other servers) is read the WSGI way.
-
-Left to others: how long a sender may take (`receive_deadlines`), what the bytes mean (`multipart`).
+gunicorn's own body copies every byte three times, which costs more CPU than the rest of an upload. A body of known
+length is read straight from the connection, with gunicorn's count of what is left kept true for the next request. Any
+other (chunked, other servers) is read the WSGI way.
 """
 
 import socket
@@ -73,7 +70,7 @@ def spoil_connection(environ: WSGIEnvironment) -> None:
 def stop_reading(connection: socket.socket) -> None:
     """Make reads from a connection end now, the waiting one too, though answers may still be written.
 
-    It also keeps gunicorn from waiting, in the one thread that accepts connections, for a slow sender to hang up.
+    It also keeps gunicorn's accepting thread from waiting for a slow sender to hang up.
     """
     with suppress(OSError):
         # The plain socket's method: that of a TLS socket would let the answer leave unencrypted.
@@ -138,7 +135,7 @@ class _StreamBody:
 
 
 def _is_unread_with_known_length(body: Any, connection: Any) -> bool:
-    """Tell whether this is gunicorn's body of an HTTP/1 request with Content-Length, of which nothing was read yet."""
+    """Tell whether this is gunicorn's body of an HTTP/1 request with Content-Length, still unread."""
     reader = getattr(body, "reader", None)
     unreader = getattr(reader, "unreader", None)
     return (

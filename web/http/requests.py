@@ -1,7 +1,7 @@
-"""Read what a request says, strictly: its query, its JSON body.
+"""Read a request's query and JSON body, strictly.
 
-Nothing here decides; a wrong spelling is refused before any rule of the domain is asked. Malformed input is 400,
-well-formed input with a wrong value 422, and every wrong field is named (RFC 9457 `errors`).
+A wrong spelling is refused before any rule of the domain is asked. Malformed input is 400, well-formed input with a
+wrong value 422, and every wrong field is named (RFC 9457 `errors`).
 """
 
 import json
@@ -126,7 +126,7 @@ def findings(error: ValidationError) -> Sequence[ErrorDetails]:
 def parse_json(raw: bytes, **numbers: Any) -> Any:
     """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting and number of values. Raises MalformedJson.
 
-    `numbers` are the standard library's `parse_int` and `parse_float`, for callers who keep them otherwise.
+    `numbers` are the standard library's `parse_int` and `parse_float`.
     """
     try:
         text = raw.decode("utf-8")
@@ -135,7 +135,7 @@ def parse_json(raw: bytes, **numbers: Any) -> Any:
         _bound(text)
         parsed = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, **numbers)
         if _SURROGATE.search(text):
-            # Half a pair is no character: what holds one could neither be stored nor repeated in an answer.
+            # Half a surrogate pair could neither be stored nor repeated in an answer.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
     except _NOT_JSON:
@@ -143,7 +143,7 @@ def parse_json(raw: bytes, **numbers: Any) -> Any:
 
 
 def _bound(text: str) -> None:
-    """Bound nesting, and the objects, arrays and values that a parser would make, before one does."""
+    """Bound nesting, objects, arrays and values before a parser makes any."""
     openers = text.count("[") + text.count("{")
     if openers <= MAXIMUM_JSON_DEPTH and text.count(",") <= MAXIMUM_JSON_VALUES:
         return

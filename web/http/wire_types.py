@@ -1,8 +1,7 @@
-"""The value types of the wire, each with exactly one spelling.
+"""The value types of the wire, each with exactly one spelling, which describe themselves in OpenAPI.
 
-Pydantic alone reads `0` as 1970, `1_20` as 120, cuts a seventh fraction digit without a word and takes braces around
-a UUID; every such leniency is an ambiguity some client comes to depend on. These types take what they say and refuse
-the rest, and describe themselves in the OpenAPI document.
+Pydantic alone reads `0` as 1970 and `1_20` as 120, drops a seventh fraction digit and takes braces around a UUID;
+clients would come to depend on each such leniency.
 """
 
 import re
@@ -96,13 +95,11 @@ class Text:
     maximum: int
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate such a text."""
         return no_info_before_validator_function(self._parse, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe such a text."""
         return {
             "type": "string",
             "minLength": self.minimum,
@@ -126,13 +123,11 @@ class Between:
     step: int = 1
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate such a count."""
         return no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe such a count."""
         described = {"type": "integer", "minimum": self.minimum, "maximum": self.maximum}
         return described if self.step == 1 else described | {"multipleOf": self.step}
 

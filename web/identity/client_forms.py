@@ -1,7 +1,7 @@
 """Read what an OAuth client posts: a form, and the client's id and secret (RFC 6749 2.3.1 and 3.2).
 
-A parameter stands at most once, one without a value was not sent, and unknown ones are ignored, as the protocol wants.
-The secret comes by HTTP Basic or in the form, never by both.
+A parameter occurs at most once, an empty one counts as not sent, and unknown ones are ignored. The secret comes by
+HTTP Basic or in the form, never by both.
 """
 
 import base64

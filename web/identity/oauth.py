@@ -1,4 +1,4 @@
-"""The OAuth endpoints: a deployment's secret against a short-lived token, and what there is to know about tokens.
+"""The OAuth endpoints: exchange a deployment's secret for a short-lived token, introspect and revoke tokens.
 
 RFC 6749 (client credentials), 7009 (revocation), 7662 (introspection), 8414 and 9728 (metadata). Errors speak OAuth's
 dialect (`web/errors.py`), and no answer may be stored.
@@ -143,7 +143,7 @@ def read_key_set(call: Call) -> Response:
 
 
 def _with_token(call: Call, act: Callable[..., Described]) -> Described:
-    """Do something for a client with the token that its form names."""
+    """Call a function for a client with the token that its form names."""
     services = call.services
     with _client(call) as form:
         return act(

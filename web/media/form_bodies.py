@@ -1,7 +1,6 @@
-"""Receive a form that holds the part `file` and text fields around it, in constant memory.
+"""Receive a form that holds the part `file` and a few short text fields around it, in constant memory.
 
-The file's content goes on as it arrives; the fields, which may stand before or after it, are few and short. The rules
-of `web/http/multipart.py` hold for both: nothing is taken from a body that is not whole.
+The rules of `web/http/multipart.py` hold: nothing is taken from a body that is not whole.
 """
 
 from collections.abc import Collection, Mapping

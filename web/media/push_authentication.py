@@ -1,7 +1,7 @@
-"""Know a distribution by its token, or by what it signed with its webhook secret.
+"""Authenticate a distribution by its token, or by what it signed with its webhook secret.
 
-A signature covers the whole body, so a signed one is read whole before anything of it is believed, and is bounded
-accordingly: longer files are pushed with the token. A stranger's bytes are neither stored nor parsed.
+A signature covers the whole body, which is therefore read whole and bounded; longer files are pushed with the token.
+A stranger's bytes are neither stored nor parsed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ def webhook_request(call: Call, body: bytes) -> WebhookRequest:
 
 
 def _parameters(query_string: str) -> Mapping[str, str]:
-    """Read the query, the first value of each name; a query of more fields than networks send is none."""
+    """Read the query, the first value of each name; one of more fields than networks send is empty."""
     try:
         pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAXIMUM_QUERY_FIELDS)
     except ValueError:

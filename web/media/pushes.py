@@ -1,7 +1,7 @@
 """Take media that a distribution pushes: an address to fetch, or the bytes themselves.
 
-Bytes that come with the distribution's token go into the store as they arrive, under the limits of every upload;
-nothing is fetched here. Who pushes is `push_authentication`'s to say, what becomes of it `shared/media`'s.
+Bytes that come with the distribution's token go into the store as they arrive, under the limits of every upload.
+Nothing is fetched here.
 """
 
 import io

@@ -1,8 +1,7 @@
-"""The networks' own webhooks: verify, take down every attachment, answer as the network expects.
+"""The networks' own webhooks: verify, queue every attachment, answer as the network expects.
 
-Protects: nothing is believed before its signature is, over the bytes as they came; and a sender who cannot sign hears
-the same, whether the distribution exists, is disabled, or is set up for this network. Nothing is fetched here:
-networks wait three seconds for an answer, so workers do that.
+Nothing is believed before its signature is verified over the bytes as they came, and a sender who cannot sign gets
+one answer, whether the distribution exists or not. Workers fetch, because networks wait three seconds for an answer.
 """
 
 from collections.abc import Sequence

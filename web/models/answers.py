@@ -1,8 +1,7 @@
-"""Answer a model call: the one JSON document, or the events as they come.
+"""Answer a model call: the one JSON document, or the events as they come, in frames that workers have made.
 
-The front reads nothing of what it passes on: workers send ready frames. Until the first frame a failure is an answer
-with its own status; afterwards, or after a while of waiting, the stream has begun and ends with an error event. While
-nothing comes the answer is held without a thread (`web/holding.py`).
+Until the first frame a failure is an answer with its own status; afterwards, or after a while of waiting, the stream
+has begun and ends with an error event. While nothing comes no thread is held (`web/holding.py`).
 """
 
 import time

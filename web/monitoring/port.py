@@ -1,8 +1,7 @@
 """The operations port: health, readiness and metrics on an address of their own, out of reach of the public one.
 
-Protects operators from the front's own trouble: every front process of a host listens here with a thread that does
-nothing else, so probes are answered while all threads that serve requests are busy, by whichever process is alive.
-It knows three paths and no credentials; who may reach it is decided by where it is bound.
+Each front process of a host listens with a thread that does nothing else, so probes are answered while all request
+threads are busy. It knows three paths and no credentials; where it is bound decides who may reach it.
 """
 
 import socket

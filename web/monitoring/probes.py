@@ -1,7 +1,7 @@
 """What a host says of itself: whether it can do its work, and its numbers; for the routes and the operations port.
 
-Protects the prober: whatever hangs, an answer comes within seconds. Each check runs in a thread of its own, one at a
-time, and a prober waits a bounded while; one that has not ended by then has failed.
+Whatever hangs, an answer comes within seconds: each check runs in a thread of its own, one at a time, and has failed
+if it has not ended after a bounded wait.
 """
 
 import threading

@@ -128,7 +128,7 @@ def _query_parameters(route: Route) -> Iterable[dict[str, Any]]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Describe an optional parameter as its value: in a query, absence is written by leaving it out."""
+    """Describe an optional parameter as its value: a query leaves it out instead of sending null."""
     choices = [choice for choice in schema.pop("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         schema = choices[0] | schema
