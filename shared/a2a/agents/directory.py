@@ -128,8 +128,13 @@ def find_behavior(session: Session, behavior_id: UUID) -> BehaviorSettings | Non
 
 def behavior_settings(row: Row[Any]) -> BehaviorSettings:
     """Read a row of `behaviors`."""
+    return read_behavior(row, row.id, row.extensions)
+
+
+def read_behavior(row: Any, behavior_id: UUID, extensions: Sequence[dict[str, Any]]) -> BehaviorSettings:
+    """Read a behavior from a row of several tables."""
     return BehaviorSettings(
-        id=row.id,
+        id=behavior_id,
         deployment_id=row.deployment_id,
         name=row.name,
         kind=BehaviorKind(row.kind),
@@ -137,7 +142,7 @@ def behavior_settings(row: Row[Any]) -> BehaviorSettings:
         model=row.model,
         instructions=row.instructions,
         script=row.script,
-        extensions=read_extensions(row.extensions),
+        extensions=_extensions(extensions),
         tags=tuple(row.tags),
         examples=tuple(row.examples),
         input_modes=tuple(row.input_modes),
@@ -147,8 +152,7 @@ def behavior_settings(row: Row[Any]) -> BehaviorSettings:
     )
 
 
-def read_extensions(stored: Sequence[dict[str, Any]]) -> tuple[DeclaredExtension, ...]:
-    """Read the declared extensions of a row of `behaviors`."""
+def _extensions(stored: Sequence[dict[str, Any]]) -> tuple[DeclaredExtension, ...]:
     return tuple(
         DeclaredExtension(**declared | {"requires": tuple(declared.get("requires", ()))})
         for declared in stored

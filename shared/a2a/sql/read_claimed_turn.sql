@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION read_claimed_turn(
     kind text, name text, description text, model text, instructions text, script text, extensions text, tags text[],
     examples text[], input_modes text[], output_modes text[], is_default boolean, updated_at timestamptz,
     daemon_id uuid, version_id uuid, suspended_at timestamptz, bindings json, owner_kind text, owner_organization uuid
-) LANGUAGE plpgsql STABLE AS $$
+) LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     SELECT tasks.context_id, tasks.organization_id, tasks.caller_id, tasks.principal_id, tasks.state, tasks.created_at,

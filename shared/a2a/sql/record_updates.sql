@@ -7,10 +7,11 @@ CREATE OR REPLACE FUNCTION record_updates(
     p_kinds text[], p_events text[], p_messages text[], p_clock text, p_state text, p_status_message integer,
     p_artifacts text, p_outcome text, p_others text, p_is_posted boolean,
     OUT result text, OUT recorded_at timestamptz, OUT updates integer, OUT next_turn uuid, OUT is_followed boolean
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     t record;
     v_told integer := cardinality(p_events);
+    v_said integer := cardinality(array_remove(p_messages, NULL));
     v_is_shown boolean := p_kinds && ARRAY['status', 'artifact'];
     v_message integer;
     is_lost boolean;
@@ -34,23 +35,26 @@ BEGIN
     END IF;
     recorded_at := date_trunc('milliseconds', clock_timestamp());
     v_message := t.last_message + p_status_message;
-    INSERT INTO task_messages (task_id, number, message)
-    SELECT p_task, t.last_message + row_number() OVER (ORDER BY place), said
-    FROM unnest(p_messages) WITH ORDINALITY AS given (said, place) WHERE said IS NOT NULL;
+    IF v_said > 0 THEN
+        INSERT INTO task_messages (task_id, number, message)
+        SELECT p_task, t.last_message + row_number() OVER (ORDER BY place), said
+        FROM unnest(p_messages) WITH ORDINALITY AS given (said, place) WHERE said IS NOT NULL;
+    END IF;
     INSERT INTO task_events (task_id, sequence, kind, event)
     SELECT p_task, t.last_sequence + place, kind, CASE kind WHEN 'status' THEN replace(event, p_clock,
         to_char(recorded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) ELSE event END
     FROM unnest(p_kinds, p_events) WITH ORDINALITY AS given (kind, event, place);
-    UPDATE tasks SET last_sequence = last_sequence + v_told,
-        last_message = last_message + cardinality(array_remove(p_messages, NULL)),
+    UPDATE tasks SET last_sequence = last_sequence + v_told, last_message = last_message + v_said,
         is_visible = is_visible OR v_is_shown, artifacts = coalesce(p_artifacts, artifacts),
         state = coalesce(p_state, state),
         status_message = CASE WHEN p_state IS NULL THEN status_message ELSE v_message END,
         status_at = CASE WHEN p_state IS NULL THEN status_at ELSE recorded_at END
     WHERE id = p_task;
     IF p_outcome IS NULL AND p_others IS NULL THEN
+        -- The end of the lease is indexed: it is put off when half is over, not by every update.
         UPDATE task_turns turn SET updates = turn.updates + v_told, has_spoken = has_spoken OR p_has_spoken,
-            lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds)
+            lease_until = CASE WHEN lease_until > clock_timestamp() + make_interval(secs => p_lease_seconds / 2)
+                THEN lease_until ELSE clock_timestamp() + make_interval(secs => p_lease_seconds) END
         WHERE id = p_turn;
         RETURN;
     END IF;

@@ -2,8 +2,8 @@
 
 The one rule here: whatever changes a task locks its row first, in every flow before any other row of the task. So
 events are numbered without gaps, and a status never overtakes the artifact it was said after. `record` locks it by
-itself, in one statement with all that is written (`sql/record_updates.sql`). Those who decide by the task's state hold
-the row before (`hold_task`). Nothing follows a terminal state; `log.py` and the callers check that before they write.
+itself, in one statement with all that is written (`sql/record_updates.sql`); those who decide by the task's state hold
+the row before. Nothing follows a terminal state; `log.py` and the callers check that before they write.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,14 +22,7 @@ from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.turns.leases import LEASE_SECONDS
 from shared.a2a.turns.rows import AnswerTurn, TurnOutcome
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Update
-from shared.a2a.types import (
-    Message,
-    StreamResponse,
-    TaskArtifactUpdateEvent,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from shared.a2a.types import Message, TaskState
 from shared.a2a.wire import render_instant
 from shared.database import Session
 
@@ -145,29 +138,22 @@ def belonging(message: Message, task: TaskKey) -> Message:
 
 
 def _entry(task: TaskKey, said: Update) -> _Entry:
-    if isinstance(said, ArtifactProduced):
-        artifact = TaskArtifactUpdateEvent(
-            task_id=str(task.id),
-            context_id=task.context_id,
-            artifact=said.artifact,
-            append=said.append,
-            last_chunk=said.last_chunk,
-            metadata=_plain(said.metadata),
-        )
-        return _Entry(kind="artifact", wire=StreamResponse(artifact_update=artifact).to_wire())
     if isinstance(said, Replied):
         reply = said.message.model_copy(update={"context_id": task.context_id, "task_id": None})
-        return _Entry(kind="message", wire=StreamResponse(message=reply).to_wire(), message=reply)
-    message = belonging(said.message, task) if said.message is not None else None
-    status = TaskStatusUpdateEvent(
-        task_id=str(task.id),
-        context_id=task.context_id,
-        status=TaskStatus(state=said.state, message=message),
-        metadata=_plain(said.metadata),
-    )
-    wire = StreamResponse(status_update=status).to_wire()
-    wire["statusUpdate"]["status"]["timestamp"] = _CLOCK
-    return _Entry(kind="status", wire=wire, message=message)
+        return _Entry(kind="message", wire={"message": reply.to_wire()}, message=reply)
+    event: dict[str, Any] = {"taskId": str(task.id), "contextId": task.context_id}
+    message = None
+    if isinstance(said, ArtifactProduced):
+        event |= {"artifact": said.artifact.to_wire(), "append": said.append, "lastChunk": said.last_chunk}
+    else:
+        message = belonging(said.message, task) if said.message is not None else None
+        shown = {"message": message.to_wire()} if message is not None else {}
+        event["status"] = {"state": said.state.value, **shown, "timestamp": _CLOCK}
+    if said.metadata is not None:
+        event["metadata"] = dict(said.metadata)
+    if isinstance(said, ArtifactProduced):
+        return _Entry(kind="artifact", wire={"artifactUpdate": event})
+    return _Entry(kind="status", wire={"statusUpdate": event}, message=message)
 
 
 def _task_values(task: TaskKey, updates: Sequence[Update], entries: Sequence[_Entry]) -> dict[str, Any]:
@@ -221,7 +207,3 @@ def _post(session: Session, task: TaskKey, entries: Sequence[_Entry], recorded_a
             entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)
         if entry.kind != "message":
             deliver(session, task.id, task.organization_id, entry.wire)
-
-
-def _plain(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return dict(metadata) if metadata is not None else None

@@ -1,6 +1,6 @@
 """The worker's side of a task: begin a turn that it has leased, write down what its agent does, and end it.
 
-A turn is run under a lease (`turns/leases.py`), which every update renews and which fences: a worker that lost it,
+A turn is run under a lease (`turns/leases.py`), which updates renew and which fences: a worker that lost it,
 because the lease ran out, the task was cancelled, or it ended, gets `TurnLost` and writes nothing more. Each update
 is one statement, or several are that come at once. A state that settles the task ends the turn with it, so that no
 crash can leave the one without the other. When a worker dies its lease ends, and `lost_turns.py` decides.
@@ -187,6 +187,8 @@ class TaskLog:
             claimed.unheard, claimed.written_at = (), time.monotonic()
             claimed.has_artifacts |= any(isinstance(said, ArtifactProduced) for said in told)
             claimed.is_settled = settles(told[-1])
+            if isinstance(told[-1], StatusChanged) and told[-1].state.is_interrupted:
+                self._hints.announce_turn(claimed.turn.id)  # the next message may wait already
         if is_news:
             self._hints.tell(claimed.turn.task_id)
 

@@ -6,12 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from shared.a2a.agents.callers import Daemon, OnBehalf, make_agent_caller
-from shared.a2a.agents.directory import read_extensions
+from shared.a2a.agents.directory import read_behavior
 from shared.a2a.errors import UnsupportedOperation
 from shared.a2a.exact_json import parse
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.tasks.events import TaskKey
-from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, Turn
+from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Artifact, Message, Role
 from shared.database import Database
 from shared.identity.callers import Caller, Owner, OwnerKind
@@ -41,7 +41,7 @@ def read_turn(database: Database, row: Any) -> Turn:
         active_extensions=frozenset(row.active_extensions),
         organization_id=row.organization_id,
         deployment_id=row.deployment_id,
-        behavior=_behavior(row),
+        behavior=read_behavior(row, row.behavior_id, parse(row.extensions)),
         caller=caller,
         attribution=attribution,
         attempt=row.attempts,
@@ -74,26 +74,6 @@ def _caller(row: Any, message: Message) -> tuple[Caller, Attribution]:
         kind = OwnerKind(row.owner_kind)
         owner = Owner(kind=kind, id=row.owner_id, organization_id=row.owner_organization)
     return make_agent_caller(row.deployment_id, daemon, owner, on_behalf, message_id=message.message_id)
-
-
-def _behavior(row: Any) -> BehaviorSettings:
-    return BehaviorSettings(
-        id=row.behavior_id,
-        deployment_id=row.deployment_id,
-        name=row.name,
-        kind=BehaviorKind(row.kind),
-        description=row.description,
-        model=row.model,
-        instructions=row.instructions,
-        script=row.script,
-        extensions=read_extensions(parse(row.extensions)),
-        tags=tuple(row.tags),
-        examples=tuple(row.examples),
-        input_modes=tuple(row.input_modes),
-        output_modes=tuple(row.output_modes),
-        is_default=row.is_default,
-        updated_at=row.updated_at,
-    )
 
 
 def _read_history(database: Database, turn: Any) -> tuple[Message, ...]:

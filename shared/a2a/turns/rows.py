@@ -27,11 +27,13 @@ BATCH_SIZE = 1000
 class AnswerTurn(Job):
     """A message waits for its agent: look for turns now. The worker looks anyway, twice a second.
 
-    Nobody reads the turn's id: without it the jobs of turns that come at once are one (`shared/publisher.py`).
+    Workers have heard of most turns already (`hints.py`), so that one message is enough for many. Nobody reads the
+    turn's id, which the release before sends.
     """
 
     kind = "agents.answer_turn"
     queue = AGENTS
+    spacing_seconds = 0.25
 
     turn_id: str = ""
 
