@@ -1,14 +1,17 @@
 """What every test may ask for, and how the tests are shared between processes."""
 
 import gc
+from collections.abc import Generator
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from shared.gc_tuning import freeze_loaded_objects
+
 pytest_plugins = ["tests.support.servers", "tests.support.databases", "tests.support.front"]
 
-STACKS = ("tests/journeys/models/", "tests/journeys/front/", "tests/journeys/", "tests/clients/")
+STACKS = ("tests/journeys/models/", "tests/journeys/", "tests/clients/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
 LONGEST = (
     *("tests/journeys/models/", "tests/journeys/", "tests/chaos/", "tests/contracts/test_blob_store.py"),
@@ -46,7 +49,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage meanwhile: nearly all that is made, stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
-    """Spare the collector what stays to the end: thousands of tests, and all modules."""
-    gc.collect()
-    gc.freeze()
+    """Spare the collector what stays to the end, thousands of tests and all modules, and let it look less often."""
+    freeze_loaded_objects()

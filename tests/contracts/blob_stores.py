@@ -1,7 +1,9 @@
 """The stores under contract, each with an outside view of what it really holds."""
 
 import random
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -53,21 +55,21 @@ class LocalBench:
 
 @dataclass
 class S3Bench:
-    """A store in a bucket of its own."""
+    """A store in a bucket of its own.
+
+    Making a client takes as long as what most tests do; those that do not change theirs share one for each server.
+    """
 
     url: str
     s3: S3Access
+    shares_client: bool = False
 
     def __post_init__(self) -> None:
-        self.bucket_name = urlsplit(self.url).netloc
-        self.bucket = S3Bucket(
-            self.bucket_name,
-            prefix=urlsplit(self.url).path.strip("/"),
-            endpoint_url=self.s3.endpoint_url,
-            region=self.s3.region,
-            access_key_id=self.s3.access_key_id,
-            secret_access_key=self.s3.secret_access_key,
-        )
+        address = urlsplit(self.url)
+        self.bucket_name = address.netloc
+        self.bucket = copy(_bucket_of(self.s3)) if self.shares_client else _make_bucket(self.s3)
+        self.bucket.name = self.bucket_name
+        self.bucket.prefix = f"{address.path.strip('/')}/".lstrip("/")
         self.client = self.bucket.client
         self.client.create_bucket(Bucket=self.bucket_name)
         self.store = S3BlobStore(self.bucket)
@@ -79,6 +81,19 @@ class S3Bench:
 
     def tamper(self, version_id: UUID) -> None:
         self.client.put_object(Bucket=self.bucket_name, Key=self.bucket.key(version_id), Body=b"x")
+
+
+def _make_bucket(s3: S3Access) -> S3Bucket:
+    return S3Bucket(
+        "",
+        endpoint_url=s3.endpoint_url,
+        region=s3.region,
+        access_key_id=s3.access_key_id,
+        secret_access_key=s3.secret_access_key,
+    )
+
+
+_bucket_of = cache(_make_bucket)
 
 
 def content_of(version_id: UUID, size_bytes: int) -> bytes:

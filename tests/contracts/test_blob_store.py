@@ -47,7 +47,8 @@ def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     if request.param == "local":
         return LocalBench(tmp_path / "blobs")
-    return S3Bench(f"s3://blobs-{uuid4()}/content", request.getfixturevalue(request.param))
+    access = request.getfixturevalue(request.param)
+    return S3Bench(f"s3://blobs-{uuid4()}/content", access, shares_client=True)
 
 
 @pytest.fixture

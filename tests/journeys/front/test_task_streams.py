@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.support.stack import Servers, Service, Stack, wait_until
 
 STREAMS = 1000
 SENDS = 300
+CLIENTS = 16
 SCRIPT = "rules: [{steps: [{delay: 600}]}]"
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
 
@@ -39,6 +41,11 @@ class Caller:
         connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
         return connection
 
+    def subscribe(self, task: str) -> tuple[socket.socket, http.client.HTTPResponse]:
+        """Begin a stream of a task, and read its first event."""
+        connection = self.begin(f"/tasks/{task}:subscribe", {})
+        return connection, _begun(connection)
+
 
 @pytest.fixture
 def caller(servers: Servers, tmp_path: Path) -> Iterator[Caller]:
@@ -55,11 +62,11 @@ def caller(servers: Servers, tmp_path: Path) -> Iterator[Caller]:
 def test_streams_and_sends_that_wait_hold_no_thread(caller: Caller) -> None:
     later = {"message": MESSAGE, "configuration": {"returnImmediately": True}}
     task = caller.post("/message:send", later).json()["task"]["id"]
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(CLIENTS) as clients:
         answers = []
-        for _ in range(STREAMS):
-            connection = stack.enter_context(caller.begin(f"/tasks/{task}:subscribe", {}))
-            answers.append(_begun(connection))
+        for connection, answer in clients.map(lambda _: caller.subscribe(task), range(STREAMS)):
+            stack.enter_context(connection)
+            answers.append(answer)
         for number in range(SENDS):
             message = {**MESSAGE, "messageId": f"s-{number}"}
             stack.enter_context(caller.begin("/message:send", {"message": message}))
