@@ -5,7 +5,7 @@ its credentials worthless from the next reading on. A function gives None for a 
 `authentication.py` makes callers of the rows and caches them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -74,6 +74,7 @@ class LiveDistribution:
     is_target_enabled: bool
     is_suspended: bool
     used_recently: bool
+    token_hash: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +136,7 @@ def is_expired_api_key(session: Session, key_hash: bytes) -> bool:
 def find_live_distribution(session: Session, token_hash: bytes) -> LiveDistribution | None:
     """Read the distribution of a token, or of the one it replaced a while ago; None when unknown or disabled."""
     row = session.execute(_DISTRIBUTION, {"hash": token_hash}).one_or_none()
-    return LiveDistribution(**row._asdict()) if row is not None else None
+    return LiveDistribution(**row._asdict(), token_hash=token_hash) if row is not None else None
 
 
 def find_live_attribution(session: Session, claims: AttributionClaims) -> LiveAttribution | None:
@@ -159,6 +160,17 @@ def is_live(columns: Any) -> ColumnElement[bool]:
     """Tell, in SQL, that a secret's row is neither revoked nor expired."""
     return and_(
         columns.revoked_at.is_(None), or_(columns.expires_at.is_(None), columns.expires_at > func.now())
+    )
+
+
+def is_token(token_hash: Any) -> ColumnElement[bool]:
+    """Tell, in SQL, that a token is a distribution's, or the one that it replaced a while ago."""
+    return or_(
+        distributions.c.token_hash == token_hash,
+        and_(
+            distributions.c.previous_token_hash == token_hash,
+            distributions.c.previous_token_expires_at > func.now(),
+        ),
     )
 
 
@@ -262,13 +274,7 @@ _DISTRIBUTION = (
     .join(_daemons, _daemons.c.id == deployments.c.daemon_identity_id)
     .where(
         distributions.c.disabled_at.is_(None),
-        or_(
-            distributions.c.token_hash == bindparam("hash"),
-            and_(
-                distributions.c.previous_token_hash == bindparam("hash"),
-                distributions.c.previous_token_expires_at > func.now(),
-            ),
-        ),
+        is_token(bindparam("hash")),
     )
 )
 _payers = organizations.alias("payers")

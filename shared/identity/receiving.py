@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import LargeBinary, and_, bindparam, or_, select
 
 from shared.database import Session
+from shared.identity.credential_lookup import is_token
 from shared.identity.effective_permissions import bindings_of, identity_permissions
 from shared.identity.permissions import Permission
 from shared.identity.tables import deployments, distributions, identities, organizations, role_bindings
@@ -31,13 +32,17 @@ class LiveReceiver:
     is_disabled: bool
     is_target_enabled: bool
     is_suspended: bool
+    is_token_live: bool
+    """Whether the token that was asked about, if any, is still the distribution's."""
     executor_permissions: frozenset[Permission]
     receiver_permissions: frozenset[Permission]
 
 
-def find_live_receiver(session: Session, distribution_id: UUID) -> LiveReceiver | None:
+def find_live_receiver(
+    session: Session, distribution_id: UUID, *, token_hash: bytes | None = None
+) -> LiveReceiver | None:
     """Read a distribution as it is now; None when it does not exist."""
-    row = session.execute(_RECEIVER, {"distribution": distribution_id}).one_or_none()
+    row = session.execute(_RECEIVER, {"distribution": distribution_id, "token": token_hash}).one_or_none()
     if row is None:
         return None
     scopes = (row.organization_id, row.principal_id)
@@ -51,6 +56,7 @@ def find_live_receiver(session: Session, distribution_id: UUID) -> LiveReceiver 
         is_disabled=row.is_disabled,
         is_target_enabled=row.is_target_enabled,
         is_suspended=row.is_suspended,
+        is_token_live=row.is_token_live,
         executor_permissions=_permissions(row.executor_bindings, scopes),
         receiver_permissions=_permissions(row.receiver_bindings, scopes),
     )
@@ -66,6 +72,7 @@ def _bindings_of(identity_id: Any, label: str) -> Any:
 
 
 _daemons = identities.alias("daemons")
+_token = bindparam("token", type_=LargeBinary)
 _RECEIVER = (
     select(
         distributions.c.id,
@@ -81,6 +88,7 @@ _RECEIVER = (
             identities.c.disabled_at.is_(None),
         ).label("is_target_enabled"),
         organizations.c.suspended_at.is_not(None).label("is_suspended"),
+        or_(_token.is_(None), is_token(_token)).label("is_token_live"),
         _bindings_of(deployments.c.daemon_identity_id, "executor_bindings"),
         _bindings_of(identities.c.id, "receiver_bindings"),
     )

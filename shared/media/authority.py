@@ -9,25 +9,29 @@ from uuid import UUID
 from shared.credits.storage import require_paid_storage
 from shared.database import Session
 from shared.errors import PermissionDenied
-from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
+from shared.identity.errors import InvalidToken, OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.identity.permissions import Permission
 from shared.identity.receiving import LiveReceiver, find_live_receiver
 from shared.media.errors import DistributionDisabled
 
 
-def authorize_import(session: Session, distribution_id: UUID) -> LiveReceiver:
+def authorize_import(
+    session: Session, distribution_id: UUID, *, token_hash: bytes | None = None
+) -> LiveReceiver:
     """Give who receives through a distribution.
 
-    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, TargetDisabled, PermissionDenied,
-    StorageUnpaid.
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, TargetDisabled,
+    PermissionDenied, StorageUnpaid.
     """
-    receiver = find_live_receiver(session, distribution_id)
+    receiver = find_live_receiver(session, distribution_id, token_hash=token_hash)
     if receiver is None:
         raise ResourceNotFound
     if receiver.is_disabled:
         raise DistributionDisabled
     if receiver.is_suspended:
         raise OrganizationSuspended
+    if not receiver.is_token_live:
+        raise InvalidToken
     if not receiver.is_target_enabled:
         raise TargetDisabled
     if Permission.FILE_CREATE not in receiver.executor_permissions:

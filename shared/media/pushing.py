@@ -49,6 +49,7 @@ def push_content(
     settings: Settings,
     *,
     distribution_id: UUID,
+    token_hash: bytes | None,
     receive: ReceivePush,
     time_limit_seconds: float,
 ) -> Import:
@@ -65,7 +66,7 @@ def push_content(
         staged.seal()
         file_id, request_hash = new_id(), hash_description(attachment)
         with staged.committing(in_transaction=True) as session:
-            receiver = authorize_import(session, distribution_id)
+            receiver = authorize_import(session, distribution_id, token_hash=token_hash)
             values = _values(receiver, settings, request_hash) | {
                 "distribution_id": distribution_id,
                 "file_id": file_id,

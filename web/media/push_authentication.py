@@ -37,6 +37,12 @@ def require_own_token(call: Call, distribution_id: UUID) -> None:
         raise ResourceNotFound
 
 
+def token_hash_of(call: Call) -> bytes | None:
+    """Give the hash of the token that a push came with; None for one that is signed."""
+    distribution = call.credential.distribution if call.has_credential else None
+    return distribution.token_hash if distribution is not None else None
+
+
 def read_signed_body(call: Call, distribution_id: UUID) -> bytes:
     """Read the whole body and verify it. Raises SignatureInvalid, whatever is wrong, for whatever distribution."""
     services = call.services

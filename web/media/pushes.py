@@ -42,7 +42,7 @@ from web.http.requests import (
 from web.http.small_bodies import read_small_body
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
-from web.media.push_authentication import read_signed_body, require_own_token
+from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
 from web.routes import JsonOrForm, Routes
 
 _FIELD_NAMES = frozenset(field.alias or name for name, field in schemas.NewMediaFields.model_fields.items())
@@ -166,6 +166,7 @@ def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
         services.blobs,
         settings,
         distribution_id=distribution_id,
+        token_hash=token_hash_of(call),
         receive=receive,
         time_limit_seconds=settings.upload_grace_seconds
         + content_length / settings.upload_minimum_bytes_per_second,

@@ -10,7 +10,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
-from shared.identity.distributions import disable_distribution
+from shared.identity.distributions import disable_distribution, rotate_distribution_token
 from shared.identity.organizations import suspend_organization
 from shared.identity.roles import Role
 from tests.support.front import Front, open_front
@@ -209,8 +209,9 @@ def test_only_the_distributions_own_token_pushes(front: Front, connector: Connec
 
 
 LOSSES = [
-    ("deployment", 409, "target_disabled"),
+    ("token", 401, "invalid_token"),
     ("distribution", 403, "distribution_disabled"),
+    ("deployment", 409, "target_disabled"),
     ("organization", 403, "organization_suspended"),
     ("executor", 403, "permission_denied"),
     ("receiver", 403, "permission_denied"),
@@ -225,6 +226,8 @@ def take_authority(connector: Connector, what: str) -> None:
             disable_deployment(session, by=OPERATOR, deployment_id=deployment.id)
         elif what == "distribution":
             disable_distribution(session, by=OPERATOR, distribution_id=connector.id)
+        elif what == "token":
+            rotate_distribution_token(session, by=OPERATOR, distribution_id=connector.id, overlap_seconds=0)
         elif what == "organization":
             suspend_organization(session, by=OPERATOR, organization_id=connector.organization_id)
     if what in ("executor", "receiver"):
@@ -238,7 +241,9 @@ def require_nothing_taken(connector: Connector) -> None:
     require_no_stray_bytes(connector)
 
 
-@pytest.mark.parametrize(("what", "status", "code"), [loss for loss in LOSSES if loss[0] != "distribution"])
+@pytest.mark.parametrize(
+    ("what", "status", "code"), [loss for loss in LOSSES if loss[0] not in ("token", "distribution")]
+)
 def test_nothing_is_taken_for_whoever_may_not_store_it(
     front: Front, what: str, status: int, code: str
 ) -> None:
