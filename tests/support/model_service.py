@@ -19,73 +19,24 @@ from shared.credits.rollups import roll_up_usage
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
 from shared.database import Database
 from shared.identity.authorization import OPERATOR
+from tests.support.catalog_text import FAKE, FAKE_RESPONSES, model_text
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.inventory import query
 from tests.support.stack import Service, Stack, wait_until
 from tests.support.upstreams import FakeUpstream, Served
 
-CATALOG = """
-[providers.scripted]
-kind = "scripted"
-
-[providers.fake]
-base_url = "{address}"
-
-[[models]]
-id = "scripted/echo"
-prompt_price = "1"
-completion_price = "2"
-upstreams = [{{ provider = "scripted", model = "echo" }}]
-
-[[models]]
-id = "scripted/echo-responses"
-prompt_price = "1"
-completion_price = "2"
-upstreams = [{{ provider = "scripted", model = "echo", dialect = "responses" }}]
-
-[[models]]
-id = "scripted/hasty"
-prompt_price = "1"
-completion_price = "2"
-first_byte_timeout_seconds = 0.2
-deadline_seconds = 0.6
-retries = 0
-upstreams = [{{ provider = "scripted", model = "echo" }}]
-
-[[models]]
-id = "scripted/dear"
-prompt_price = "1000000"
-completion_price = "1000000"
-upstreams = [{{ provider = "scripted", model = "echo" }}]
-
-[[models]]
-id = "scripted/chat-only"
-prompt_price = "1"
-completion_price = "2"
-supported_endpoints = ["chat.completions"]
-upstreams = [{{ provider = "scripted", model = "echo" }}]
-
-[[models]]
-id = "scripted/pictures"
-prompt_price = "1"
-completion_price = "2"
-output_modalities = ["image"]
-upstreams = [{{ provider = "scripted", model = "echo" }}]
-
-[[models]]
-id = "fake/chat"
-prompt_price = "1"
-completion_price = "2"
-retries = 0
-upstreams = [{{ provider = "fake", model = "upstream-model" }}]
-
-[[models]]
-id = "fake/responses"
-prompt_price = "1"
-completion_price = "2"
-retries = 0
-upstreams = [{{ provider = "fake", model = "upstream-model", dialect = "responses" }}]
-"""
+_SCRIPTED = 'provider = "scripted", model = "echo"'
+CATALOG = (
+    '[providers.scripted]\nkind = "scripted"\n[providers.fake]\nbase_url = "ADDRESS"\n'
+    + model_text("scripted/echo", _SCRIPTED)
+    + model_text("scripted/echo-responses", f'{_SCRIPTED}, dialect = "responses"')
+    + model_text("scripted/hasty", _SCRIPTED, first_byte_timeout_seconds=0.2, deadline_seconds=0.6, retries=0)
+    + model_text("scripted/dear", _SCRIPTED, prompt="1000000", completion="1000000")
+    + model_text("scripted/chat-only", _SCRIPTED, supported_endpoints=["chat.completions"])
+    + model_text("scripted/pictures", _SCRIPTED, output_modalities=["image"])
+    + model_text("fake/chat", FAKE, retries=0)
+    + model_text("fake/responses", FAKE_RESPONSES, retries=0)
+)
 RECORDED = (
     *("invocation_id", "model", "provider", "status", "prompt_tokens", "completion_tokens", "cost"),
     *("is_estimated", "user_id", "identity_id", "principal_id", "deployment_id"),
@@ -212,7 +163,7 @@ def _is_guess(record: dict[str, Any]) -> bool:
 def model_service(stack: Stack, upstream: FakeUpstream) -> Iterator[ModelService]:
     """Set a stack up and run its front; workers are for the test to run."""
     catalog = stack.directory / "models.toml"
-    catalog.write_text(CATALOG.format(address=upstream.base_url))
+    catalog.write_text(CATALOG.replace("ADDRESS", upstream.base_url))
     stack.environment["MODELS_CONFIG"] = str(catalog)
     credentials = stack.set_up()
     loaded = make_settings(

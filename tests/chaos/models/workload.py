@@ -10,53 +10,29 @@ from tests.chaos.models.clients import CallLog, ModelClient, Payer
 from tests.chaos.settling import CREDITS
 from tests.chaos.workload import Person, Workload
 from tests.support.agents import Client
+from tests.support.catalog_text import FAKE, FAKE_RESPONSES, model_text
 from tests.support.upstreams import FakeUpstream
 
 CLIENTS = 6
 PLENTY = {"amount": "1000000", "reference": "plenty"}
-CATALOG = """
-[providers.fake]
-base_url = "{address}"
-idle_timeout_seconds = 3.0
-
-[providers.gone]
-base_url = "http://127.0.0.1:9/v1"
-
-[[models]]
-id = "fake/chat"
-prompt_price = "1"
-completion_price = "2"
-retries = 0
-deadline_seconds = 20.0
-upstreams = [{{ provider = "fake", model = "upstream-model" }}]
-
-[[models]]
-id = "fake/responses"
-prompt_price = "1.5"
-completion_price = "2.25"
-retries = 1
-deadline_seconds = 20.0
-upstreams = [{{ provider = "fake", model = "upstream-model", dialect = "responses" }}]
-
-[[models]]
-id = "fake/second"
-prompt_price = "0.7"
-completion_price = "1"
-retries = 1
-deadline_seconds = 20.0
-upstreams = [
-    {{ provider = "gone", model = "upstream-model" }},
-    {{ provider = "fake", model = "upstream-model" }},
-]
-
-[[models]]
-id = "fake/cheap"
-prompt_price = "0"
-completion_price = "2"
-retries = 0
-deadline_seconds = 20.0
-upstreams = [{{ provider = "fake", model = "upstream-model" }}]
-"""
+CATALOG = (
+    '[providers.fake]\nbase_url = "ADDRESS"\nidle_timeout_seconds = 3.0\n'
+    '[providers.gone]\nbase_url = "http://127.0.0.1:9/v1"\n'
+    + model_text("fake/chat", FAKE, retries=0, deadline_seconds=20.0)
+    + model_text(
+        "fake/responses", FAKE_RESPONSES, prompt="1.5", completion="2.25", retries=1, deadline_seconds=20.0
+    )
+    + model_text(
+        "fake/second",
+        FAKE.replace("fake", "gone"),
+        FAKE,
+        prompt="0.7",
+        completion="1",
+        retries=1,
+        deadline_seconds=20.0,
+    )
+    + model_text("fake/cheap", FAKE, prompt="0", retries=0, deadline_seconds=20.0)
+)
 
 
 class Models(Workload):
@@ -70,7 +46,7 @@ class Models(Workload):
         self._upstream = closing.enter_context(FakeUpstream())
         self._log = CallLog()
         catalog = installation.stack.directory / "models.toml"
-        catalog.write_text(CATALOG.format(address=self._upstream.base_url))
+        catalog.write_text(CATALOG.replace("ADDRESS", self._upstream.base_url))
         installation.stack.environment["MODELS_CONFIG"] = str(catalog)
 
     def begin(self) -> Sequence[Person]:

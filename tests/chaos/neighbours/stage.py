@@ -11,6 +11,7 @@ from tests.chaos.neighbours.endpoints import PostedUpdates, SilentEndpoint
 from tests.chaos.neighbours.tenants import give_agent, make_tenant
 from tests.chaos.neighbours.trials import Scene
 from tests.chaos.oracle import Oracle
+from tests.support.catalog_text import FAKE, model_text
 from tests.support.media_sources import MediaSource
 from tests.support.stack import Servers, Service, Stack, free_port, wait_until
 from tests.support.upstreams import FakeUpstream
@@ -42,27 +43,11 @@ SIZES: Mapping[str, int] = {
     "fetches": 8,
     "deliveries": 16,
 }
-CATALOG = """
-[providers.fake]
-base_url = "{address}"
-
-[providers.slow]
-base_url = "{address}"
-
-[[models]]
-id = "fake/chat"
-prompt_price = "1"
-completion_price = "2"
-retries = 0
-upstreams = [{{ provider = "fake", model = "upstream-model" }}]
-
-[[models]]
-id = "slow/chat"
-prompt_price = "1"
-completion_price = "2"
-retries = 0
-upstreams = [{{ provider = "slow", model = "upstream-model" }}]
-"""
+CATALOG = (
+    '[providers.fake]\nbase_url = "ADDRESS"\n[providers.slow]\nbase_url = "ADDRESS"\n'
+    + model_text("fake/chat", FAKE, retries=0)
+    + model_text("slow/chat", FAKE.replace("fake", "slow"), retries=0)
+)
 WORKERS = ("files", "models", "media", "agents", "background", "ledger")
 
 
@@ -76,7 +61,7 @@ def open_stage(
         stack = Stack(directory, servers, settings=SETTINGS if is_fair else SETTINGS | {"FAULTS": UNFAIR})
         closing.callback(stack.kill_all)
         catalog = directory / "models.toml"
-        catalog.write_text(CATALOG.format(address=upstream.base_url))
+        catalog.write_text(CATALOG.replace("ADDRESS", upstream.base_url))
         stack.environment["MODELS_CONFIG"] = str(catalog)
         fronts = _fronts(stack)
         ports = [front.port for front in fronts if front.port is not None]
