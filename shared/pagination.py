@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from sqlalchemy import Column, Row, Select
@@ -24,18 +24,24 @@ class Page(Generic[T]):
     next_cursor: str | None
 
 
+class Position(TypedDict, total=False):
+    """Where a page begins and how long it is, as every listing takes it by keyword."""
+
+    cursor: str | None
+    limit: int
+
+
 def oldest_first(
     session: Session,
     statement: Select[Any],
     key: Column[UUID],
     make: Callable[[Row[Any]], T],
-    *,
-    cursor: str | None,
-    limit: int,
+    **page: Unpack[Position],
 ) -> Page[T]:
     """Run a select in the order of its ids; `key` is the id column and must be selected."""
-    statement = statement if cursor is None else statement.where(key > _position(cursor))
-    return _page(session, statement.order_by(key), key, make, limit)
+    cursor = page.get("cursor")
+    statement = statement if cursor is None else statement.where(key > _parse_cursor(cursor))
+    return _page(session, statement.order_by(key), key, make, page)
 
 
 def newest_first(
@@ -43,22 +49,18 @@ def newest_first(
     statement: Select[Any],
     key: Column[UUID],
     make: Callable[[Row[Any]], T],
-    *,
-    cursor: str | None,
-    limit: int,
+    **page: Unpack[Position],
 ) -> Page[T]:
     """Run a select in the reverse order of its ids."""
-    statement = statement if cursor is None else statement.where(key < _position(cursor))
-    return _page(session, statement.order_by(key.desc()), key, make, limit)
+    cursor = page.get("cursor")
+    statement = statement if cursor is None else statement.where(key < _parse_cursor(cursor))
+    return _page(session, statement.order_by(key.desc()), key, make, page)
 
 
 def _page(
-    session: Session,
-    statement: Select[Any],
-    key: Column[UUID],
-    make: Callable[[Row[Any]], T],
-    limit: int,
+    session: Session, statement: Select[Any], key: Column[UUID], make: Callable[[Row[Any]], T], page: Position
 ) -> Page[T]:
+    limit = page.get("limit", DEFAULT_LIMIT)
     if not 1 <= limit <= MAX_LIMIT:
         message = f"must be from 1 to {MAX_LIMIT}"
         raise ValidationFailed(errors=[FieldError(location="query", name="limit", message=message)])
@@ -68,7 +70,7 @@ def _page(
     return Page(items=items, next_cursor=str(rows[limit - 1]._asdict()[key.key]) if more else None)
 
 
-def _position(cursor: str) -> UUID:
+def _parse_cursor(cursor: str) -> UUID:
     try:
         return UUID(cursor)
     except ValueError as error:

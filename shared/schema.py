@@ -1,9 +1,10 @@
 """What every domain's `tables.py` builds on: one metadata, one naming rule for constraints, the column kinds."""
 
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, DateTime, MetaData, Uuid, func
+from sqlalchemy import Column, DateTime, MetaData, Table, Uuid, func
 
 metadata = MetaData(
     naming_convention={
@@ -29,3 +30,8 @@ def instant(name: str, **options: Any) -> Column[Any]:
 def created_at() -> Column[Any]:
     """Make the column that says when the row was written, by the database's clock."""
     return instant("created_at", nullable=False, server_default=func.now())
+
+
+def columns_of(shape: type[Any], *tables: Table) -> list[Column[Any]]:
+    """Give a column for each field of a dataclass, of the first table that has it."""
+    return [next(table.c[field.name] for table in tables if field.name in table.c) for field in fields(shape)]

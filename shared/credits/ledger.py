@@ -118,10 +118,10 @@ def _enter(
     if not entered.is_replayed:
         record(
             session,
-            by=by,
-            action=f"credits.{kind}",
+            by,
+            f"credits.{kind}",
+            organization_id,
             resource_kind="organization",
-            resource_id=organization_id,
             organization_id=organization_id,
             amount=format_credits(amount),
             reference=reference,

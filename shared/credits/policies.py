@@ -54,10 +54,10 @@ def set_policy(
     changes = {"overdraft": lent, "spending_limit": limit, **_owing_after(lent)}
     record(
         session,
-        by=by,
-        action="credit_policy.set",
+        by,
+        "credit_policy.set",
+        organization_id,
         resource_kind="organization",
-        resource_id=organization_id,
         organization_id=organization_id,
         policy=policy.value,
         overdraft=format_credits(lent),
@@ -116,10 +116,10 @@ def _suspend(
     if is_on == (getattr(present, own.name) is None):
         record(
             session,
-            by=by,
-            action="credits.suspended" if is_on else "credits.resumed",
+            by,
+            "credits.suspended" if is_on else "credits.resumed",
+            present.organization_id,
             resource_kind="organization",
-            resource_id=present.organization_id,
             organization_id=present.organization_id,
             suspended_by=side.value,
         )

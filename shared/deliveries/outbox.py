@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, insert, select, update
@@ -21,7 +21,7 @@ from shared.deliveries.tables import deliveries
 from shared.encryption import Encryption
 from shared.ids import new_id
 from shared.jobs import Job
-from shared.pagination import DEFAULT_LIMIT, Page, newest_first
+from shared.pagination import Page, Position, newest_first
 from shared.queues import NOTIFICATIONS
 
 MAX_BODY_BYTES = 8 << 20
@@ -126,18 +126,13 @@ def get_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -
 
 
 def list_deliveries(
-    session: Session,
-    *,
-    destination_id: UUID,
-    state: DeliveryState | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, destination_id: UUID, state: DeliveryState | None = None, **page: Unpack[Position]
 ) -> Page[Delivery]:
     """List the deliveries to a destination, newest first."""
     statement = select(*_columns).where(_table.destination_id == destination_id)
     if state is not None:
         statement = statement.where(_table.state == state.value)
-    return newest_first(session, statement, _table.id, _delivery, cursor=cursor, limit=limit)
+    return newest_first(session, statement, _table.id, _delivery, **page)
 
 
 def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:

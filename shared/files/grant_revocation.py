@@ -5,7 +5,7 @@ A grant is looked up at every use (`grants.py`), so a revocation takes effect ev
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, select
@@ -19,7 +19,7 @@ from shared.identity.audit import record
 from shared.identity.authorization import Actor
 from shared.identity.callers import ExecutorKind
 from shared.identity.permissions import Permission
-from shared.pagination import DEFAULT_LIMIT, Page, newest_first
+from shared.pagination import Page, Position, newest_first
 
 _table = read_grants.c
 _columns = (
@@ -46,16 +46,14 @@ class ListedGrant:
     revoked_at: datetime | None
 
 
-def list_grants(
-    session: Session, *, by: Actor, file_id: UUID, cursor: str | None = None, limit: int = DEFAULT_LIMIT
-) -> Page[ListedGrant]:
+def list_grants(session: Session, *, by: Actor, file_id: UUID, **page: Unpack[Position]) -> Page[ListedGrant]:
     """List the grants of a file, newest first, for a day after their end.
 
     Raises FileNotFound, PermissionDenied.
     """
     _authorize(session, by, file_id)
     statement = select(*_columns).where(_table.file_id == file_id)
-    return newest_first(session, statement, _table.id, _grant, cursor=cursor, limit=limit)
+    return newest_first(session, statement, _table.id, _grant, **page)
 
 
 def revoke_grant(session: Session, *, by: Actor, file_id: UUID, grant_id: UUID) -> ListedGrant:
@@ -72,10 +70,9 @@ def revoke_grant(session: Session, *, by: Actor, file_id: UUID, grant_id: UUID) 
     grant = _grant(session.execute(revoked).one())
     record(
         session,
-        by=by,
-        action="read_grant.revoked",
-        resource_kind="read_grant",
-        resource_id=grant_id,
+        by,
+        "read_grant.revoked",
+        grant_id,
         organization_id=organization_id,
         file_id=file_id,
         version_id=grant.version_id,

@@ -89,14 +89,7 @@ def adopt_store(session: Session, *, by: Actor, marked: Marked) -> StoreRecord:
         _record(session, store_id, marked.address)
     else:
         session.execute(update(blob_stores).values(store_id=store_id, address=marked.address))
-    record(
-        session,
-        by=by,
-        action="blob_store.adopted",
-        resource_kind="blob_store",
-        resource_id=store_id,
-        replaced=None if known is None else known.store_id,
-    )
+    record(session, by, "blob_store.adopted", store_id, replaced=None if known is None else known.store_id)
     adopted = find_store(session)
     if adopted is None:
         raise RuntimeError("the row just written is not there")

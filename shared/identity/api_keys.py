@@ -7,7 +7,7 @@ organization, so that none uses up another's.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, insert, select
@@ -19,13 +19,14 @@ from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.credential_lookup import is_live
 from shared.identity.errors import ResourceNotFound, TooManyLive
-from shared.identity.existence import require_member
+from shared.identity.existence import get_one, require_member
 from shared.identity.names import require_future, require_name
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, Secret, issue
 from shared.identity.tables import api_keys, users
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
+from shared.schema import columns_of
 
 LIVE_LIMIT = 100
 
@@ -91,30 +92,23 @@ def get_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
     return key
 
 
-def list_api_keys(
-    session: Session, *, by: Actor, user_id: UUID, cursor: str | None = None, limit: int = DEFAULT_LIMIT
-) -> Page[ApiKey]:
+def list_api_keys(session: Session, *, by: Actor, user_id: UUID, **page: Unpack[Position]) -> Page[ApiKey]:
     """List a user's keys, without the secrets: all of one's own, or, for an operator, anyone's."""
     if by.user_id != user_id and not by.caller.is_operator:
         raise ResourceNotFound
     statement = _KEYS.where(api_keys.c.user_id == user_id)
     if by.caller.bound_organization_id is not None:
         statement = statement.where(api_keys.c.organization_id == by.caller.bound_organization_id)
-    return oldest_first(session, statement, api_keys.c.id, _key, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, api_keys.c.id, _key, **page)
 
 
 def list_organization_api_keys(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[ApiKey]:
     """List the keys bound to an organization, no matter whose they are."""
     authorize_administration(by, Permission.CREDENTIAL_MANAGE, organization_id)
     statement = _KEYS.where(api_keys.c.organization_id == organization_id)
-    return oldest_first(session, statement, api_keys.c.id, _key, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, api_keys.c.id, _key, **page)
 
 
 def revoke_api_key(session: Session, *, by: Actor, key_id: UUID) -> ApiKey:
@@ -161,36 +155,15 @@ def _require_room(session: Session, user_id: UUID, organization_id: UUID | None)
 
 
 def _get(session: Session, key_id: UUID) -> ApiKey:
-    row = session.execute(_KEYS.where(api_keys.c.id == key_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _key(row)
+    return get_one(session, _KEYS.where(api_keys.c.id == key_id), _key)
 
 
 def _record(session: Session, by: Actor, action: str, key: ApiKey) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="api_key",
-        resource_id=key.id,
-        organization_id=key.organization_id,
-        user_id=key.user_id,
-    )
+    record(session, by, action, key.id, organization_id=key.organization_id, user_id=key.user_id)
 
 
 def _key(row: Row[Any]) -> ApiKey:
     return ApiKey(**row._asdict())
 
 
-_KEYS = select(
-    api_keys.c.id,
-    api_keys.c.user_id,
-    api_keys.c.organization_id,
-    api_keys.c.name,
-    api_keys.c.last4,
-    api_keys.c.expires_at,
-    api_keys.c.revoked_at,
-    api_keys.c.last_used_at,
-    api_keys.c.created_at,
-)
+_KEYS = select(*columns_of(ApiKey, api_keys))

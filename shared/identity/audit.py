@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, insert, select
@@ -14,7 +14,7 @@ from shared.identity.callers import ExecutorKind
 from shared.identity.permissions import Permission
 from shared.identity.tables import audit_events
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, newest_first
+from shared.pagination import Page, Position, newest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,15 @@ class AuditEvent:
 
 def record(
     session: Session,
-    *,
     by: Actor,
     action: str,
-    resource_kind: str,
     resource_id: UUID | str,
+    *,
+    resource_kind: str | None = None,
     organization_id: UUID | None = None,
     **details: Any,
 ) -> None:
-    """Write down an act, to be committed together with it."""
+    """Record an act, to be committed together with it; its action begins with the kind of resource, unless said."""
     executor = by.caller.executor
     session.execute(
         insert(audit_events).values(
@@ -54,7 +54,7 @@ def record(
             actor_kind=executor.kind,
             actor_id=executor.id,
             action=action,
-            resource_kind=resource_kind,
+            resource_kind=resource_kind or action.partition(".")[0],
             resource_id=str(resource_id),
             details={name: value if value is None else str(value) for name, value in details.items()},
             request_id=by.request_id,
@@ -65,17 +65,12 @@ def record(
 
 
 def list_audit_events(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[AuditEvent]:
     """List what happened in an organization, newest first."""
     authorize_administration(by, Permission.AUDIT_READ, organization_id)
     statement = select(audit_events).where(audit_events.c.organization_id == organization_id)
-    return newest_first(session, statement, audit_events.c.id, _event, cursor=cursor, limit=limit)
+    return newest_first(session, statement, audit_events.c.id, _event, **page)
 
 
 def _event(row: Row[Any]) -> AuditEvent:

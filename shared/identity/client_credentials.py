@@ -5,7 +5,7 @@ Issue a second one, give it to the deployment, revoke the first. A token dies wi
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, insert, select
@@ -15,13 +15,15 @@ from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.credential_lookup import is_live
-from shared.identity.errors import ResourceNotFound, TooManyLive
+from shared.identity.errors import TooManyLive
+from shared.identity.existence import get_one
 from shared.identity.names import require_future
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, Secret, issue
 from shared.identity.tables import client_credentials, deployments
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
+from shared.schema import columns_of
 
 LIVE_LIMIT = 2
 
@@ -73,17 +75,12 @@ def get_client_credential(session: Session, *, by: Actor, credential_id: UUID) -
 
 
 def list_client_credentials(
-    session: Session,
-    *,
-    by: Actor,
-    deployment_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[ClientCredential]:
     """List the secrets a deployment has had, without the secrets."""
     authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
     statement = _CREDENTIALS.where(client_credentials.c.deployment_id == deployment_id)
-    return oldest_first(session, statement, client_credentials.c.id, _credential, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, client_credentials.c.id, _credential, **page)
 
 
 def revoke_client_credential(session: Session, *, by: Actor, credential_id: UUID) -> ClientCredential:
@@ -116,10 +113,7 @@ def insert_client_credential(
 
 
 def _get(session: Session, credential_id: UUID) -> ClientCredential:
-    row = session.execute(_CREDENTIALS.where(client_credentials.c.id == credential_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _credential(row)
+    return get_one(session, _CREDENTIALS.where(client_credentials.c.id == credential_id), _credential)
 
 
 def _record(
@@ -127,10 +121,9 @@ def _record(
 ) -> None:
     record(
         session,
-        by=by,
-        action=action,
-        resource_kind="client_credential",
-        resource_id=credential.id,
+        by,
+        action,
+        credential.id,
         organization_id=organization_id,
         deployment_id=credential.deployment_id,
     )
@@ -140,13 +133,6 @@ def _credential(row: Row[Any]) -> ClientCredential:
     return ClientCredential(**row._asdict())
 
 
-_CREDENTIALS = select(
-    client_credentials.c.id,
-    client_credentials.c.deployment_id,
-    deployments.c.client_id,
-    client_credentials.c.last4,
-    client_credentials.c.expires_at,
-    client_credentials.c.revoked_at,
-    client_credentials.c.last_used_at,
-    client_credentials.c.created_at,
-).join(deployments, deployments.c.id == client_credentials.c.deployment_id)
+_CREDENTIALS = select(*columns_of(ClientCredential, client_credentials, deployments)).join(
+    deployments, deployments.c.id == client_credentials.c.deployment_id
+)

@@ -6,7 +6,7 @@ A new deployment comes with its daemon, its first version, and a client id and s
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID, uuid4
 
 from sqlalchemy import Row, insert, select
@@ -16,8 +16,7 @@ from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.client_credentials import IssuedClientCredential, insert_client_credential
-from shared.identity.errors import ResourceNotFound
-from shared.identity.existence import require_organization
+from shared.identity.existence import get_one, require_organization
 from shared.identity.identities import insert_daemon_identity
 from shared.identity.names import require_name
 from shared.identity.permissions import Permission
@@ -25,7 +24,7 @@ from shared.identity.roles import Role
 from shared.identity.tables import deployments
 from shared.identity.versions import Version, insert_version
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
 
 
 class DeploymentKind(StrEnum):
@@ -97,17 +96,12 @@ def get_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deplo
 
 
 def list_deployments(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Deployment]:
     """List the deployments of an organization."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
     statement = select(deployments).where(deployments.c.organization_id == organization_id)
-    return oldest_first(session, statement, deployments.c.id, _deployment, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, deployments.c.id, _deployment, **page)
 
 
 def disable_deployment(session: Session, *, by: Actor, deployment_id: UUID) -> Deployment:
@@ -133,21 +127,11 @@ def _authorized(session: Session, by: Actor, permission: Permission, deployment_
 
 
 def _get(session: Session, deployment_id: UUID) -> Deployment:
-    row = session.execute(select(deployments).where(deployments.c.id == deployment_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _deployment(row)
+    return get_one(session, select(deployments).where(deployments.c.id == deployment_id), _deployment)
 
 
 def _record(session: Session, by: Actor, action: str, deployment: Deployment) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="deployment",
-        resource_id=deployment.id,
-        organization_id=deployment.organization_id,
-    )
+    record(session, by, action, deployment.id, organization_id=deployment.organization_id)
 
 
 def _deployment(row: Row[Any]) -> Deployment:

@@ -6,7 +6,7 @@ Its token and webhook secret are shown once; after a rotation the replaced one s
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, insert, select, update
@@ -17,14 +17,14 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.errors import ResourceNotFound
-from shared.identity.existence import require_deployment, require_organization, require_principal
+from shared.identity.existence import get_one, require_deployment, require_organization, require_principal
 from shared.identity.names import require_name, require_networks
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, Secret, issue, issue_webhook_secret
 from shared.identity.tables import distributions
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
+from shared.schema import columns_of
 from shared.settings import Settings
 
 DEFAULT_MEDIA_RETENTION_DAYS = 30
@@ -103,17 +103,12 @@ def get_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> D
 
 
 def list_distributions(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Distribution]:
     """List the distributions of an organization."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
     statement = _DISTRIBUTIONS.where(distributions.c.organization_id == organization_id)
-    return oldest_first(session, statement, distributions.c.id, _distribution, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, distributions.c.id, _distribution, **page)
 
 
 def update_distribution(
@@ -201,10 +196,7 @@ def _authorized(session: Session, by: Actor, permission: Permission, distributio
 
 
 def _get(session: Session, distribution_id: UUID) -> Distribution:
-    row = session.execute(_DISTRIBUTIONS.where(distributions.c.id == distribution_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _distribution(row)
+    return get_one(session, _DISTRIBUTIONS.where(distributions.c.id == distribution_id), _distribution)
 
 
 def _change(session: Session, distribution_id: UUID, changes: dict[str, Any]) -> None:
@@ -215,15 +207,7 @@ def record_change(
     session: Session, by: Actor, action: str, distribution: Distribution, **details: Any
 ) -> None:
     """Record in the audit what was done to a distribution, or to what belongs to it."""
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="distribution",
-        resource_id=distribution.id,
-        organization_id=distribution.organization_id,
-        **details,
-    )
+    record(session, by, action, distribution.id, organization_id=distribution.organization_id, **details)
 
 
 def _overlap_end(overlap_seconds: int) -> Any:
@@ -246,16 +230,4 @@ def _distribution(row: Row[Any]) -> Distribution:
     return Distribution(**{**row._asdict(), "networks": tuple(row.networks)})
 
 
-_DISTRIBUTIONS = select(
-    distributions.c.id,
-    distributions.c.organization_id,
-    distributions.c.name,
-    distributions.c.networks,
-    distributions.c.principal_identity_id,
-    distributions.c.deployment_id,
-    distributions.c.token_last4,
-    distributions.c.media_retention_days,
-    distributions.c.disabled_at,
-    distributions.c.last_used_at,
-    distributions.c.created_at,
-)
+_DISTRIBUTIONS = select(*columns_of(Distribution, distributions))

@@ -1,17 +1,28 @@
-"""Check that what a request names exists in its organization; `require_` raises ResourceNotFound.
+"""Find what a request names, in its organization; `get_` and `require_` raise ResourceNotFound.
 
 "Absent" and "another organization's" get one answer, so that nobody learns what others have.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, Select, select
 
 from shared.database import Session
 from shared.identity.callers import OwnerKind
 from shared.identity.errors import ResourceNotFound
 from shared.identity.tables import deployments, distributions, identities, memberships, organizations
+
+T = TypeVar("T")
+
+
+def get_one(session: Session, statement: Select[Any], make: Callable[[Row[Any]], T]) -> T:
+    """Get what `make` makes of the row that a select finds. Raises ResourceNotFound."""
+    row = session.execute(statement).one_or_none()
+    if row is None:
+        raise ResourceNotFound
+    return make(row)
 
 
 def require_organization(session: Session, organization_id: UUID) -> None:

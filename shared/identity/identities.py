@@ -6,7 +6,7 @@ principal is a `ProjectAgent` over itself, so that media can be imported for it;
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, insert, select
@@ -16,15 +16,14 @@ from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
 from shared.identity.callers import OwnerKind
-from shared.identity.errors import ResourceNotFound
-from shared.identity.existence import require_organization
+from shared.identity.existence import get_one, require_organization
 from shared.identity.names import require_name
 from shared.identity.permissions import Permission
 from shared.identity.role_bindings import insert_identity_binding
 from shared.identity.roles import Role, ScopeKind
 from shared.identity.tables import identities
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +76,12 @@ def get_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
 
 
 def list_identities(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Identity]:
     """List the identities of an organization, of both kinds."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
     statement = select(identities).where(identities.c.organization_id == organization_id)
-    return oldest_first(session, statement, identities.c.id, _identity, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, identities.c.id, _identity, **page)
 
 
 def disable_identity(session: Session, *, by: Actor, identity_id: UUID) -> Identity:
@@ -113,10 +107,7 @@ def _authorized(session: Session, by: Actor, permission: Permission, identity_id
 
 
 def _get(session: Session, identity_id: UUID) -> Identity:
-    row = session.execute(select(identities).where(identities.c.id == identity_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _identity(row)
+    return get_one(session, select(identities).where(identities.c.id == identity_id), _identity)
 
 
 def _insert(session: Session, organization_id: UUID, kind: OwnerKind, name: str) -> Identity:
@@ -125,15 +116,7 @@ def _insert(session: Session, organization_id: UUID, kind: OwnerKind, name: str)
 
 
 def _record(session: Session, by: Actor, action: str, identity: Identity) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="identity",
-        resource_id=identity.id,
-        organization_id=identity.organization_id,
-        kind=identity.kind,
-    )
+    record(session, by, action, identity.id, organization_id=identity.organization_id, kind=identity.kind)
 
 
 def _identity(row: Row[Any]) -> Identity:

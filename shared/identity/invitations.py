@@ -6,7 +6,7 @@ over: the service sends no mail. Accepting is `joining.py`'s.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, insert, select
@@ -24,7 +24,7 @@ from shared.identity.roles import Role
 from shared.identity.secrets import Prefix, Secret, issue
 from shared.identity.tables import invitations, memberships, organizations, users
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, newest_first
+from shared.pagination import Page, Position, newest_first
 
 OPEN_LIMIT = 100
 DEFAULT_DAYS, MAX_DAYS = 7, 30
@@ -105,17 +105,12 @@ def get_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invit
 
 
 def list_invitations(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Invitation]:
     """List an organization's invitations, newest first, those that ended too."""
     authorize_administration(by, Permission.MEMBER_MANAGE, organization_id)
     statement = select(invitations).where(invitations.c.organization_id == organization_id)
-    return newest_first(session, statement, invitations.c.id, _invitation, cursor=cursor, limit=limit)
+    return newest_first(session, statement, invitations.c.id, _invitation, **page)
 
 
 def revoke_invitation(session: Session, *, by: Actor, invitation_id: UUID) -> Invitation:
@@ -171,15 +166,7 @@ def _end(expires_at: datetime | None) -> Any:
 
 
 def _record(session: Session, by: Actor, action: str, invitation: Invitation, **details: Any) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="invitation",
-        resource_id=invitation.id,
-        organization_id=invitation.organization_id,
-        **details,
-    )
+    record(session, by, action, invitation.id, organization_id=invitation.organization_id, **details)
 
 
 def _invitation(row: Row[Any]) -> Invitation:

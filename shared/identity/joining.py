@@ -60,7 +60,7 @@ def register_invited(session: Session, *, token: str, request_id: str | None) ->
         )
     user = insert_user(session, invitation.email, is_operator=False)
     by = _newcomer(user, request_id)
-    record(session, by=by, action="user.registered", resource_kind="user", resource_id=user.id)
+    record(session, by, "user.registered", user.id)
     membership = _join(session, by, invitation, user.id)
     key = issue_api_key(session, by=by, user_id=user.id, organization_id=None, name=FIRST_KEY)
     return Registration(membership=membership, key=key)
@@ -117,10 +117,9 @@ def _join(session: Session, by: Actor, invitation: Row[Any], user_id: UUID) -> M
     )
     record(
         session,
-        by=by,
-        action="invitation.accepted",
-        resource_kind="invitation",
-        resource_id=invitation.id,
+        by,
+        "invitation.accepted",
+        invitation.id,
         organization_id=invitation.organization_id,
         user_id=user_id,
         role=role,

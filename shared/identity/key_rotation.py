@@ -125,7 +125,7 @@ def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -
             raise ResourceNotFound
         _promote_next(session, Purpose(purpose))
         _ensure(session, settings, Purpose(purpose))
-        record(session, by=by, action="signing_key.revoked", resource_kind="signing_key", resource_id=kid)
+        record(session, by, "signing_key.revoked", kid)
 
 
 def _ensure(session: Session, settings: Settings, purpose: Purpose) -> None:
@@ -160,9 +160,7 @@ def _rotate(session: Session, settings: Settings, purpose: Purpose, *, by: Actor
     )
     _promote_next(session, purpose)
     _create(session, settings, purpose, KeyState.NEXT)
-    record(
-        session, by=by, action="signing_key.rotated", resource_kind="signing_key", resource_id=upcoming.kid
-    )
+    record(session, by, "signing_key.rotated", upcoming.kid)
     log.info("signing_key.rotated", purpose=purpose, kid=upcoming.kid)
 
 

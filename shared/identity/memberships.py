@@ -7,7 +7,7 @@ bindings, bound keys and the selection.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, delete, exists, func, select, update
@@ -17,13 +17,14 @@ from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
-from shared.identity.errors import AlreadyExists, LastOwner, ResourceNotFound
-from shared.identity.existence import require_organization
+from shared.identity.errors import AlreadyExists, LastOwner
+from shared.identity.existence import get_one, require_organization
 from shared.identity.permissions import Permission
 from shared.identity.roles import MEMBERSHIP_ROLES, Role
 from shared.identity.tables import api_keys, memberships, organizations, role_bindings, users
 from shared.identity.users import find_or_insert_user
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
+from shared.schema import columns_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +59,12 @@ def get_member(session: Session, *, by: Actor, organization_id: UUID, user_id: U
 
 
 def list_members(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[Membership]:
     """List the members of an organization."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
     statement = _MEMBERS.where(memberships.c.organization_id == organization_id)
-    return oldest_first(session, statement, memberships.c.user_id, _membership, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, memberships.c.user_id, _membership, **page)
 
 
 def change_member_role(
@@ -174,10 +170,7 @@ def _drop_rights(session: Session, organization_id: UUID, user_id: UUID) -> None
 
 def get_membership(session: Session, organization_id: UUID, user_id: UUID) -> Membership:
     """Read a membership; authorization is the caller's. Raise ResourceNotFound."""
-    row = session.execute(_MEMBERS.where(*_is(organization_id, user_id))).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _membership(row)
+    return get_one(session, _MEMBERS.where(*_is(organization_id, user_id)), _membership)
 
 
 def _is(organization_id: UUID, user_id: UUID) -> tuple[Any, Any]:
@@ -187,25 +180,13 @@ def _is(organization_id: UUID, user_id: UUID) -> tuple[Any, Any]:
 def _record(
     session: Session, by: Actor, action: str, organization_id: UUID, user_id: UUID, **details: Any
 ) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="member",
-        resource_id=user_id,
-        organization_id=organization_id,
-        **details,
-    )
+    record(session, by, action, user_id, organization_id=organization_id, **details)
 
 
 def _membership(row: Row[Any]) -> Membership:
     return Membership(**{**row._asdict(), "role": Role(row.role)})
 
 
-_MEMBERS = select(
-    memberships.c.organization_id,
-    memberships.c.user_id,
-    users.c.email,
-    memberships.c.role,
-    memberships.c.created_at,
-).join(users, users.c.id == memberships.c.user_id)
+_MEMBERS = select(*columns_of(Membership, memberships, users)).join(
+    users, users.c.id == memberships.c.user_id
+)

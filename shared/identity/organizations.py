@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, exists, insert, select, update
@@ -12,6 +12,7 @@ from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_operation
 from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import get_one
 from shared.identity.memberships import insert_membership
 from shared.identity.names import require_name
 from shared.identity.permissions import Permission
@@ -19,7 +20,7 @@ from shared.identity.roles import Role
 from shared.identity.tables import memberships, organizations
 from shared.identity.users import get_user
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +48,10 @@ def create_organization(session: Session, *, by: Actor, name: str, owner_id: UUI
 def get_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:
     """Get an organization that the actor acts in, or operates."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
-    row = session.execute(select(organizations).where(organizations.c.id == organization_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _organization(row)
+    return get_one(session, select(organizations).where(organizations.c.id == organization_id), _organization)
 
 
-def list_organizations(
-    session: Session, *, by: Actor, cursor: str | None = None, limit: int = DEFAULT_LIMIT
-) -> Page[Organization]:
+def list_organizations(session: Session, *, by: Actor, **page: Unpack[Position]) -> Page[Organization]:
     """List the organizations of a user, active or not; for an operator all there are."""
     statement = select(organizations)
     if not by.caller.is_operator:
@@ -63,7 +59,7 @@ def list_organizations(
         statement = statement.where(exists().where(mine, memberships.c.organization_id == organizations.c.id))
     if by.caller.bound_organization_id is not None:
         statement = statement.where(organizations.c.id == by.caller.bound_organization_id)
-    return oldest_first(session, statement, organizations.c.id, _organization, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, organizations.c.id, _organization, **page)
 
 
 def rename_organization(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Organization:
@@ -98,15 +94,7 @@ def resume_organization(session: Session, *, by: Actor, organization_id: UUID) -
 
 
 def _record(session: Session, by: Actor, action: str, organization_id: UUID, **details: Any) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="organization",
-        resource_id=organization_id,
-        organization_id=organization_id,
-        **details,
-    )
+    record(session, by, action, organization_id, organization_id=organization_id, **details)
 
 
 def _organization(row: Row[Any]) -> Organization:

@@ -6,7 +6,7 @@ organization is the membership's.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, delete, select
@@ -16,13 +16,13 @@ from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_grant
-from shared.identity.errors import AlreadyExists, ResourceNotFound
-from shared.identity.existence import require_identity, require_member
+from shared.identity.errors import AlreadyExists
+from shared.identity.existence import get_one, require_identity, require_member
 from shared.identity.permissions import Permission
 from shared.identity.roles import Role, ScopeKind
 from shared.identity.tables import role_bindings
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +92,12 @@ def get_role_binding(session: Session, *, by: Actor, binding_id: UUID) -> RoleBi
 
 
 def list_role_bindings(
-    session: Session,
-    *,
-    by: Actor,
-    organization_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
 ) -> Page[RoleBinding]:
     """List the bindings made in an organization."""
     authorize_administration(by, Permission.ORGANIZATION_READ, organization_id)
     statement = select(role_bindings).where(role_bindings.c.organization_id == organization_id)
-    return oldest_first(session, statement, role_bindings.c.id, _binding, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, role_bindings.c.id, _binding, **page)
 
 
 def unbind_role(session: Session, *, by: Actor, binding_id: UUID) -> None:
@@ -147,10 +142,7 @@ def _require_scope(session: Session, organization_id: UUID, scope_kind: ScopeKin
 
 
 def _get(session: Session, binding_id: UUID) -> RoleBinding:
-    row = session.execute(select(role_bindings).where(role_bindings.c.id == binding_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _binding(row)
+    return get_one(session, select(role_bindings).where(role_bindings.c.id == binding_id), _binding)
 
 
 def _insert(session: Session, **values: Any) -> RoleBinding:
@@ -164,10 +156,10 @@ def _insert(session: Session, **values: Any) -> RoleBinding:
 def _record(session: Session, by: Actor, action: str, binding: RoleBinding) -> None:
     record(
         session,
-        by=by,
-        action=action,
+        by,
+        action,
+        binding.id,
         resource_kind="role_binding",
-        resource_id=binding.id,
         organization_id=binding.organization_id,
         role=binding.role,
         subject=binding.subject_identity_id or binding.subject_user_id,

@@ -5,7 +5,7 @@ Operators make and disable users; a person invited by address makes their own (`
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, exists, func, select, update
@@ -17,10 +17,11 @@ from shared.identity.activation import turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_operation
 from shared.identity.errors import AlreadyExists, ResourceNotFound
+from shared.identity.existence import get_one
 from shared.identity.names import require_email
 from shared.identity.tables import memberships, users
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +56,13 @@ def get_user(session: Session, *, by: Actor, user_id: UUID) -> User:
     """Get a user: oneself, or, for an operator, anyone."""
     if not by.caller.is_operator and by.user_id != user_id:
         raise ResourceNotFound
-    row = session.execute(select(users).where(users.c.id == user_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _user(row)
+    return get_one(session, select(users).where(users.c.id == user_id), _user)
 
 
-def list_users(
-    session: Session, *, by: Actor, cursor: str | None = None, limit: int = DEFAULT_LIMIT
-) -> Page[User]:
+def list_users(session: Session, *, by: Actor, **page: Unpack[Position]) -> Page[User]:
     """List every user of the installation, for its operators."""
     authorize_operation(by)
-    return oldest_first(session, select(users), users.c.id, _user, cursor=cursor, limit=limit)
+    return oldest_first(session, select(users), users.c.id, _user, **page)
 
 
 def select_active_organization(session: Session, *, by: Actor, organization_id: UUID) -> User:
@@ -137,7 +133,7 @@ def _insertion(email: str, *, is_operator: bool) -> Any:
 
 
 def _record(session: Session, by: Actor, action: str, user_id: UUID, **details: Any) -> None:
-    record(session, by=by, action=action, resource_kind="user", resource_id=user_id, **details)
+    record(session, by, action, user_id, **details)
 
 
 def _user(row: Row[Any]) -> User:

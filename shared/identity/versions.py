@@ -5,7 +5,7 @@ Deploying makes a version active; an earlier one can be activated again, unless 
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, insert, select, update
@@ -14,12 +14,13 @@ from shared.database import Session
 from shared.identity.activation import turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
-from shared.identity.errors import ResourceNotFound, VersionRevoked
+from shared.identity.errors import VersionRevoked
+from shared.identity.existence import get_one
 from shared.identity.names import require_name
 from shared.identity.permissions import Permission
 from shared.identity.tables import deployments, versions
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +51,12 @@ def get_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
 
 
 def list_versions(
-    session: Session,
-    *,
-    by: Actor,
-    deployment_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[Version]:
     """List the versions of a deployment."""
     authorize_for_deployment(session, by, Permission.ORGANIZATION_READ, deployment_id)
     statement = select(versions).where(versions.c.deployment_id == deployment_id)
-    return oldest_first(session, statement, versions.c.id, _version, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, versions.c.id, _version, **page)
 
 
 def activate_version(session: Session, *, by: Actor, version_id: UUID) -> Version:
@@ -124,21 +120,12 @@ def _lock(session: Session, deployment_id: UUID) -> None:
 
 
 def _get(session: Session, version_id: UUID) -> Version:
-    row = session.execute(select(versions).where(versions.c.id == version_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _version(row)
+    return get_one(session, select(versions).where(versions.c.id == version_id), _version)
 
 
 def _record(session: Session, by: Actor, action: str, version: Version, organization_id: UUID) -> None:
     record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="version",
-        resource_id=version.id,
-        organization_id=organization_id,
-        deployment_id=version.deployment_id,
+        session, by, action, version.id, organization_id=organization_id, deployment_id=version.deployment_id
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, func, select
@@ -25,7 +25,7 @@ from shared.media.authority import authorize_import
 from shared.media.descriptions import hash_description, normalize
 from shared.media.errors import ImportConflict, ImportNotFound, TooManyImports
 from shared.media.tables import media_imports
-from shared.pagination import DEFAULT_LIMIT, Page, newest_first
+from shared.pagination import Page, Position, newest_first
 from shared.queues import MEDIA
 from shared.settings import Settings
 
@@ -188,18 +188,13 @@ def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> I
 
 
 def list_imports(
-    session: Session,
-    *,
-    distribution_id: UUID,
-    state: ImportState | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, distribution_id: UUID, state: ImportState | None = None, **page: Unpack[Position]
 ) -> Page[Import]:
     """List the imports of a distribution, newest first."""
     statement = select(*_columns).where(_table.distribution_id == distribution_id)
     if state is not None:
         statement = statement.where(_table.state == state.value)
-    return newest_first(session, statement, _table.id, read_import, cursor=cursor, limit=limit)
+    return newest_first(session, statement, _table.id, read_import, **page)
 
 
 def _queue(

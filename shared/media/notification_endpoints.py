@@ -6,7 +6,7 @@ answered 410 is disabled until it is set again.
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, delete, select
@@ -24,7 +24,7 @@ from shared.identity.distributions import Distribution, record_change
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
 from shared.media.notification_tables import notification_endpoints
-from shared.pagination import DEFAULT_LIMIT, Page
+from shared.pagination import Page, Position
 from shared.settings import Settings
 
 REMOVED = "endpoint_removed"
@@ -83,14 +83,11 @@ def list_notifications(
     by: Actor,
     distribution_id: UUID,
     state: DeliveryState | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    **page: Unpack[Position],
 ) -> Page[Delivery]:
     """List the notifications to a distribution, newest first."""
     _authorized(session, by, distribution_id)
-    return outbox.list_deliveries(
-        session, destination_id=distribution_id, state=state, cursor=cursor, limit=limit
-    )
+    return outbox.list_deliveries(session, destination_id=distribution_id, state=state, **page)
 
 
 def resend_notification(

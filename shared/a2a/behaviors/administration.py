@@ -7,7 +7,7 @@ say why. What a behavior's instructions and script say is read by administrators
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import delete, func, insert, select, update
@@ -21,12 +21,12 @@ from shared.database import Session
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
-from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import get_one
 from shared.identity.names import require_name
 from shared.identity.permissions import Permission
 from shared.identity.tables import deployments
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, oldest_first
+from shared.pagination import Page, Position, oldest_first
 
 BEHAVIORS_LIMIT = 50
 EXTENSIONS_LIMIT = 50
@@ -115,17 +115,12 @@ def get_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorS
 
 
 def list_behaviors(
-    session: Session,
-    *,
-    by: Actor,
-    deployment_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[BehaviorSettings]:
     """List the behaviors of a deployment."""
     authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = select(behaviors).where(behaviors.c.deployment_id == deployment_id)
-    return oldest_first(session, statement, behaviors.c.id, behavior_settings, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, behaviors.c.id, behavior_settings, **page)
 
 
 def replace_behavior(
@@ -250,10 +245,7 @@ def _authorized(
 
 
 def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
-    row = session.execute(select(behaviors).where(behaviors.c.id == behavior_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return behavior_settings(row)
+    return get_one(session, select(behaviors).where(behaviors.c.id == behavior_id), behavior_settings)
 
 
 def _hold_deployment(session: Session, deployment_id: UUID) -> None:
@@ -276,14 +268,7 @@ def _unset_default(session: Session, deployment_id: UUID) -> None:
 
 
 def _record(session: Session, by: Actor, action: str, behavior_id: UUID, organization_id: UUID) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="behavior",
-        resource_id=behavior_id,
-        organization_id=organization_id,
-    )
+    record(session, by, action, behavior_id, organization_id=organization_id)
 
 
 def _wrong(name: str, message: str) -> ValidationFailed:

@@ -5,7 +5,7 @@ stores and the usage is attributed to it. It gives no permission: the agent alwa
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, delete, func, insert, select, update
@@ -20,9 +20,10 @@ from shared.errors import FieldError, ValidationFailed
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import get_one
 from shared.identity.permissions import Permission
 from shared.ids import new_id
-from shared.pagination import DEFAULT_LIMIT, Page, newest_first, oldest_first
+from shared.pagination import Page, Position, newest_first, oldest_first
 
 SCHEDULES_LIMIT = 200
 
@@ -55,17 +56,12 @@ def get_schedule(
 
 
 def list_schedules(
-    session: Session,
-    *,
-    by: Actor,
-    deployment_id: UUID,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    session: Session, *, by: Actor, deployment_id: UUID, **page: Unpack[Position]
 ) -> Page[Schedule]:
     """List the schedules of a deployment."""
     authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
     statement = _SCHEDULES.where(schedules.c.deployment_id == deployment_id)
-    return oldest_first(session, statement, schedules.c.id, _schedule, cursor=cursor, limit=limit)
+    return oldest_first(session, statement, schedules.c.id, _schedule, **page)
 
 
 def replace_schedule(
@@ -122,8 +118,7 @@ def list_runs(
     by: Actor,
     schedule_id: UUID,
     deployment_id: UUID | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
+    **page: Unpack[Position],
 ) -> Page[Run]:
     """List what became of a schedule's ticks, newest first."""
     _authorized(session, by, schedule_id, deployment_id)
@@ -132,7 +127,7 @@ def list_runs(
         .outerjoin(tasks, tasks.c.id == schedule_runs.c.task_id)
         .where(schedule_runs.c.schedule_id == schedule_id)
     )
-    return newest_first(session, statement, schedule_runs.c.id, _run, cursor=cursor, limit=limit)
+    return newest_first(session, statement, schedule_runs.c.id, _run, **page)
 
 
 def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime | None:
@@ -160,10 +155,7 @@ def _authorized(
 
 
 def _get(session: Session, schedule_id: UUID) -> Schedule:
-    row = session.execute(_SCHEDULES.where(schedules.c.id == schedule_id)).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    return _schedule(row)
+    return get_one(session, _SCHEDULES.where(schedules.c.id == schedule_id), _schedule)
 
 
 def _change(session: Session, schedule_id: UUID, values: dict[str, Any]) -> None:
@@ -172,14 +164,7 @@ def _change(session: Session, schedule_id: UUID, values: dict[str, Any]) -> None
 
 
 def _record(session: Session, by: Actor, action: str, schedule_id: UUID, organization_id: UUID) -> None:
-    record(
-        session,
-        by=by,
-        action=action,
-        resource_kind="schedule",
-        resource_id=schedule_id,
-        organization_id=organization_id,
-    )
+    record(session, by, action, schedule_id, organization_id=organization_id)
 
 
 def _schedule(row: Row[Any]) -> Schedule:
