@@ -38,28 +38,26 @@ class NetworkSetting:
     is_required: bool = True
 
 
+def api_base_url(description: str, default: str) -> NetworkSetting:
+    """Make the setting that names another server in place of the network's API."""
+    return NetworkSetting(
+        name="apiBaseUrl", description=description, kind=SettingKind.ADDRESS, default=default
+    )
+
+
 class Network(Protocol):
     """One messaging network."""
 
-    @property
-    def name(self) -> str:
-        """The path segment and the word in a distribution's `networks`, such as `slack`."""
-
-    @property
-    def title(self) -> str:
-        """What the network calls itself."""
-
-    @property
-    def callback(self) -> str:
-        """Where, at the network, the address of the webhook goes."""
-
-    @property
-    def settings(self) -> Sequence[NetworkSetting]:
-        """The settings it needs, and those that it may have."""
-
-    @property
-    def signature(self) -> WebhookSignature:
-        """What proves that it sent a webhook."""
+    name: str
+    """The path segment and the word in a distribution's `networks`, such as `slack`."""
+    title: str
+    """What the network calls itself."""
+    callback: str
+    """Where, at the network, the address of the webhook goes."""
+    settings: Sequence[NetworkSetting]
+    """The settings it needs, and those that it may have."""
+    signature: WebhookSignature
+    """What proves that it sent a webhook."""
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:
         """Give the answer that a handshake, a ping or an interaction asks for; None for an empty 200."""

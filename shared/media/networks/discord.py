@@ -14,7 +14,7 @@ from shared.egress.errors import SourceAnswered
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceGone
 from shared.media.networks.answers import explain
-from shared.media.networks.base import Ask, NetworkSetting, SettingKind
+from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -62,12 +62,7 @@ class Discord:
             description="The bot's token, to renew links that have expired; without it they are gone.",
             is_required=False,
         ),
-        NetworkSetting(
-            name="apiBaseUrl",
-            description="Where Discord's API is, with its version.",
-            kind=SettingKind.ADDRESS,
-            default="https://discord.com/api/v10",
-        ),
+        api_base_url("Where Discord's API is, with its version.", default="https://discord.com/api/v10"),
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002

@@ -13,7 +13,7 @@ from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
 from shared.media.networks.answers import ask_api, require_hosted, require_url, trust
-from shared.media.networks.base import Ask, NetworkSetting, SettingKind
+from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -76,12 +76,7 @@ class Slack:
             name="botToken",
             description="OAuth & Permissions → Bot User OAuth Token, with files:read, and a …:history for each kind.",
         ),
-        NetworkSetting(
-            name="apiBaseUrl",
-            description="Where Slack's Web API is.",
-            kind=SettingKind.ADDRESS,
-            default="https://slack.com/api",
-        ),
+        api_base_url("Where Slack's Web API is.", default="https://slack.com/api"),
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002

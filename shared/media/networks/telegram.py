@@ -12,7 +12,7 @@ from shared.egress.errors import MediaTooLarge, SourceAnswered
 from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused, SourceUnreadable
-from shared.media.networks.base import Ask, NetworkSetting, SettingKind
+from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -64,10 +64,8 @@ class Telegram:
             description="The bot's token, from BotFather.",
             pattern=re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{16,128}", re.ASCII),
         ),
-        NetworkSetting(
-            name="apiBaseUrl",
-            description="Where the Bot API server is; one's own gives files above 20 MB too.",
-            kind=SettingKind.ADDRESS,
+        api_base_url(
+            "Where the Bot API server is; one's own gives files above 20 MB too.",
             default="https://api.telegram.org",
         ),
     )

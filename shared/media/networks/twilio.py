@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from shared.media.attachments import Attachment, Source
 from shared.media.networks.answers import require_hosted, trust
-from shared.media.networks.base import Ask, NetworkSetting, SettingKind
+from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
 from shared.media.networks.payloads import as_count, as_id, as_text, as_url, read_object
 from shared.media.networks.signatures import Hmac, Part, Subject, WebhookSignature, require_match
 from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
@@ -89,12 +89,7 @@ class Twilio:
             name="authToken",
             description="Account Info → Auth Token; signs webhooks and opens the media.",
         ),
-        NetworkSetting(
-            name="apiBaseUrl",
-            description="Where Twilio's API is.",
-            kind=SettingKind.ADDRESS,
-            default="https://api.twilio.com",
-        ),
+        api_base_url("Where Twilio's API is.", default="https://api.twilio.com"),
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002

@@ -13,7 +13,7 @@ from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused
 from shared.media.networks.answers import explain, require_hosted, require_url, trust
-from shared.media.networks.base import Ask, NetworkSetting, SettingKind
+from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -62,12 +62,7 @@ class WhatsApp:
             description="A system user's token with whatsapp_business_messaging.",
             pattern=re.compile(r"[\x21-\x7e]{16,2048}"),
         ),
-        NetworkSetting(
-            name="apiBaseUrl",
-            description="Where the Graph API is, with its version.",
-            kind=SettingKind.ADDRESS,
-            default="https://graph.facebook.com/v24.0",
-        ),
+        api_base_url("Where the Graph API is, with its version.", default="https://graph.facebook.com/v24.0"),
     )
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
