@@ -64,7 +64,7 @@ Range = tuple[int, int]
 """From a tenant and member to others, both excluded; a tenant's id is the upper half, a member's the lower."""
 
 
-def next_in_turn(*, table: str, tenant: str, member: str, ready: str, order: str, key: str = "id") -> str:
+def next_in_turn(*, table: str, tenant: str, member: str, ready: str, order: str) -> str:
     """Write the query that locks the next row in turn and gives its `id`, `tenant` and `member`.
 
     `ready` is the condition of the rows that may be claimed now; its parameters are the caller's.
@@ -77,7 +77,7 @@ def next_in_turn(*, table: str, tenant: str, member: str, ready: str, order: str
         CAST(:high_tenants AS uuid[]), CAST(:high_members AS uuid[])
     ) AS gap (low_tenant, low_member, high_tenant, high_member)
     CROSS JOIN LATERAL (
-        SELECT {key} AS id, {tenant} AS tenant, {member} AS member FROM {table}
+        SELECT id, {tenant} AS tenant, {member} AS member FROM {table}
         WHERE {ready} AND ({tenant}, {member}) > (gap.low_tenant, gap.low_member)
             AND ({tenant}, {member}) < (gap.high_tenant, gap.high_member)
         ORDER BY {tenant}, {member}, {order} LIMIT 1 FOR UPDATE SKIP LOCKED

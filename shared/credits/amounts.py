@@ -17,8 +17,6 @@ MAX_PRICE = 1_000_000 * MICRO
 """µcr for a million tokens."""
 MAX_AMOUNT = 1_000_000_000 * MICRO
 """µcr of one top-up, overdraft or spending limit."""
-STORAGE_UNIT = (1 << 30) * 30 * 24 * 3600 * 1_000_000
-"""Byte-microseconds that a price of storage is for: a GiB for 30 days."""
 MAX_STORAGE_PRICE = 10_000 * MICRO
 """µcr for a GiB for 30 days; below it no day of 2^63 bytes costs more than a balance can be."""
 MAX_BALANCE = 4_000_000_000_000 * MICRO
@@ -49,12 +47,3 @@ def format_credits(amount: int) -> str:
     whole, fraction = divmod(abs(amount), MICRO)
     digits = f"{whole}.{fraction:06}".rstrip("0").rstrip(".") if fraction else str(whole)
     return f"-{digits}" if amount < 0 else digits
-
-
-def price_storage(byte_microseconds: int, storage_price: int, remainder: int) -> tuple[int, int]:
-    """Give what storage costs, in µcr, rounded down, and the remainder that the next day carries.
-
-    The remainder is in byte-microseconds times µcr, so it stays exact when the price changes.
-    `credits_charge_storage` computes the same in SQL.
-    """
-    return divmod(byte_microseconds * storage_price + remainder, STORAGE_UNIT)

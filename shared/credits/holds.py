@@ -25,6 +25,7 @@ QUEUE_LEASE_SECONDS = 45
 """How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it."""
 DISPATCH_LEASE_SECONDS = 20
 """How long a dispatched call may go without a word from its worker, who renews it every few seconds."""
+_DISPATCH_LEASE = timedelta(seconds=DISPATCH_LEASE_SECONDS)
 
 
 class AtShare(Exception):
@@ -126,20 +127,13 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
             raise InvocationConflict
 
 
-def dispatch(
-    session: Session,
-    invocation_id: UUID,
-    *,
-    token: UUID | None = None,
-    lease_seconds: float = DISPATCH_LEASE_SECONDS,
-) -> Dispatch | None:
+def dispatch(session: Session, invocation_id: UUID, *, token: UUID | None = None) -> Dispatch | None:
     """Take the right to call the provider; None means never to call it: it is taken, or the call has ended.
 
     A caller that lost the answer may ask again with its token.
     """
     token = token or uuid4()
-    lease = timedelta(seconds=lease_seconds)
-    row = call(session, "credits_dispatch", id=invocation_id, token=token, lease=lease)
+    row = call(session, "credits_dispatch", id=invocation_id, token=token, lease=_DISPATCH_LEASE)
     if row is None:
         return None
     return Dispatch(
@@ -161,9 +155,7 @@ class Progress:
     streamed_tokens: int
 
 
-def renew(
-    session: Session, calls: Sequence[Progress], *, lease_seconds: float = DISPATCH_LEASE_SECONDS
-) -> int:
+def renew(session: Session, calls: Sequence[Progress]) -> int:
     """Renew the leases of a process's calls and note what each has streamed; give those renewed.
 
     The others have ended, or are being settled now.
@@ -174,7 +166,7 @@ def renew(
         ids=[str(at.invocation_id) for at in calls],
         tokens=[str(at.token) for at in calls],
         streamed_tokens=[at.streamed_tokens for at in calls],
-        lease=timedelta(seconds=lease_seconds),
+        lease=_DISPATCH_LEASE,
     )
     return int(row[0]) if row is not None else 0
 

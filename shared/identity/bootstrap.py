@@ -71,8 +71,6 @@ def bootstrap(
     *,
     keep: Callable[[Credentials], None] | None = None,
     equip: Callable[[Session, UUID], None] | None = None,
-    email: str = FIRST_OWNER_EMAIL,
-    name: str = FIRST_NAME,
 ) -> Credentials | None:
     """Set up an empty installation and give its credentials; None when it is set up already.
 
@@ -84,7 +82,7 @@ def bootstrap(
         take(session, AdvisoryLock.BOOTSTRAP)
         if session.execute(select(exists().select_from(organizations))).scalar():
             return None
-        credentials = _set_up(session, settings, email, name)
+        credentials = _set_up(session, settings)
         if equip is not None:
             equip(session, credentials.organization_id)
         if keep is not None:
@@ -92,20 +90,22 @@ def bootstrap(
     return credentials
 
 
-def _set_up(session: Session, settings: Settings, email: str, name: str) -> Credentials:
-    owner = create_operator(session, by=OPERATOR, email=email)
-    organization = create_organization(session, by=OPERATOR, name=name, owner_id=owner.id)
+def _set_up(session: Session, settings: Settings) -> Credentials:
+    owner = create_operator(session, by=OPERATOR, email=FIRST_OWNER_EMAIL)
+    organization = create_organization(session, by=OPERATOR, name=FIRST_NAME, owner_id=owner.id)
     key = issue_api_key(session, by=OPERATOR, user_id=owner.id, organization_id=None, name="First key")
     created = create_deployment(
-        session, by=OPERATOR, organization_id=organization.id, kind=DeploymentKind.REMOTE, name=name
+        session, by=OPERATOR, organization_id=organization.id, kind=DeploymentKind.REMOTE, name=FIRST_NAME
     )
-    principal = create_principal_identity(session, by=OPERATOR, organization_id=organization.id, name=name)
+    principal = create_principal_identity(
+        session, by=OPERATOR, organization_id=organization.id, name=FIRST_NAME
+    )
     distribution = create_distribution(
         session,
         settings,
         by=OPERATOR,
         organization_id=organization.id,
-        name=name,
+        name=FIRST_NAME,
         networks=FIRST_NETWORKS,
         principal_identity_id=principal.id,
         deployment_id=created.deployment.id,

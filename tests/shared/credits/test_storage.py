@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from shared.credits.amounts import MAX_STORAGE_PRICE, STORAGE_UNIT, price_storage
+from shared.credits.amounts import MAX_STORAGE_PRICE
 from shared.credits.balances import Policy
 from shared.credits.errors import InsufficientCredits, StorageUnpaid
 from shared.credits.storage import charge_storage, require_paid_storage
 from shared.database import Database
 from tests.shared.credits.calls import GIB, Calls
 
+STORAGE_UNIT = (1 << 30) * 30 * 24 * 3600 * 1_000_000
+"""Byte-microseconds that a price of storage is for: a GiB for 30 days."""
 GRACE = timedelta(days=14)
 _DAYS = [(date(2026, 1, 1) + timedelta(days=at)).isoformat() for at in range(60)]
 
@@ -190,6 +192,6 @@ def test_the_rounding_is_the_same_in_python_and_in_sql(
         row = session.execute(
             statement, {"time": byte_microseconds, "price": storage_price, "rest": remainder}
         ).one()
-    cost, rest = price_storage(byte_microseconds, storage_price, remainder)
+    cost, rest = divmod(byte_microseconds * storage_price + remainder, STORAGE_UNIT)
     assert (int(row.cost), int(row.remainder)) == (cost, rest)
     assert cost < 2**63
