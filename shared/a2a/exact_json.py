@@ -1,8 +1,7 @@
 """JSON that keeps every number as it was written: 9007199254740993, 1.10, 1e400, -0, integers of any length.
 
-Extensions put revisions, amounts and ids into metadata and data parts, and a client must get back what it sent. So
-what we store and send is this module's text. It is kept in columns of type `text`: `jsonb` would lose the order of keys
-and the spelling of exponents, and the driver parses `json` with rounded numbers on its own.
+A client must get back the revisions and amounts it sent. Columns are of type `text`: `jsonb` would lose the order of
+keys and the spelling of exponents, and the driver parses `json` with rounded numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Take a message once, however often it is sent under the same `Idempotency-Key`.
+"""Idempotency keys: take a message once, however often it is sent under the same `Idempotency-Key`.
 
-A key belongs to its caller and the agent. It is written in the transaction that takes the message, so two that arrive
-at once wait for each other, and one that failed leaves nothing. Keys are forgotten after `OPERATION_RETENTION_DAYS`.
+A key belongs to its caller and the agent, and is written in the transaction that takes the message. Keys are
+forgotten after `OPERATION_RETENTION_DAYS`.
 """
 
 import hashlib

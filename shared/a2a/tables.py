@@ -1,9 +1,9 @@
 """The tables of agents and their tasks, mirrored by migration 0007.
 
-A task's row is its head: everything that changes a task locks that row first, so the events of one task have one
-order. `task_events` is that order: what streams send and push notifications carry. `task_messages` is what was said,
-`task_turns` the work: one row per message that the agent has to answer; `is_next` is true of the first one of its task
-that is not done, and the index of what may be claimed has those alone. JSON that clients see is text (`exact_json.py`).
+Everything that changes a task locks its row first, so the events of one task have one order, which is `task_events`.
+`task_messages` is what was said, `task_turns` the work, one row per message that the agent has to answer; `is_next`
+marks the first of a task that is not done, which alone may be claimed. JSON that clients see is text
+(`exact_json.py`).
 """
 
 from uuid import UUID

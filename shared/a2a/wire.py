@@ -1,9 +1,8 @@
 """How the protocol's objects are read and written in JSON.
 
 Liberal in what they read (camelCase or snake_case, `null` for absent, unknown members ignored), strict in what they
-write: camelCase, nothing unknown, no nulls, no empty lists. `metadata` and data parts are plain JSON values that pass
-through untouched (`exact_json.py`). Write them with `to_wire` and `render`, not with pydantic, which knows neither
-rule.
+write: camelCase, nothing unknown, no nulls, no empty lists. `metadata` and data parts pass through untouched
+(`exact_json.py`). Write them with `to_wire` and `render`, not with pydantic.
 """
 
 import base64

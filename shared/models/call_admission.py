@@ -1,9 +1,7 @@
 """Admit a call: hold its credits within its organization's share, after a bounded, fair wait if need be.
 
-The hold decides, in Postgres and for all processes. What one process adds is the order of those that it keeps waiting:
-one of each organization tries at a time, the credentials of an organization take turns, and after one that was admitted
-the next tries at once, as it does when a call of this process ends. Else nobody is woken in vain more often than a few
-times a second, however many wait.
+The hold decides, in Postgres and for all processes. Each process orders those that it keeps waiting: one of each
+organization tries at a time, its credentials take turns, and the next tries when one is admitted or a call ends.
 """
 
 import random
@@ -48,7 +46,7 @@ class CallAdmission:
         self._room = Pool("model_calls_waiting", WAITING_ROOM)
 
     def hold(self, invocation: holds.NewInvocation, key: PoolKey, *, waited_seconds: float = 0.0) -> None:
-        """Hold a call's credits, or wait until its organization may have another call; so much of the wait is over.
+        """Hold a call's credits, or wait until its organization may have another call.
 
         Raises ConcurrencyLimited where the organization has calls and no room for more, ModelsOverloaded where it has
         none and the service lacks room, and what `holds.hold` raises.

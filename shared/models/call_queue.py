@@ -1,16 +1,12 @@
 """Accepted calls on their way to a worker: lists in Valkey, and their requests beside them, each with a time to live.
 
-Sixteen lists, by a hash of the provider and the organization, are read in turn, so that a long one does not stand
-before the others. A call whose provider has no room in the worker that took it is put aside, in a list of its
-provider, where a worker finds it that has room: no thread waits for a provider, and nothing waits in a worker's memory.
+Sixteen lists, by a hash of provider and organization, are read in turn, so that a long one does not block the others.
+A call whose provider has no room in the worker that took it is put aside, in a list of its provider.
 
-They are not messages of Celery's: what kombu does for one message, from its event loop to the acknowledgement, took
-twice the processor of all the rest of a call in the worker. Nothing is promised less. The row in Postgres says who may
-make a call, so an entry may come twice; one that is lost is put again by the front that waits for its reply.
-
-Prompts are never in Postgres, in the list or in a log; here they are taken out by the one worker that may make the
-call, dropped when nobody waits for it, and forgotten after a while. Beside each travels its catalog entry: a call keeps
-the one it was accepted with, because the worker may have read another file, or none that knows the model.
+The row in Postgres says who may make a call, so an entry may come twice, and a lost one is put again by the front
+that waits. As Celery messages, calls cost a worker twice the processor of all their other work. Prompts are never in
+Postgres, in the lists or in a log; they are dropped when nobody waits, and after a while. Beside each travels its
+catalog entry, because the worker may have read another file.
 """
 
 import itertools
@@ -58,9 +54,9 @@ class QueuedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRequest:
-    """A request whose credits are held; `created` in Unix seconds is what the reply will say of itself.
+    """A request whose credits are held, and its model as the catalog had it then.
 
-    `entry` is the model as the catalog had it when the credits were held.
+    `created`, in Unix seconds, is what the reply will say of itself.
     """
 
     entry: ModelEntry
@@ -75,7 +71,7 @@ class AcceptedRequest:
 
 
 class CallQueue:
-    """The calls that wait, as the front and the worker see them; every method but two is one round trip.
+    """The calls that wait, as front and worker see them; nearly every method is one round trip.
 
     All raise redis.RedisError.
     """
@@ -122,7 +118,7 @@ class CallQueue:
     def return_if_lost(self, call: QueuedCall, *, organization_id: UUID) -> bool:
         """Let a call wait again, as the next, if it waits nowhere: a worker took it and died before it began.
 
-        A worker that is merely slow to begin does no harm: the row says who may make the call.
+        For a worker that is merely slow to begin this does no harm: the row says who may make the call.
         """
         key, entry = KEYS[_list_of(call.provider, organization_id)], _written(call)
         places = ask_together(self._valkey, ("LPOS", key, entry), ("LPOS", _aside_key(call.provider), entry))
@@ -210,9 +206,9 @@ def _write_entry(entry: ModelEntry) -> str:
 
 @lru_cache(maxsize=_REMEMBERED_ENTRIES)
 def _read_entry(text: str) -> ModelEntry:
-    """Read an entry. Raises ValueError for what `_write_entry` has not written.
+    """Read an entry; raises ValueError for anything else.
 
-    A front of the release before knows fewer prices: what it does not name is free, as in the invocation it has held.
+    A front of the previous release knows fewer prices: what it does not name is free, as in its hold.
     """
     values = json.loads(text)
     values["prices"] = dict.fromkeys(COMPONENTS, 0) | values["prices"]

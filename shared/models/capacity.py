@@ -1,6 +1,6 @@
 """How many model calls the live workers can carry out at once: each says so every second in Valkey, for five.
 
-A worker that dies is forgotten by itself. Expiry follows Valkey's clock; who reads it asks for that clock too.
+A dead worker's entry expires by Valkey's clock.
 """
 
 from typing import Any

@@ -1,10 +1,7 @@
-"""The catalog: which models there are, what they cost, and where each is asked.
+"""The catalog: which models there are, what they cost, and where each is asked (docs/specification/models.md#catalog).
 
-Specified in docs/specification/models.md#catalog.
-
-A catalog is immutable; another one takes its place when the operators' file changes (`catalog_file`). Protects one
-rule: prices are whole micro-credits per million tokens, never floats. Left to others: the file's format and its
-errors (`catalog_format`), talking to upstreams (`providers`), and how an entry looks on the wire.
+A catalog is immutable; another takes its place when the operators' file changes (`catalog_file`). Prices are whole
+micro-credits per million tokens, never floats.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,7 +52,7 @@ class ProviderEntry:
 class Upstream:
     """One place where a model can be asked: a provider, the model's name there, and the dialect to use.
 
-    `streams_only`: it refuses to reply with the whole, and is asked to stream for clients that wait for the whole.
+    `streams_only`: it refuses to reply with the whole.
     """
 
     provider: ProviderEntry

@@ -1,9 +1,8 @@
 """The catalog in force: read at the start, and again whenever the operators' file has changed.
 
-Protects two rules: a change needs no restart and is in force in every process within two seconds, busy or idle; and a
-broken change takes nothing away: the catalog of before stays in force and the log says what is wrong. A process that
-serves calls watches the file with a thread; without it, who asks after a while looks first. Without a file there are
-the scripted models only.
+A change is in force in every process within two seconds, without a restart. A broken change leaves the catalog before
+in force and is logged. A process that serves calls watches the file with a thread; in others a reader looks first.
+Without a file there are the scripted models only.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class CatalogFile:
     def current(self) -> Catalog:
         """Give the catalog in force, after a look at the file if the last was a while ago.
 
-        The thread whose turn it is to look reads a changed file; the others go on with the catalog of before.
+        One thread reads a changed file; the others go on with the catalog before.
         """
         if time.monotonic() >= self._look_at:
             self.look()

@@ -1,7 +1,6 @@
-"""Reading the operators' catalog file: TOML in, a `Catalog` out, or every mistake by file and key.
+"""Read the operators' catalog file: TOML in, a `Catalog` out, or every mistake by file and key.
 
-Owns what concerns several tables at once (ids are unique, upstreams name providers that exist) and the words in which
-mistakes are told; what a single key may hold is in `catalog_schema`.
+Checks here what concerns several tables (unique ids, upstreams that exist), in `catalog_schema` what a key may hold.
 """
 
 import tomllib

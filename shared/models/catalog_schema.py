@@ -1,7 +1,7 @@
 """The keys of the operators' catalog file and what each may hold; `deploy/models.example.toml` explains them.
 
-Protects two rules: prices are decimal strings, so that no binary fraction ever becomes money; and secrets stay in the
-environment, so that the file can be shown to anyone. What concerns two tables at once is checked in `catalog_format`.
+Prices are decimal strings, so that no binary fraction becomes money. Secrets stay in the environment, so that the
+file can be shown to anyone.
 """
 
 from datetime import UTC, date, datetime

@@ -1,7 +1,6 @@
 """What of an upstream's words a caller may read: never a key, an account or an address of the operators'.
 
-Upstreams repeat in their errors what they were sent: the key that they refuse, the organization that it belongs to,
-the address that was asked. All of that is the operators'. It serves refusals and failures inside streams alike.
+Upstreams repeat these in their errors. Serves refusals and failures inside streams alike.
 """
 
 import re

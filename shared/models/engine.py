@@ -1,14 +1,12 @@
 """Carry out a call to a model, for a client or an agent: dispatch → open → translate → relay → settle, once.
 
-Both doors lead here: the worker of `/v1` (`execution`) and agents (`shared/a2a/behaviors/model_calls`); they differ in
-who holds the credits, what they read of the deltas, and whom they tell. Each step that changes a row is a short
-transaction of its own, and none is open while tokens move. The right to call is given once; after it nothing is ever
-repeated that may have cost something.
+The worker of `/v1` (`execution`) and agents (`shared/a2a/behaviors/model_calls`) use it; they differ in who holds the
+credits and who reads the deltas. No transaction is open while tokens move. The right to call is given once; after it
+nothing is repeated that may have cost something.
 
-One rule of charging for every ending (docs/specification/models.md#calls): what the provider reported, else an
-estimate of what it delivered, which says that it is one; a call that brought neither costs nothing. Dispatch and
-settlement are retried while the database is away; after that, and if this process dies, the sweeps of `shared/credits`
-decide by the same rule.
+Every ending is charged by one rule (docs/specification/models.md#calls): what the provider reported, else a marked
+estimate of what it delivered, else nothing. Dispatch and settlement are retried while the database is away; then, or
+if this process dies, the sweeps of `shared/credits` decide by the same rule.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -124,8 +122,8 @@ class ModelCall(Generic[Said]):
     def relay(self, asked: Asked, slot: AbstractContextManager[None] | None = None) -> Generator[Said]:
         """Ask, and give what is read of the deltas, those that arrived together at once; then settle.
 
-        Reading sets the pace: meanwhile the next events gather in the connection. Closing this early cancels the
-        call. `slot` is one of the model's, unless it is held already. Raises the DomainError that ended the reply.
+        Closing this early cancels the call. `slot` is one of the model's, unless it is held already. Raises the
+        DomainError that ended the reply.
         """
         self._asked = asked
         try:
@@ -240,7 +238,7 @@ class ModelCall(Generic[Said]):
 
 
 def _foreseen(error: BaseException) -> DomainError:
-    """Say what ended a call: a known error, a mistake of ours, or that nobody takes what it says any more."""
+    """Say what ended a call: a known error, a mistake of ours, or that nobody reads it any more."""
     if isinstance(error, DomainError):
         return error
     if not isinstance(error, Exception):

@@ -1,9 +1,4 @@
-"""What the model service refuses about a request, before anything is asked of a provider.
-
-Specified in docs/specification/models.md#errors.
-
-What goes wrong at a provider is in `providers/errors.py`; credits have errors of their own.
-"""
+"""What the model service refuses about a request, before a provider is asked (docs/specification/models.md#errors)."""
 
 from shared.errors import DomainError, Kind
 

@@ -1,8 +1,6 @@
 """The worker's door to the engine: carry out an accepted call, and tell the front that waits for it.
 
-Takes the request that the front left in Valkey and the catalog entry that travels with it, has the engine carry the
-call out, sends frames as they come, and the last of them only when the call has been settled: what the client reads
-has been charged.
+The last frame goes out only when the call has been settled: what the client reads has been charged.
 """
 
 from contextlib import closing
@@ -96,7 +94,7 @@ def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended)
 def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
     """Leave out upstreams whose secrets the worker's own catalog has never sent to that address; maybe all.
 
-    Else who can write to Valkey could have a secret sent elsewhere.
+    Else a writer to Valkey could have a secret sent elsewhere.
     """
     upstreams = tuple(at for at in entry.upstreams if catalog.trusts(at.provider))
     return entry if len(upstreams) == len(entry.upstreams) else replace(entry, upstreams=upstreams)

@@ -1,9 +1,7 @@
 """Fair queueing of model calls: which one a worker makes next, so that no provider has all of its threads.
 
-The worker's slots are a pool whose tenants are providers: one alone may use seven eighths of them, as it may of all
-workers' slots together (`shares`, whose view is a moment old, where this one is exact). A call whose provider has no
-room is put aside and no thread waits for it; it is taken by the thread that next ends a call of the provider, in
-whichever worker, or by one that finds the provider with room.
+The worker's slots are a pool whose tenants are providers: one alone may use seven eighths. A call whose provider has
+no room is put aside, without a thread, until a thread ends a call of the provider or finds it with room.
 """
 
 import threading

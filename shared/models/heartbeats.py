@@ -1,9 +1,8 @@
 """Heartbeats of model calls: say that a worker process's calls live while their threads wait for upstreams.
 
-Two threads go round. One tells each waiting front that its call is alive, and notices that a client has gone. The
-other renews the leases of all calls in one statement, with the counts of what was streamed, from which a call is
-charged whose worker dies; it is a thread of its own, so that a Postgres that does not answer silences nobody. When
-the process is asked to stop, calls have a while to end and are then cancelled.
+One thread tells each waiting front that its call is alive, and notices that a client has gone. Another renews the
+leases of all calls in one statement, with the counts of what was streamed, from which the call of a dead worker is
+charged.
 """
 
 import threading

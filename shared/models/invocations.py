@@ -1,7 +1,7 @@
 """Accept a call to a model: the front's half of an invocation (docs/specification/models.md#calls).
 
-Permission, catalog, credits, queue, in this order; before work is sent to a model its organization's credits are
-held. Whatever fails after the hold gives it back at once, and if this process dies, a sweep does.
+Permission, catalog, credits, queue, in this order. Whatever fails after the hold gives it back at once; if this
+process dies, a sweep does.
 """
 
 import time
@@ -82,9 +82,8 @@ def invoke(
 ) -> Inbox:
     """Accept a call, hold its credits, and queue it; give the inbox of its replies, which the caller closes.
 
-    The caller has waited for so long before, which is taken off the wait for its organization's share.
-
-    Raises BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
+    What the caller has waited before is taken off the wait for its organization's share. Raises
+    BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
     ModelsOverloaded, ConcurrencyLimited, InsufficientCredits, CreditPolicySuspended, Unavailable.
     """
     payer_id = require_model_access(caller)

@@ -1,7 +1,6 @@
-"""Whether the calls that are silent still have a worker: asked of Postgres for all of them at once.
+"""Whether the calls that are silent still have a worker: one statement a second asks Postgres for all of them.
 
-A front may hold thousands of calls that wait, and each is looked at every two seconds: one statement a second tells of
-all, and nobody who asks waits for it. The thread begins with the first question and rests while there is none.
+Nobody who asks waits for it. The thread begins with the first question and rests while there is none.
 """
 
 import threading

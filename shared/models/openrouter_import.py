@@ -1,7 +1,7 @@
-"""Turning OpenRouter's public list of models into the text of a catalog file.
+"""Turn OpenRouter's public list of models into the text of a catalog file.
 
-Protects the operator from surprises: what cannot be priced exactly, produces no text or has a free-form price is left
-out and named, never guessed. One US dollar becomes one credit unless a factor says otherwise.
+What cannot be priced exactly, produces no text or has a free-form price is left out and named. One US dollar becomes
+one credit unless a factor says otherwise.
 """
 
 import json

@@ -1,10 +1,9 @@
 """Wait for the replies of a call, with a limit on every silence.
 
-A call that waits nowhere although no worker has begun it is queued anew: a worker took it and died. One that no worker
-begins in time is given back; one whose worker falls silent, or whose replies are lost, ends with an error and is
-settled by what its worker did or, if that died, by estimate. A worker is silent when it neither replies nor renews the
-call's lease, so that one that is merely slow, or whose replies are held up, is not taken for dead. Who stops waiting
-cancels the call.
+A call that waits nowhere although no worker has begun it is queued anew. One that no worker begins in time is given
+back; one whose worker falls silent, or whose replies are lost, ends with an error and is settled by what its worker
+did or by estimate. A worker is silent when it neither replies nor renews the call's lease. Closing the wait cancels
+the call.
 """
 
 import json
@@ -90,10 +89,9 @@ def replies(
 ) -> Generator[Reply | None]:
     """Give the DATA and END replies of a call as they come, and None whenever none came in `wait_seconds()`.
 
-    Who does not wait here asks again when the inbox rings its bell, and every `PING_SECONDS`.
-
-    Ends after END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator
-    early to cancel the call.
+    A caller that does not wait here asks again when the inbox rings its bell, and every `PING_SECONDS`. Ends after
+    END. Raises CallFailed, ModelsOverloaded when no worker began in time, CallLost. Close the iterator early to
+    cancel the call.
     """
     is_over = False
     try:

@@ -1,13 +1,11 @@
 """How many open calls an organization may have at this moment: its share of the slots of the live workers.
 
-The rule is that of `shared/admission.py`, applied twice over all processes at once, because a call counts from its hold
-to its settlement and no process sees them all. A provider may use ALPHA times what is free, so that some slots are
-always left for the others; within what a provider may use, an organization may have as many open calls as there is
-room, or an equal part for each organization that has any and one newcomer. A limit of somebody's choosing (a key's, an
-organization's) would be one more number that the hold is given the least of.
+The rule of `shared/admission.py`, applied twice over all processes, because a call counts from hold to settlement. A
+provider may use ALPHA times what is free; within that an organization may have as many open calls as there is room,
+or an equal part for each active organization and one newcomer.
 
-The calls of other processes are known as they were at most a quarter of a second ago. The calls of this process are
-known as they are: without counting their ends, quick calls would wait for the next look although slots are free.
+Other processes' calls are known as of a quarter of a second ago; this process's own are counted exactly, or quick
+calls would wait for the next look.
 """
 
 import math

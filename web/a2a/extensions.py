@@ -1,7 +1,7 @@
 """Negotiate extensions on every A2A route, and say on every answer what was activated: streams and errors too.
 
-The header is read under its name of today and of 0.3. What is activated depends on the agent alone, so it can be said
-also where the credential was refused.
+The header is read under its name of today and of 0.3. Activation depends on the agent alone, so it can be said also
+where the credential was refused.
 """
 
 from uuid import UUID

@@ -1,8 +1,8 @@
 """Declare the protocol's routes: each at the root, for the default agent, and below `/agents/{deploymentId}`.
 
-Here stands what all of them have in common, in this order: authentication (`web/routes.py`), version, agent, whether
-this caller may talk to it. Liberal in: unknown query parameters and members are ignored, either name of a media type
-is taken, a body may lack its type. Strict out: nothing unknown, no nulls, the media type that was asked for.
+All check in this order: authentication (`web/routes.py`), version, agent, whether this caller may talk to it. Liberal
+in: unknown query parameters and members are ignored, either name of a media type is taken, a body may lack its type.
+Strict out: nothing unknown, no nulls, the media type that was asked for.
 """
 
 import re

@@ -1,12 +1,9 @@
 """Send what happens to a task as server-sent events, from the rows, for as long as somebody listens.
 
-A stream holds no thread while it waits (`web/holding.py`), ends with the task, and may end at any other moment: a
-client that subscribes again, at any web process, is given the task as it is and then what follows. Until the first
-event a failure is an answer with its own status; afterwards it is an event named `error`. Comments keep proxies from
-hanging up.
-
-Events have no ids, as the protocol has it, unless the client sends `Last-Event-ID` (any number): then they are numbered
-and a subscription goes on after that number instead of beginning with the task.
+A stream holds no thread while it waits (`web/holding.py`) and ends with the task; a client that subscribes again, at
+any process, is given the task as it is and then what follows. Until the first event a failure is an answer with its
+own status, afterwards an event named `error`. Events have no ids, as the protocol has it, unless the client sends
+`Last-Event-ID` (any number): then a subscription goes on after that number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The call that an agent makes while it answers: its live daemon, for the owner and the payer.
 
-A caller's own attribution is never handed on: it is good for the caller's deployment alone. The agent works under one
-of its own, with the same receiving identity, payer and transaction, and its own daemon's permissions. Without one (a
-user, or a deployment on its own account) the agent's daemon owns what it makes. Rows decide at the start of each turn.
+A caller's attribution is good for the caller's deployment alone, so the agent gets one of its own, with the same
+receiving identity, payer and transaction. Without one the agent's daemon owns what it makes. Rows decide at the start
+of each turn.
 """
 
 from __future__ import annotations

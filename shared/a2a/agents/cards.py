@@ -1,7 +1,6 @@
 """An agent's card: how it introduces itself to anybody, and a little more to those who may talk to it.
 
-Skills are the agent's behaviors. A card is made from rows at every reading; `changed_at` of the agent says when it last
-became another.
+Skills are the agent's behaviors; a card is made from rows at every reading.
 """
 
 from collections.abc import Sequence

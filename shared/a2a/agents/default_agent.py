@@ -1,7 +1,7 @@
 """Give the default agent something to do: a model at the first start, and the script of `A2A_SCRIPT` while that is set.
 
-Runs at every start, beside the setup of an empty installation. Behaviors that administrators made are left alone: the
-script only takes the place of the default while the setting names one, and gives it back afterwards.
+Runs at every start and leaves administrators' behaviors alone: the script only takes the place of the default while
+the setting names one.
 """
 
 from collections.abc import Sequence

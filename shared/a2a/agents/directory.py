@@ -1,7 +1,7 @@
 """Agents: a deployment as A2A clients meet it, with its behaviors, and who may talk to it.
 
-A caller may talk to the agents of the organization it acts in, with `model.execute` there: agents answer with models,
-at the caller's cost. Cards are public, so that an agent of somebody else's is refused and not denied to exist.
+A caller needs `model.execute` in the agent's organization, because agents answer with models at its cost. Cards are
+public, so another's agent is refused and not denied to exist.
 """
 
 from collections.abc import Sequence

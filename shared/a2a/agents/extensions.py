@@ -1,9 +1,8 @@
-"""Extensions by the protocol's book: what an agent declares, what a request activates, what is required.
+"""Extensions: what an agent declares, what a request activates, what is required.
 
-A URI is an opaque name: it is compared as it stands, and another version is another extension. What a request names and
-the agent does not declare is ignored. An extension whose dependencies are not activated is not activated either. The
-agent refuses a message that does not activate what it requires; only a message, because reading and cancelling must
-stay possible for callers who could send.
+A URI is an opaque name; another version is another extension. An undeclared one is ignored, and one whose
+dependencies are not activated is not activated. Only messages are refused for a missing required extension: reading
+and cancelling stay possible.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ URIS_LIMIT = 64
 def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ...]:
     """Give what an agent's card declares: the service's own extensions and those of its behaviors.
 
-    What a behavior says of an extension stands in place of what the service or an earlier behavior says of it.
+    What a behavior says of an extension replaces what the service or an earlier behavior says.
     """
     declared = {extension.uri: extension for extension in own.offered(agent.networks)}
     for behavior in reversed(agent.behaviors):
@@ -58,8 +57,7 @@ def require(declared: Iterable[DeclaredExtension], active: Collection[str]) -> N
 def check_data(message: Message, active: Collection[str], own: OwnExtensions) -> None:
     """Check what a message carries under the activated extensions of the service. Raises InvalidParams.
 
-    A message that lists an extension in `extensions` must carry its data where the extension has any; data under an
-    extension that is not activated is the client's own affair.
+    A message that lists an extension must carry its data where it has any; data under others is the client's affair.
     """
     findings = list(_findings("message", message.metadata, message.extensions, active, own))
     for index, part in enumerate(message.parts):

@@ -1,7 +1,7 @@
 """The four extensions of this service: their URIs, what their data looks like, and what checks it.
 
-The shapes below are the JSON Schemas that are served at `{uri}/schema.json` and validate what clients send; the prose
-at the URI itself is in `specifications/`. A change that breaks clients is a new version under a new URI.
+The shapes are served at `{uri}/schema.json` and validate what clients send; the prose at the URI is in
+`specifications/`. A change that breaks clients is a new version under a new URI.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,7 @@
 """Administer the behaviors of deployments: how an agent works, and what it says of that on its card.
 
-Who manages deployments manages their behaviors. A deployment's first behavior is its default; another becomes it by
-being made so, and the default is removed only as the last. Turns that wait for a behavior when it is removed fail and
-say why. What a behavior's instructions and script say is read by administrators, and by nobody else.
+The first behavior is the default; another is made so, and the default is removed only as the last. Turns that wait
+for a removed behavior fail and say why. Only administrators read instructions and scripts.
 """
 
 from collections.abc import Mapping, Sequence

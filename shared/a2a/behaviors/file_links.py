@@ -1,8 +1,7 @@
 """Links to the files of a task's artifacts, made when someone who may read the task looks at it.
 
-In the task's log a part that stands for a file has the file's protected address (`stored_files.py`). On the way out
-`with_links` puts a read grant into it, so that a reader of the task can download that exact version, however old the
-task is, and no secret lies in any row, event or queue. A grant is made only for files that the task refers to: an
+In the task's log a part has the file's protected address (`stored_files.py`); `with_links` puts a read grant into it
+on the way out, so that no secret lies in any row, event or queue. Only files that the task refers to get one: an
 address that somebody wrote into a message opens nothing.
 """
 

@@ -1,7 +1,7 @@
 """Reading a script: YAML in, a `Script` out, or every mistake by line and key.
 
-Owns what concerns several steps or rules at once, above all that nothing stands where it is never reached; what a
-single key may hold is in `script_schema.py`.
+Checks here what concerns several steps or rules, above all that nothing stands where it is never reached; in
+`script_schema.py` what a key may hold.
 """
 
 from collections.abc import Iterator, Sequence

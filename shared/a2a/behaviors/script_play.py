@@ -1,8 +1,7 @@
 """Playing a script: the steps for a message, one after the other, through questions and what follows them.
 
-A script remembers nothing. Where a task stands is found by playing the task's messages again from the first, without
-doing any of it, up to the question that the newest message answers. So a worker that dies loses nothing, and any
-worker can go on.
+A script remembers nothing: a task's messages are played again from the first, without doing any of it, up to the
+question that the newest message answers. So any worker can go on after a death.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

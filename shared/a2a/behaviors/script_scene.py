@@ -1,8 +1,7 @@
 """Where a script is while it plays: the message it answers, and what stands in the places of its texts.
 
-`${text}`, `${message_id}`, `${task_id}`, `${context_id}`, `${n}` and the groups of a rule's expression (`${1}`,
-`${name}`) may stand in any text of a step; `$${` writes what would be one. A name that nothing stands for stays as it
-is.
+`${text}`, `${message_id}`, `${task_id}`, `${context_id}`, `${n}` and a rule's groups (`${1}`, `${name}`) may stand in
+any text of a step; `$${` writes `${`. An unknown name stays as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keys of a script and what each may hold; `README.md` explains them to those who write scripts.
 
-A short form (`status: Looking`, `complete:`) becomes the long one here, so that the rest of the code knows one form.
-What concerns the order of steps and rules is checked in `script_format.py`.
+A short form (`status: Looking`, `complete:`) becomes the long one here. `script_format.py` checks the order of steps
+and rules.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading YAML so that a mistake can be shown: plain values, and the line on which each of them stands.
 
-YAML 1.1 turns `yes`, `12:30` and `2030-01-31` into something else than was written; here only what JSON knows is more
-than text: true, false, null and JSON's numbers, these kept to the digit (`exact_json.py`). A key that stands twice, a
-tag and a merge are mistakes. Anchors and aliases work; what they add up to is bounded.
+YAML 1.1 turns `yes`, `12:30` and `2030-01-31` into something else; here only what JSON knows is more than text, with
+numbers kept to the digit (`exact_json.py`). A repeated key, a tag and a merge are mistakes. What aliases add up to is
+bounded.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""The behavior that follows a script: for client developers and tests, and no part of it asks a model.
+"""The behavior that follows a script, for client developers and tests, without a model.
 
-A script says which messages it answers with which updates (`README.md`). What it may say is every state, event and
-error that a client can meet; what is wrong with a script is said to the sender of a message.
+A script says which messages it answers with which updates (`README.md`); the sender of a message is told what is
+wrong with it.
 """
 
 from collections.abc import Iterator

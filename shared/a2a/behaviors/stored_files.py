@@ -1,15 +1,9 @@
 """Keep what an agent made as a file: exactly once, owned and paid as the turn says, held by its task.
 
-The file is an agent artifact (docs/specification/files.md#ownership): its owner is the receiving identity of the
-turn, else the daemon, its payer the turn's. A `Task` reference keeps it from being deleted until the task is. The
-same content of the same turn is one file, however often the turn is run, because the upload's operationId is made
-from both.
-
-The part that stands for it in an artifact has the file's protected address, without any secret: what lies in the
-task's log must open nothing. The code that shows the artifact to its client puts a link in its place (`file_links.py`).
-
-Crash points: before the upload's commit nothing has happened; after it the next run finds the same file; a turn that
-is never run again leaves a file that ends with its retention, or with its task.
+Its owner is the turn's receiving identity, else the daemon (docs/specification/files.md#ownership). A `Task`
+reference keeps it from being deleted until the task is. The upload's operationId is made of turn and content, so the
+next run after a death finds the same file. The part in the artifact has the file's address without a secret;
+`file_links.py` puts a link in its place.
 """
 
 import hashlib

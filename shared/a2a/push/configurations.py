@@ -1,9 +1,7 @@
-"""Where a client wants updates of a task posted to: kept with the task, sealed with its credentials, guarded.
+"""Where a client wants updates of a task posted to: kept with the task, encrypted with its credentials, guarded.
 
-Path and query of an address may be a secret as much as a header: in clear only its origin is kept, for operators.
-
-What is posted and how often is tried is `deliveries.py`'s and the outbox's. The address is looked at here as text
-and again, as an address, whenever it is connected to. Credentials are never given back; the client's own token is.
+An address may be secret, so only its origin is kept in clear. It is checked here as text and again at each
+connection. Credentials are never given back; the client's own token is.
 """
 
 import base64
@@ -52,9 +50,9 @@ class PushConfigurations:
     def create(
         self, session: Session, task_id: UUID, wanted: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        """Create a configuration, or replace the one of the same id. Raises InvalidParams for what cannot be posted to.
+        """Create a configuration, or replace the one of the same id.
 
-        Raises PushNotificationNotSupported.
+        Raises InvalidParams for what cannot be posted to, and PushNotificationNotSupported.
         """
         self.require_support()
         config_id = check_identifier("id", wanted.id) if wanted.id else str(task_id)

@@ -1,7 +1,7 @@
 """Post each update of a task to those who asked for it: one delivery per configuration, in the update's transaction.
 
-The outbox (`shared/deliveries`) sends, retries and gives up. Updates of one configuration go out one after the other,
-so that a receiver sees them in their order while nothing fails.
+The outbox (`shared/deliveries`) sends them one after the other, so that a receiver sees them in order while none
+fails.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Administer schedules: what an agent is told when, and on whose behalf (docs/specification/a2a.md#schedules).
 
-Who manages deployments manages their schedules. A Principal Identity selects who receives: it owns what the agent
-stores and the usage is attributed to it. It gives no permission: the agent always works with its own daemon's.
+A Principal Identity selects who receives: it owns what the agent stores. It gives no permission: the agent always
+works with its own daemon's.
 """
 
 from datetime import datetime

@@ -1,9 +1,8 @@
 """Cron expressions with time zones: five fields, names of days and months, `L` and `#` (cronsim).
 
-Clocks that are put forward or back are met as Debian's cron does. Of a time that the clock skips: an expression with a
-fixed hour and minute (`30 2 * * *`) comes at once after the jump; one that recurs within the hour (`*/20 2 * * *`)
-does not come that day. Of an hour that comes twice: a fixed time comes once, the first time; a recurring one comes in
-both hours. An expression that names every hour just goes on.
+Clock changes are met as Debian's cron does. A skipped time: a fixed hour and minute (`30 2 * * *`) comes at once
+after the jump; what recurs within the hour (`*/20 2 * * *`) does not come that day. A repeated hour: a fixed time
+comes once, the first time; a recurring one in both hours.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,9 @@
 """Run the schedules that are due: each tick becomes a message to the agent, once.
 
-One transaction for a schedule: its row is locked, its ticks are written down, their tasks are begun and its next tick
-is set. So a tick is run with everything that belongs to it or not at all, however many workers look and whatever dies;
-two that look at once pass over each other's row. When more is due than a batch, organizations take turns: 10,000
-schedules of one that are due in the same minute do not delay another's. A tick that the agent cannot take (disabled,
-suspended, without permission) is refused, which is written down, and does not come again.
+One transaction locks a schedule, records its ticks, begins their tasks and sets its next tick, so that a tick runs
+whole or not at all. Two workers pass over each other's rows. When more is due than a batch, organizations take turns.
+A tick that the agent cannot take (disabled, suspended, without permission) is recorded as refused and does not come
+again.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The tables of schedules (migrations 0009, 0020): when an agent is to be told something, and when it was.
 
-`next_at` is the next tick, NULL while the schedule is off or if there is none. A run's row and the task that it began
-are written in one transaction, and a tick has one row: so no tick is run twice.
+`next_at` is the next tick, NULL while the schedule is off or has none. A tick has one row, written with its task: no
+tick runs twice.
 """
 
 from sqlalchemy import (

@@ -1,8 +1,7 @@
-"""Put artifacts together from the events that made them.
+"""Put artifacts together from the events that made them, at every reading until the task ends, then once for all.
 
-While a task runs its artifacts are its artifact events, folded at every reading; when it ends they are written down
-once (`tasks.artifacts`). Appended text continues the text before it, so that an artifact that was streamed word by
-word reads as one part; parts of any other kind are added as they are.
+Appended text continues the text before it, so that an artifact streamed word by word reads as one part; parts of any
+other kind are added as they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Cancel a task: at once for its readers, and within a moment for the worker that runs it.
 
-The state changes here and the turn is taken from its worker, which finds out when it next asks or writes. Nothing that
-it still says reaches the task.
+The turn is taken from its worker, which finds out when it next asks or writes; nothing it still says reaches the
+task.
 """
 
 from uuid import UUID

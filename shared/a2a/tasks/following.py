@@ -1,8 +1,7 @@
 """Wait for what an agent says: for the whole answer, or for each event as it is written.
 
 Nothing is held between two looks: no connection, no transaction, and no thread where the caller waits for the watch's
-bell instead of here. A client that asks again, from another process or after a crash, is given the same events in the
-same order.
+bell. A client that asks again, from anywhere, is given the same events in the same order.
 """
 
 import time
@@ -99,8 +98,8 @@ def wait_for_answer(
 ) -> Generator[None, None, Answer | None]:
     """Yield as long as a turn is not done; return its answer, or None when the deadline has come.
 
-    It `looks_first` where the turn may be done already; otherwise the first look is after the first hint. Each None
-    comes after a wait of `wait_seconds()` at the most. `deadline` is of `time.monotonic`. Raises InvalidAgentResponse.
+    It `looks_first` where the turn may be done already. Each None comes after a wait of `wait_seconds()` at the most.
+    `deadline` is of `time.monotonic`. Raises InvalidAgentResponse.
     """
     while True:
         if looks_first:
@@ -118,8 +117,7 @@ def follow(
 ) -> Iterator[Event | None]:
     """Yield the events of the watched task after one, without end; None after every look that found none.
 
-    Each None comes after a wait of `wait_seconds()` at the most. A database that is away for a moment only delays.
-    Raises Unavailable when it stays away.
+    Each None comes after a wait of `wait_seconds()` at the most. Raises Unavailable when the database stays away.
     """
     sequence, answered_at = after_sequence, time.monotonic()
     while True:

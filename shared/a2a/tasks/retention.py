@@ -1,8 +1,7 @@
 """Forget what has had its use: events of tasks that ended, tasks that nobody touched for long, keys of old messages.
 
-A task's events are for those who follow it; a day after its end they go, and its artifacts, messages and status stay.
-The task itself goes after `TASK_RETENTION_DAYS` without a change, and with it its hold on the files it made. Batches
-are bounded and claimed with SKIP LOCKED, so that two purges at once share the work.
+Events go a day after a task's end; its artifacts, messages and status stay. The task goes after `TASK_RETENTION_DAYS`
+without a change, and with it its hold on the files it made.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A task as its caller sees it at one moment, put together from its rows.
 
-The task's row is read first and says up to which event and message it speaks; what came later is left out. So a
-snapshot and the events after its `sequence` never overlap and leave nothing out, without any lock.
+The task's row is read first and says up to which event and message it speaks; later ones are left out. So a snapshot
+and the events after its `sequence` never overlap and leave nothing out, without any lock.
 """
 
 from collections.abc import Mapping, Sequence

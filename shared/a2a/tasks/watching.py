@@ -1,8 +1,7 @@
 """Wake those who wait for a task: a hint through Valkey at once, a look at the rows every second in any case.
 
-The rows are the truth and a hint only says "look". One thread per web process hears all hints and looks for all tasks
-that somebody in the process waits for, with one statement; a waiting request holds neither a connection to Postgres
-nor one to Valkey. A hint that is lost, or a Valkey that is away, costs at most a second.
+One thread per web process hears all hints and looks for all tasks that are waited for, with one statement; a waiting
+request holds no connection. A lost hint, or a Valkey that is away, costs at most a second.
 """
 
 from __future__ import annotations

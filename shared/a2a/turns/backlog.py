@@ -15,7 +15,7 @@ class TurnBacklog:
     oldest_seconds: float
 
 
-# It reads the partial index of queued turns; one that waits for an earlier turn of its task is no backlog.
+# Reads the partial index of queued turns; one that waits for an earlier turn of its task is no backlog.
 _BACKLOG = text(
     """
 SELECT count(*) AS waiting, coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_seconds

@@ -1,11 +1,9 @@
 """Answer a turn: run its behavior and write each of its updates into the task's log.
 
-begin → (update → append) … → settle, each append a transaction of its own, and the turn under a lease all the while
-(`heartbeats.py`). Whatever ends a turn early ends it here: a cancelled or lost turn silently, because the task has
-been told already; a deadline, a revocation and any failure as a task that FAILED with a sentence for its client; the
-process's own end by handing the turn back. Sentences of ours reach the client, what broke inside does not.
-
-Crash points: the log's own; a turn whose worker dies is taken back when its lease ends (`lost_turns.py`).
+begin → (update → append) … → settle, under a lease all the while (`heartbeats.py`). A cancelled or lost turn ends
+silently, because the task has been told; a deadline, a revocation and any failure end it as FAILED, with a sentence
+of ours for the client; a process that ends hands the turn back. A turn whose worker dies is taken back when its lease
+ends (`lost_turns.py`).
 """
 
 from collections.abc import Generator, Iterator, Mapping

@@ -1,8 +1,7 @@
 """Heartbeats of turns: renew the leases of a worker process while its threads wait for models and for time to pass.
 
-One thread goes round: it keeps all leases, and notices which turns were cancelled or taken away, which work for
-somebody who has been disabled meanwhile, and which have run for too long. It asks of all turns at once, over
-connections that no turn uses. When the process is asked to stop, turns have a while to end, and are then told to.
+One thread keeps all leases, and notices which turns were cancelled, taken away or revoked, and which have run for too
+long, over connections that no turn uses.
 """
 
 import threading

@@ -1,12 +1,8 @@
 """The leases of turns: which worker process runs a turn, for how long, and whether it still may.
 
 A lease lasts seconds and is renewed every second, for all turns of a process by one statement and by the database's
-clock, so that a dead worker's turns are soon another's. It fences: a worker that lost it writes nothing more
-(`tasks/log.py`). Turns are claimed round robin over the organizations that pay, and then over their agents
-(`shared/fair_claims.py`).
-
-Renewing needs connections of its own: turns that hold all others, or wait for one, must not cost a process its
-leases.
+clock. It fences: a worker that lost it writes nothing more (`tasks/log.py`). Renewing needs connections of its own:
+turns that hold all others must not cost a process its leases.
 """
 
 from collections.abc import Collection, Mapping
@@ -72,7 +68,7 @@ class TurnLeases:
             session.fetch_one(_RENEW, {**_held(leases), "seconds": LEASE_SECONDS})
 
     def look(self, leases: Collection[Lease]) -> Mapping[UUID, bool]:
-        """Tell of each turn that is still leased whether it may go on: whether all that it works for is enabled.
+        """Tell of each turn that is still leased whether all that it works for is enabled.
 
         Raises Unavailable.
         """

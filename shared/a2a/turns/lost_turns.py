@@ -1,11 +1,8 @@
 """Find turns that nobody works on any more, because their worker died or has stalled for longer than its lease.
 
-Every worker of agents looks, twice a second. Where the database itself was away no worker could keep its leases, so
-nobody takes turns back until all have had the time to renew them.
-
-A turn whose agent has said nothing but that it works is run again from its beginning, as is any turn of a behavior
-that says the same each time; otherwise its task fails and says why. A model that was called is not called a second
-time behind its client's back.
+Every worker of agents looks, twice a second. A turn whose agent has said nothing but that it works is run again, as
+is any turn of a behavior that says the same each time; otherwise its task fails and says why. A model is not called a
+second time behind its client's back.
 """
 
 from functools import partial

@@ -1,8 +1,7 @@
 """The turns that a worker process takes: fairly, and no more of one organization than its share of the threads.
 
-The rows are the queue. A process looks at once when it hears of a turn, or when one of its own turns has ended that may
-have kept others waiting, and every half second in any case, so that a lost hint costs no more than that. One thread at
-a time looks: once for each turn that was announced, otherwise until no turn is left.
+A process looks when it hears of a turn, when one of its own has ended that may have kept others waiting, and every
+half second in any case. One thread at a time looks.
 """
 
 import math

@@ -1,8 +1,7 @@
 """The rows of turns: the hint that one waits, how they end, and which is next.
 
-A turn is `queued`, `running` under a lease (`leases.py`), or `done` with an outcome. A task has at most one that runs,
-and they run in the order of their messages: only the first one that is not done `is_next`, and may be claimed. What
-ends a turn is written with the task (`tasks/events.py`).
+A turn is `queued`, `running` under a lease (`leases.py`), or `done` with an outcome. A task's turns run one at a
+time, in the order of their messages: only the first that is not done `is_next`.
 """
 
 from dataclasses import dataclass
@@ -75,7 +74,7 @@ def _sweep_turns(context: Context) -> int:
 def mark_next_turns(database: Database) -> int:
     """Mark turns as ready that are next of their task; return how many.
 
-    A worker of the release before, which has ended the turns before them, does not know of the mark.
+    A worker of the previous release, which has ended the turns before them, does not know of the mark.
     """
     is_before = (_earlier.c.task_id == task_turns.c.task_id, _earlier.c.message < task_turns.c.message)
     behind = (task_turns.c.state == "queued", ~task_turns.c.is_next)

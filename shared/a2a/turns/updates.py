@@ -1,8 +1,8 @@
 """What the protocol hands to a behavior, and what a behavior answers: the seam between the two halves of this domain.
 
-A **turn** is one message of a client and all that the agent does about it. A task has one turn, or several when the
-agent asked back. A behavior is given a turn and yields updates; the worker that runs it writes each into the task's log
-(`tasks/log.py`), from where every stream, poll and push notification gets it. A behavior never sees the log.
+A **turn** is one message of a client and all that the agent does about it; a task has several when the agent asked
+back. A behavior yields updates; the worker writes each into the task's log (`tasks/log.py`), which every stream, poll
+and push notification reads.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -45,11 +45,10 @@ class DeclaredExtension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BehaviorSettings:
-    """A row of `behaviors`: a named way a daemon works.
+    """A row of `behaviors`: a named way a daemon works, shown on the card as a skill.
 
     A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself, or none
-    and follows the file of the setting `A2A_SCRIPT`. What follows is for the card: the behavior is a skill there, and
-    these are the media types that it reads and writes.
+    and follows the file of the setting `A2A_SCRIPT`.
     """
 
     id: UUID
@@ -77,14 +76,11 @@ def _never() -> bool:
 class Turn:
     """One message to answer.
 
-    `caller` is the call as the agent makes it: its executor is the deployment's live daemon, its owner who owns what
-    the agent writes (the attributed identity, else the daemon), its payer the organization charged. `attribution` is
-    the same as a statement to sign, for an agent that runs elsewhere. `history` reads what was said in this context
-    before `message`, oldest first: user messages, status messages and the texts of artifacts; `message` itself is not
-    in it. `is_first` says that its task begins with the message. `active_extensions` are the URIs activated by this
-    request. `is_cancelled` says that the turn is to end at once (`heartbeats.py`). `attempt` is more than 1
-    when an earlier worker died: before the behavior had said anything, or, with one that can resume, at any moment;
-    then the log drops as many updates as it has already, and the behavior just runs again from its beginning.
+    `caller` is the call as the agent makes it: executor is the deployment's live daemon, owner who owns what the
+    agent writes. `attribution` is the same as a statement to sign, for an agent that runs elsewhere. `history` reads
+    what was said in this context before `message`, oldest first. `is_first` says that its task begins with the
+    message. `is_cancelled` says that the turn is to end at once (`heartbeats.py`). `attempt` is more than 1 when an
+    earlier worker died; the log drops the updates it has already.
     """
 
     id: UUID

@@ -1,8 +1,7 @@
-"""The two dialects in which clients and upstreams talk about models, and the four ways between them.
+"""The two dialects in which clients and upstreams talk about models, and the four ways between them; without I/O.
 
-Pure: no clock but the one given, no socket, no database. A request comes in as parsed JSON and is validated
-(`parse_chat`, `parse_responses`), said again in an upstream's dialect (`upstream_body`), and the upstream's events
-become deltas, or one body, of the client's dialect (`Translator`); `frame_writer` writes deltas as frames.
+A request is validated (`parse_chat`, `parse_responses`) and said again in an upstream's dialect (`upstream_body`);
+its events become deltas, or one body, of the client's dialect (`Translator`), which `frame_writer` writes as frames.
 """
 
 from shared.models.dialects.chat_requests import parse_chat

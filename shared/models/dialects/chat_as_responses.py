@@ -1,7 +1,7 @@
 """A chat completion request said in the Responses dialect.
 
-What the other dialect has a word for is translated; hints that it lacks (`seed`, `prediction`) are dropped; what
-would change the reply's meaning if dropped is refused by name; everything unknown travels on.
+Hints that the other dialect lacks (`seed`, `prediction`) are dropped; what would change the reply's meaning if
+dropped is refused by name; everything unknown travels on.
 """
 
 from collections.abc import Iterator

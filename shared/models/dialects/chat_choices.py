@@ -1,6 +1,6 @@
 """One choice of a chat stream, made regular: role once, an index always, known finish reasons, whole tool calls.
 
-Serves both client dialects: the chat stream sends on what is read here, the Responses stream builds items from it.
+The chat stream sends on what is read here; the Responses stream builds items from it.
 """
 
 from typing import Any

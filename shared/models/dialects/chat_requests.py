@@ -1,6 +1,6 @@
 """The shape of `POST /v1/chat/completions` (docs/specification/models.md#requests), as a table, and its reading.
 
-Only text is produced here, so audio output is refused; nothing is stored here, so `store: true` is.
+Audio output and `store: true` are refused: only text is produced here, and nothing is stored.
 """
 
 from typing import Any

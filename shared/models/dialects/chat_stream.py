@@ -1,6 +1,6 @@
 """Chat chunks in, chat deltas out: the stream of a client that speaks the chat dialect.
 
-Keeps the upstream's own fields and makes regular what official clients stumble over: ids and model are ours, the
+The upstream's own fields stay. Made regular is what official clients stumble over: ids and model are ours, the
 choices' first chunks come in order, usage stands on one last chunk and only if asked for.
 """
 

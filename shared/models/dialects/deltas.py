@@ -1,9 +1,8 @@
 """What a reply says, piece by piece: the deltas that a translator yields, and the frames that they become.
 
-A delta is one chunk or event of the client's dialect, complete but for its bytes. Agents read its text as it is;
-a frame writer makes server-sent events of it: one complete event in one object, LF line ends (Open Responses asks for
-both). JSON is written in ASCII. It costs bytes for other scripts, and saves readers that take U+2028 or U+0085 for a
-line's end, as several popular ones do, and upstreams that cut a surrogate pair in two.
+A delta is one chunk or event of the client's dialect. Agents read it as it is; a frame writer makes server-sent
+events of it, with LF line ends (Open Responses). JSON is written in ASCII, for readers that take U+2028 or U+0085 for
+a line's end, and for upstreams that cut a surrogate pair in two.
 """
 
 import json
@@ -26,10 +25,7 @@ _write = json.JSONEncoder(
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for every chunk, at a third of the cost
 class Delta:
-    """One chunk of a chat completion, or one event of a Response; `content` is the JSON that the client reads.
-
-    An error that ends a stream is one as well.
-    """
+    """One chunk of a chat completion, one event of a Response, or an error; `content` is the JSON that clients read."""
 
     content: Json
 

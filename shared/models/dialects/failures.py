@@ -1,7 +1,7 @@
 """Failures inside a stream: read from what upstreams put there, written for each client dialect.
 
-A stream that broke ends with an error that every client notices, never with an invented success. What an upstream
-says is passed on shortened and without what is the operators' (`disclosure.py`).
+A stream that broke ends with an error that every client notices, never with an invented success. An upstream's words
+are shortened and cleared of what is the operators' (`disclosure.py`).
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
-"""A creation request that was read: which dialect it speaks, and the few facts that the flow needs of it.
+"""A creation request that was read: its dialect, and the few facts that the flow needs of it.
 
-The body stays the client's own; unknown fields travel on to upstreams that may understand them. Of JSON about which
-nothing is certain, what is not of the expected type counts as absent.
+The body stays the client's own, unknown fields included. A member that is not of the expected type counts as absent.
 """
 
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ def describe(dialect: Dialect, body: Json, *, is_stream: bool) -> ParsedRequest:
 
 
 def _chat_limit(body: Json) -> int | None:
-    """Where both spellings are given an upstream may follow either: count with the larger."""
+    """Take the larger of the two spellings: an upstream may follow either."""
     given = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
     return max(given, default=None)
 

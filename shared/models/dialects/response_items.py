@@ -1,7 +1,7 @@
 """The items of a Response while they grow: each opens, takes deltas and closes with exactly the events it must.
 
 added → (content_part.added → deltas → *.done → content_part.done)* → output_item.done, per Open Responses; the
-official client refuses a stream that breaks the order. What `emit` does with an event is the stream's business.
+official client refuses a stream that breaks the order.
 """
 
 from collections.abc import Callable

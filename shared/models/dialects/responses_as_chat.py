@@ -1,7 +1,6 @@
-"""A Responses request said in the chat dialect.
+"""A Responses request said in the chat dialect, by the rules of `chat_as_responses`.
 
-The same rule as the other way round: say what can be said, drop hints, refuse by name what would change the reply's
-meaning, let the unknown travel on. Reasoning items are dropped: chat has no place for them.
+Reasoning items are dropped: chat has no place for them.
 """
 
 from typing import Any, NoReturn

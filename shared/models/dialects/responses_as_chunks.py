@@ -1,7 +1,6 @@
 """A Responses stream said as chat chunks, for clients of the chat dialect whose model answers in the other.
 
-Reads what chat has words for: text, refusals, reasoning, function and custom calls, URL citations, log probabilities,
-the end and its reason, usage. Other items (searches, code runs) happen upstream and leave only their text.
+Reads what chat has words for; other items (searches, code runs) happen upstream and leave only their text.
 """
 
 from collections.abc import Iterator

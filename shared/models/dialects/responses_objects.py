@@ -1,7 +1,6 @@
 """The Response object: the request's settings with their defaults, ids and model ours, everything present.
 
-Open Responses asks for every key in every lifecycle event, null where it allows null; official clients in strict mode
-ask for a few more. Nothing here is stored, whatever an upstream says of itself.
+Open Responses asks for every key in every lifecycle event; official clients in strict mode ask for a few more.
 """
 
 from typing import Any

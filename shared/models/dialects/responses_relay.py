@@ -1,8 +1,7 @@
 """Responses events in and out: both sides speak the same dialect.
 
-Everything an upstream says is kept but what is ours to say: the response's id and model, the sequence numbers, that
-nothing is stored. Ids of items are held steady, missing usage details filled in, and a stream that does not open with
-`response.created` gets it.
+What an upstream says is kept, but for what is ours to say: id, model, sequence numbers, that nothing is stored. Ids
+of items are held steady, missing usage details filled in, and a missing `response.created` is added.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The shape of `POST /v1/responses`, as a table, and the rules that keep it stateless.
 
-Specified in docs/specification/models.md#requests.
-
-Nothing is stored: a request that wants state, or refers to any, is refused rather than half served.
+A request that wants state, or refers to any, is refused (docs/specification/models.md#requests).
 """
 
 from typing import Any

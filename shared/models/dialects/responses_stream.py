@@ -1,7 +1,7 @@
 """Chat chunks in, Responses events out: the stream of a Responses client whose model answers in the chat dialect.
 
-Text, refusal and reasoning follow one another as items; calls stay open until the end, because upstreams may weave
-their fragments. The closing events wait for the usage report, which chat sends last.
+Text, refusal and reasoning follow one another as items; calls stay open until the end, because upstreams may
+interleave their fragments. The closing events wait for the usage report, which chat sends last.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _ITEM_PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
 class EventLog:
     """Numbers events and keeps them until they are taken; keeps none where the client wants no stream.
 
-    What an event holds must not change once it was emitted: it is written later.
+    Do not change an event once it was emitted: it is written later.
     """
 
     def __init__(self, *, is_stream: bool) -> None:

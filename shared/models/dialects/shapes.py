@@ -1,7 +1,6 @@
 """Checks from which the tables of request shapes are made: one value in, silence or a named refusal out.
 
-A check refuses a wrong type and passes what it does not know: fields appear in these dialects every month, and an
-upstream may understand what this release does not.
+A check refuses a wrong type and passes what it does not know: these dialects grow, and an upstream may understand it.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,10 +1,8 @@
 """Token counts: read from whatever an upstream reports, written as each dialect writes them, estimated where none does.
 
-Upstreams name and nest the same five numbers differently, repeat them on every chunk, or report zeros for work that
-they did; here they become one value or none. Estimates serve before a call, to hold credits, and after one whose
-upstream reported nothing: four bytes of UTF-8 a token is what current tokenizers average on English and code, and
-scripts that take three bytes a character come out near one token a character, which is right for them too. An estimate
-is always marked as one. What tokens cost is for `shared/credits` to say.
+Upstreams name and nest the same five numbers differently, repeat them on every chunk, or report zeros for real work;
+here they become one value or none. An estimate takes four bytes of UTF-8 for a token, which is right for English and
+code, and close to one token a character for scripts of three bytes; it is always marked.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """Tool calls out of the fragments that chat upstreams send: each call gets one dense index, one id, one name.
 
-The official client joins fragments by `index` and concatenates every string it sees, ids and names included; so each
-is sent once, and the rest is arguments. Upstreams number calls from one, give every call index 0, leave out index or
-id, repeat the name, or send a call whole.
+The official client joins fragments by `index` and concatenates every string, ids and names included, so each is sent
+once. Upstreams number calls from one, give all index 0, leave out index or id, repeat the name, or send a call whole.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The reply to one invocation: upstream events of either dialect in, deltas or one body of the client's dialect out.
 
-Chooses among the four pairings and keeps what they share: failure, the end, and usage, reported or else estimated, so
-that what the client reads and what is charged are one number. Reads no socket; the caller feeds what the provider
-yields and tells when it ended.
+Chooses among the four pairings and keeps what they share: failure, the end, and usage, so that what the client reads
+and what is charged are one number. Reads no socket.
 """
 
 import time
@@ -157,8 +156,7 @@ class Translator:
     def settled_usage(self) -> tuple[TokenCounts, bool]:
         """Give the counts to charge and to show, and whether they are estimated.
 
-        What was reported counts; else what was said is estimated, with its prompt. A reply that broke off with nothing
-        reported and nothing said counts nothing.
+        Without a report the prompt and what was said are estimated; a broken reply without either counts nothing.
         """
         reported, completion_tokens = self.usage, estimate_completion_tokens(self.completion_size_bytes)
         if reported is None and not completion_tokens and not self._is_whole:

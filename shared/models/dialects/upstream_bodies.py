@@ -1,7 +1,7 @@
 """What is asked of an upstream: the client's body, in the upstream's dialect, streamed or whole, always with usage.
 
-A client that waits for the whole reply has the upstream asked for the whole: a stream of a hundred chunks costs four
-times the processor of one document. Some upstreams only stream (`streams_only`); their replies are put together here.
+The upstream is asked for the whole where the client is: a stream of a hundred chunks costs four times the processor.
+Some upstreams only stream (`streams_only`); their replies are put together here.
 """
 
 from shared.models.dialects.chat_as_responses import chat_as_responses
@@ -17,7 +17,7 @@ def upstream_body(
     limit_field: str = "max_completion_tokens",
     streams_only: bool = False,
 ) -> Json:
-    """Write the body for one upstream; `limit_field` is how a chat upstream calls the output limit (or `max_tokens`).
+    """Write the body for one upstream, whose field for the output limit is `limit_field` (or `max_tokens`).
 
     Raises InvalidRequest where the request needs something that the other dialect cannot say.
     """

@@ -1,7 +1,7 @@
 """Reading an upstream's answer: bytes from its socket, events out, and why it ended.
 
 Accepts what real servers do: any line ends, a JSON document in place of a stream, a wrong content type, no `[DONE]`,
-a last event without its blank line. Refuses what cannot be trusted: cut or endless bodies, anything that is not JSON.
+a last event without its blank line. Refuses cut or endless bodies, and anything that is not JSON.
 """
 
 import json

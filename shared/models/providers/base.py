@@ -1,8 +1,7 @@
 """The port to a provider: open a call, read events, hang up.
 
-An upstream is asked to stream or for the whole, as the body says, and may answer either way: a single JSON document
-is one event. Events are the parsed JSON of the upstream's own dialect, errors within a stream among them: reading them
-is the dialects' work. Providers raise the errors of `errors` and nothing else.
+Events are the parsed JSON of the upstream's own dialect, errors within a stream among them; a single JSON document is
+one event. Providers raise the errors of `errors` and nothing else.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """How many calls to a model run at once, over all workers: a semaphore in Valkey made of leases.
 
-Protects upstreams that can only do so much (a local server above all). A slot belongs to the holder of a lease in the
-model's sorted set; leases run out by the server's clock unless their process renews them, so a killed worker blocks
-its slots for seconds, not for ever. Models without a limit cost nothing here. If Valkey does not answer the call goes
+Protects upstreams that can only do so much (a local server above all). Leases run out by the server's clock unless
+their process renews them, so a killed worker blocks its slots for seconds. If Valkey does not answer the call goes
 ahead: the limit protects an upstream's comfort, not anyone's credits.
 """
 

@@ -1,8 +1,6 @@
 """A provider that speaks OpenAI's HTTP interface: OpenAI, OpenRouter, Ollama, vLLM, llama.cpp's server and the like.
 
-One call is one request: redirects are not followed, nothing is repeated, no cookies or credentials come from the
-surroundings. Left to others: which upstream is asked and what follows a failure (`routing`), and reading the answer
-(`answers`).
+One call is one request: no redirects, no repeats, no cookies or credentials of the surroundings.
 """
 
 import json

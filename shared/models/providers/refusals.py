@@ -1,7 +1,7 @@
 """What an upstream's answer other than success means: pure decisions by status, headers and a bounded body.
 
-Protects two rules: only what surely cost nothing is marked as such, and whatever concerns the operators' account at
-the provider (keys, quota, addresses) is never shown to a caller.
+Only what surely cost nothing is marked as such, and nothing of the operators' account at the provider (keys, quota,
+addresses) is shown to a caller.
 """
 
 import json

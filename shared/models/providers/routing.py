@@ -1,8 +1,8 @@
-"""Which upstream answers a call: the fallback order, repeats, and the wait between them.
+"""Which upstream answers a call: the fallback order, retries, and the wait between them.
 
-Protects the one rule that costs money: a call goes to another upstream, or to the same again, only if the attempt
-before it surely cost nothing and nothing has been answered. A failure sends the call on to the next upstream at once;
-when all have failed, another round begins after a wait that grows, is jittered, and heeds `Retry-After`.
+A call goes to another upstream, or to the same again, only if the attempt before surely cost nothing and nothing has
+been answered. The next upstream is asked at once; when all have failed, another round begins after a jittered,
+growing wait that heeds `Retry-After`.
 """
 
 import random
@@ -67,9 +67,8 @@ class Router:
     ) -> UpstreamStream:
         """Open a call; the stream's `upstream` tells who answers, and in which dialect.
 
-        `body_for` writes the body for an upstream, once for each that is asked. `deadline_at`, of the monotonic clock,
-        can shorten the entry's own deadline. Raises ProviderError, ProviderTimeout, ProviderOverloaded,
-        UpstreamRefused, CallCancelled.
+        `body_for` writes the body for an upstream. `deadline_at`, of the monotonic clock, can shorten the entry's own
+        deadline. Raises ProviderError, ProviderTimeout, ProviderOverloaded, UpstreamRefused, CallCancelled.
         """
         ends_at = time.monotonic() + entry.deadline_seconds
         plan = _Plan(

@@ -1,6 +1,6 @@
 """What the scripted provider is told to do: directives in the last user text, one a line, each beginning with `!`.
 
-README.md lists them. A line that is no directive is text to repeat; so is one that only looks like a directive.
+README.md lists them. Any other line is text to repeat.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A provider that follows a script instead of asking a model, for tests and first steps; README.md has the directives.
 
-Deterministic: the same request gives the same events. Honest: usage counts the words that were really read and
-written. In everything else it behaves as a provider does: deadlines, cancelling and failures are the port's own.
+The same request gives the same events, usage counts the words that were read and written, and deadlines, cancelling
+and failures are the port's own.
 """
 
 from __future__ import annotations

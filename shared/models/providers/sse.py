@@ -1,7 +1,7 @@
 """Server-sent events from bytes, without I/O (WHATWG HTML, 9.2).
 
-Lines may end in LF, CRLF or CR and be cut anywhere; comments, ids and retry times are dropped. Protects memory: an
-event has a largest size, and what is unfinished is all that is kept.
+Lines may end in LF, CRLF or CR and be cut anywhere; comments, ids and retry times are dropped. An event has a largest
+size, and only what is unfinished is kept.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,7 @@
 """Timeouts of upstreams: hang up on those that are too slow, or that nobody waits for any more.
 
-A socket's own timeout begins anew with every byte, and nothing interrupts a thread that reads. So each call to an
-upstream is watched by one thread of the process, which shuts the socket under the reader when a bound is passed or
-the call is cancelled; the reader then finds out here why its connection broke.
+A socket's own timeout begins anew with every byte, and nothing interrupts a thread that reads. So one thread of the
+process watches all calls and shuts a socket under its reader, which then finds out here why its connection broke.
 """
 
 import threading
