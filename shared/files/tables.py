@@ -6,77 +6,60 @@ answer what they were.
 
 from uuid import UUID
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    PrimaryKeyConstraint,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    Uuid,
-    func,
-    text,
-)
+import sqlalchemy as sa
 
 from shared.schema import created_at, id_column, instant, metadata
 
-files = Table(
+files = sa.Table(
     "files",
     metadata,
     id_column(),
-    Column("organization_id", Uuid, nullable=False),
-    Column("payer_id", Uuid, nullable=False),
-    Column("purpose", String, nullable=False),
-    Column("owner_kind", String, nullable=False),
-    Column("owner_id", Uuid, nullable=False),
-    Column("state", String, nullable=False),
-    Column("current_version_id", Uuid, nullable=False),
-    Column("revision", Integer, nullable=False),
+    sa.Column("organization_id", sa.Uuid, nullable=False),
+    sa.Column("payer_id", sa.Uuid, nullable=False),
+    sa.Column("purpose", sa.String, nullable=False),
+    sa.Column("owner_kind", sa.String, nullable=False),
+    sa.Column("owner_id", sa.Uuid, nullable=False),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("current_version_id", sa.Uuid, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
     instant("retention_expires_at"),
     instant("ended_at"),
     created_at(),
-    CheckConstraint("state IN ('Available', 'Expired', 'Deleted')", name="state"),
-    CheckConstraint("purpose IN ('AgentArtifact', 'MessagingMedia')", name="purpose"),
-    CheckConstraint("(state = 'Available') = (ended_at IS NULL)", name="ended"),
-    CheckConstraint("revision >= 1", name="revision"),
-    Index("ix_files_listed_by_owner", "owner_id", "purpose", "state", "id"),
-    Index("ix_files_listed_by_organization", "organization_id", "purpose", "state", "id"),
-    Index(
+    sa.CheckConstraint("state IN ('Available', 'Expired', 'Deleted')", name="state"),
+    sa.CheckConstraint("purpose IN ('AgentArtifact', 'MessagingMedia')", name="purpose"),
+    sa.CheckConstraint("(state = 'Available') = (ended_at IS NULL)", name="ended"),
+    sa.CheckConstraint("revision >= 1", name="revision"),
+    sa.Index("ix_files_listed_by_owner", "owner_id", "purpose", "state", "id"),
+    sa.Index("ix_files_listed_by_organization", "organization_id", "purpose", "state", "id"),
+    sa.Index(
         "ix_files_due",
         "retention_expires_at",
-        postgresql_where=text("state = 'Available' AND retention_expires_at IS NOT NULL"),
+        postgresql_where=sa.text("state = 'Available' AND retention_expires_at IS NOT NULL"),
     ),
-    Index(
+    sa.Index(
         "ix_files_due_by_organization",
         "organization_id",
         "retention_expires_at",
-        postgresql_where=text("state = 'Available' AND retention_expires_at IS NOT NULL"),
+        postgresql_where=sa.text("state = 'Available' AND retention_expires_at IS NOT NULL"),
     ),
-    Index("ix_files_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+    sa.Index("ix_files_ended_at", "ended_at", postgresql_where=sa.text("ended_at IS NOT NULL")),
 )
 
-versions = Table(
+versions = sa.Table(
     "file_versions",
     metadata,
     id_column(),
-    Column("file_id", Uuid, ForeignKey("files.id"), nullable=False),
-    Column("revision", Integer, nullable=False),
-    Column("file_name", String, nullable=False),
-    Column("media_type", String, nullable=False),
-    Column("byte_size", BigInteger, nullable=False),
-    Column("content_sha256", LargeBinary(32), nullable=False),
+    sa.Column("file_id", sa.Uuid, sa.ForeignKey("files.id"), nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("file_name", sa.String, nullable=False),
+    sa.Column("media_type", sa.String, nullable=False),
+    sa.Column("byte_size", sa.BigInteger, nullable=False),
+    sa.Column("content_sha256", sa.LargeBinary(32), nullable=False),
     created_at(),
-    UniqueConstraint("file_id", "revision"),
+    sa.UniqueConstraint("file_id", "revision"),
     # Rows are appended and never changed: a summary of each megabyte finds those of a few minutes, for next to
     # nothing.
-    Index(
+    sa.Index(
         "ix_file_versions_created_at",
         "created_at",
         postgresql_using="brin",
@@ -84,84 +67,84 @@ versions = Table(
     ),
 )
 
-blobs = Table(
+blobs = sa.Table(
     "blobs",
     metadata,
     id_column("version_id"),
-    Column("state", String, nullable=False),
-    Column("byte_size", BigInteger, nullable=False),
-    Column("upload_id", String),
-    Column("checksum", String),
-    Column("chunk_checksums", LargeBinary),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("byte_size", sa.BigInteger, nullable=False),
+    sa.Column("upload_id", sa.String),
+    sa.Column("checksum", sa.String),
+    sa.Column("chunk_checksums", sa.LargeBinary),
     # Whose turn it is while it waits to be placed; nobody's, for rows that nobody waits for.
-    Column("organization_id", Uuid, nullable=False, server_default=text(f"'{UUID(int=0)}'")),
+    sa.Column("organization_id", sa.Uuid, nullable=False, server_default=sa.text(f"'{UUID(int=0)}'")),
     instant("lease_until"),
-    instant("verified_at", nullable=False, server_default=func.now()),
+    instant("verified_at", nullable=False, server_default=sa.func.now()),
     instant("damaged_at"),
     created_at(),
-    CheckConstraint("state IN ('receiving', 'staged', 'live', 'doomed')", name="state"),
-    Index("ix_blobs_unread", "verified_at", postgresql_where=text("state = 'live'")),
-    Index("ix_blobs_damaged", "damaged_at", postgresql_where=text("damaged_at IS NOT NULL")),
-    Index("ix_blobs_staged", "created_at", postgresql_where=text("state = 'staged'")),
-    Index(
+    sa.CheckConstraint("state IN ('receiving', 'staged', 'live', 'doomed')", name="state"),
+    sa.Index("ix_blobs_unread", "verified_at", postgresql_where=sa.text("state = 'live'")),
+    sa.Index("ix_blobs_damaged", "damaged_at", postgresql_where=sa.text("damaged_at IS NOT NULL")),
+    sa.Index("ix_blobs_staged", "created_at", postgresql_where=sa.text("state = 'staged'")),
+    sa.Index(
         "ix_blobs_staged_by_organization",
         "organization_id",
         "created_at",
-        postgresql_where=text("state = 'staged'"),
+        postgresql_where=sa.text("state = 'staged'"),
     ),
-    Index("ix_blobs_doomed", "created_at", postgresql_where=text("state = 'doomed'")),
-    Index("ix_blobs_receiving", "created_at", postgresql_where=text("state = 'receiving'")),
+    sa.Index("ix_blobs_doomed", "created_at", postgresql_where=sa.text("state = 'doomed'")),
+    sa.Index("ix_blobs_receiving", "created_at", postgresql_where=sa.text("state = 'receiving'")),
 )
 
-blob_stores = Table(
+blob_stores = sa.Table(
     "blob_stores",
     metadata,
-    Column("number", SmallInteger, primary_key=True, autoincrement=False),
-    Column("store_id", Uuid, nullable=False),
-    Column("address", Text, nullable=False),
+    sa.Column("number", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("store_id", sa.Uuid, nullable=False),
+    sa.Column("address", sa.Text, nullable=False),
     created_at(),
-    CheckConstraint("number = 1", name="one_row"),
+    sa.CheckConstraint("number = 1", name="one_row"),
 )
 
-operations = Table(
+operations = sa.Table(
     "file_operations",
     metadata,
-    Column("executor_id", Uuid, nullable=False),
-    Column("kind", String, nullable=False),
-    Column("operation_id", Uuid, nullable=False),
-    Column("request_hash", LargeBinary(32), nullable=False),
-    Column("content_hash", LargeBinary(32)),
-    Column("file_id", Uuid, nullable=False),
-    Column("version_id", Uuid, nullable=False),
+    sa.Column("executor_id", sa.Uuid, nullable=False),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("operation_id", sa.Uuid, nullable=False),
+    sa.Column("request_hash", sa.LargeBinary(32), nullable=False),
+    sa.Column("content_hash", sa.LargeBinary(32)),
+    sa.Column("file_id", sa.Uuid, nullable=False),
+    sa.Column("version_id", sa.Uuid, nullable=False),
     instant("retention_expires_at"),
     created_at(),
-    PrimaryKeyConstraint("executor_id", "kind", "operation_id"),
-    CheckConstraint("kind IN ('upload', 'replace', 'delete')", name="kind"),
-    Index("ix_file_operations_created_at", "created_at"),
+    sa.PrimaryKeyConstraint("executor_id", "kind", "operation_id"),
+    sa.CheckConstraint("kind IN ('upload', 'replace', 'delete')", name="kind"),
+    sa.Index("ix_file_operations_created_at", "created_at"),
 )
 
-references = Table(
+references = sa.Table(
     "file_references",
     metadata,
-    Column("file_id", Uuid, ForeignKey("files.id"), nullable=False),
-    Column("kind", String, nullable=False),
-    Column("reference_id", String, nullable=False),
+    sa.Column("file_id", sa.Uuid, sa.ForeignKey("files.id"), nullable=False),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("reference_id", sa.String, nullable=False),
     created_at(),
-    PrimaryKeyConstraint("file_id", "kind", "reference_id"),
+    sa.PrimaryKeyConstraint("file_id", "kind", "reference_id"),
 )
 
-read_grants = Table(
+read_grants = sa.Table(
     "read_grants",
     metadata,
     id_column(),
-    Column("token_hash", LargeBinary(32), nullable=False),
-    Column("file_id", Uuid, nullable=False),
-    Column("version_id", Uuid, nullable=False),
-    Column("created_by", Uuid, nullable=False),
+    sa.Column("token_hash", sa.LargeBinary(32), nullable=False),
+    sa.Column("file_id", sa.Uuid, nullable=False),
+    sa.Column("version_id", sa.Uuid, nullable=False),
+    sa.Column("created_by", sa.Uuid, nullable=False),
     instant("access_expires_at", nullable=False),
     instant("revoked_at"),
     created_at(),
-    UniqueConstraint("token_hash"),
-    Index("ix_read_grants_access_expires_at", "access_expires_at"),
-    Index("ix_read_grants_file_id_id", "file_id", "id"),
+    sa.UniqueConstraint("token_hash"),
+    sa.Index("ix_read_grants_access_expires_at", "access_expires_at"),
+    sa.Index("ix_read_grants_file_id_id", "file_id", "id"),
 )

@@ -5,189 +5,174 @@ spent signing keys and expired revocations go. Secrets are stored as SHA-256, or
 back. A trigger refuses updates and deletes of `audit_events`.
 """
 
-from sqlalchemy import (
-    ARRAY,
-    Boolean,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
-    UniqueConstraint,
-    Uuid,
-    func,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
 from shared.schema import created_at, id_column, instant, metadata
 
-organizations = Table(
+organizations = sa.Table(
     "organizations",
     metadata,
     id_column(),
-    Column("name", Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
     instant("suspended_at"),
     created_at(),
 )
 
-users = Table(
+users = sa.Table(
     "users",
     metadata,
     id_column(),
-    Column("email", Text, nullable=False),
-    Column("is_operator", Boolean, nullable=False, server_default=text("false")),
-    Column("active_organization_id", ForeignKey("organizations.id")),
+    sa.Column("email", sa.Text, nullable=False),
+    sa.Column("is_operator", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("active_organization_id", sa.ForeignKey("organizations.id")),
     instant("disabled_at"),
     created_at(),
-    Index("uq_users_email", func.lower(text("email")), unique=True),
+    sa.Index("uq_users_email", sa.func.lower(sa.text("email")), unique=True),
 )
 
-memberships = Table(
+memberships = sa.Table(
     "memberships",
     metadata,
-    Column("organization_id", ForeignKey("organizations.id"), primary_key=True),
-    Column("user_id", ForeignKey("users.id"), primary_key=True, index=True),
-    Column("role", Text, nullable=False),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), primary_key=True),
+    sa.Column("user_id", sa.ForeignKey("users.id"), primary_key=True, index=True),
+    sa.Column("role", sa.Text, nullable=False),
     created_at(),
-    CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
+    sa.CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
 )
 
-invitations = Table(
+invitations = sa.Table(
     "invitations",
     metadata,
     id_column(),
-    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
-    Column("email", Text),
-    Column("user_id", ForeignKey("users.id")),
-    Column("role", Text, nullable=False),
-    Column("invited_by", ForeignKey("users.id")),
-    Column("token_hash", LargeBinary, nullable=False),
-    Column("last4", Text, nullable=False),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), nullable=False),
+    sa.Column("email", sa.Text),
+    sa.Column("user_id", sa.ForeignKey("users.id")),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("invited_by", sa.ForeignKey("users.id")),
+    sa.Column("token_hash", sa.LargeBinary, nullable=False),
+    sa.Column("last4", sa.Text, nullable=False),
     instant("expires_at", nullable=False),
     instant("accepted_at"),
-    Column("accepted_by", ForeignKey("users.id")),
+    sa.Column("accepted_by", sa.ForeignKey("users.id")),
     instant("revoked_at"),
     created_at(),
-    CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
-    CheckConstraint("num_nonnulls(email, user_id) = 1", name="one_invitee"),
-    UniqueConstraint("token_hash"),
-    Index("ix_invitations_organization_id_id", "organization_id", "id"),
+    sa.CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
+    sa.CheckConstraint("num_nonnulls(email, user_id) = 1", name="one_invitee"),
+    sa.UniqueConstraint("token_hash"),
+    sa.Index("ix_invitations_organization_id_id", "organization_id", "id"),
 )
 
-identities = Table(
+identities = sa.Table(
     "identities",
     metadata,
     id_column(),
-    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
     instant("disabled_at"),
     created_at(),
-    CheckConstraint("kind IN ('PrincipalIdentity', 'DaemonIdentity')", name="kind"),
-    Index("ix_identities_organization_id_id", "organization_id", "id"),
+    sa.CheckConstraint("kind IN ('PrincipalIdentity', 'DaemonIdentity')", name="kind"),
+    sa.Index("ix_identities_organization_id_id", "organization_id", "id"),
 )
 
-deployments = Table(
+deployments = sa.Table(
     "deployments",
     metadata,
     id_column(),
-    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("client_id", Uuid, nullable=False),
-    Column("daemon_identity_id", ForeignKey("identities.id"), nullable=False),
-    Column(
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("client_id", sa.Uuid, nullable=False),
+    sa.Column("daemon_identity_id", sa.ForeignKey("identities.id"), nullable=False),
+    sa.Column(
         "active_version_id",
-        ForeignKey("versions.id", use_alter=True, name="fk_deployments_active_version_id"),
+        sa.ForeignKey("versions.id", use_alter=True, name="fk_deployments_active_version_id"),
     ),
     instant("disabled_at"),
     created_at(),
-    CheckConstraint("kind IN ('Remote', 'GitHub')", name="kind"),
-    UniqueConstraint("client_id"),
-    UniqueConstraint("daemon_identity_id"),
-    Index("ix_deployments_organization_id_id", "organization_id", "id"),
-    Index("ix_deployments_enabled", "id", postgresql_where=text("disabled_at IS NULL")),
+    sa.CheckConstraint("kind IN ('Remote', 'GitHub')", name="kind"),
+    sa.UniqueConstraint("client_id"),
+    sa.UniqueConstraint("daemon_identity_id"),
+    sa.Index("ix_deployments_organization_id_id", "organization_id", "id"),
+    sa.Index("ix_deployments_enabled", "id", postgresql_where=sa.text("disabled_at IS NULL")),
 )
 
-versions = Table(
+versions = sa.Table(
     "versions",
     metadata,
     id_column(),
-    Column("deployment_id", ForeignKey("deployments.id"), nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("label", Text),
+    sa.Column("deployment_id", sa.ForeignKey("deployments.id"), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("label", sa.Text),
     instant("revoked_at"),
     created_at(),
-    CheckConstraint("number > 0", name="number"),
-    UniqueConstraint("deployment_id", "number"),
+    sa.CheckConstraint("number > 0", name="number"),
+    sa.UniqueConstraint("deployment_id", "number"),
 )
 
-client_credentials = Table(
+client_credentials = sa.Table(
     "client_credentials",
     metadata,
     id_column(),
-    Column("deployment_id", ForeignKey("deployments.id"), nullable=False, index=True),
-    Column("secret_hash", LargeBinary, nullable=False),
-    Column("last4", Text, nullable=False),
+    sa.Column("deployment_id", sa.ForeignKey("deployments.id"), nullable=False, index=True),
+    sa.Column("secret_hash", sa.LargeBinary, nullable=False),
+    sa.Column("last4", sa.Text, nullable=False),
     instant("expires_at"),
     instant("revoked_at"),
     instant("last_used_at"),
     created_at(),
-    UniqueConstraint("secret_hash"),
+    sa.UniqueConstraint("secret_hash"),
 )
 
-distributions = Table(
+distributions = sa.Table(
     "distributions",
     metadata,
     id_column(),
-    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("networks", ARRAY(Text), nullable=False),
-    Column("principal_identity_id", ForeignKey("identities.id"), nullable=False, index=True),
-    Column("deployment_id", ForeignKey("deployments.id"), nullable=False, index=True),
-    Column("token_hash", LargeBinary, nullable=False),
-    Column("token_last4", Text, nullable=False),
-    Column("previous_token_hash", LargeBinary),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("networks", sa.ARRAY(sa.Text), nullable=False),
+    sa.Column("principal_identity_id", sa.ForeignKey("identities.id"), nullable=False, index=True),
+    sa.Column("deployment_id", sa.ForeignKey("deployments.id"), nullable=False, index=True),
+    sa.Column("token_hash", sa.LargeBinary, nullable=False),
+    sa.Column("token_last4", sa.Text, nullable=False),
+    sa.Column("previous_token_hash", sa.LargeBinary),
     instant("previous_token_expires_at"),
-    Column("webhook_secret_encrypted", LargeBinary, nullable=False),
-    Column("previous_webhook_secret_encrypted", LargeBinary),
+    sa.Column("webhook_secret_encrypted", sa.LargeBinary, nullable=False),
+    sa.Column("previous_webhook_secret_encrypted", sa.LargeBinary),
     instant("previous_webhook_secret_expires_at"),
-    Column("media_retention_days", Integer, nullable=False, server_default=text("30")),
+    sa.Column("media_retention_days", sa.Integer, nullable=False, server_default=sa.text("30")),
     instant("disabled_at"),
     instant("last_used_at"),
     created_at(),
-    CheckConstraint("media_retention_days BETWEEN 1 AND 3650", name="media_retention_days"),
-    UniqueConstraint("token_hash"),
-    UniqueConstraint("previous_token_hash"),
-    Index("ix_distributions_organization_id_id", "organization_id", "id"),
-    Index(
+    sa.CheckConstraint("media_retention_days BETWEEN 1 AND 3650", name="media_retention_days"),
+    sa.UniqueConstraint("token_hash"),
+    sa.UniqueConstraint("previous_token_hash"),
+    sa.Index("ix_distributions_organization_id_id", "organization_id", "id"),
+    sa.Index(
         "ix_distributions_enabled_of_deployment",
         "deployment_id",
         "id",
-        postgresql_where=text("disabled_at IS NULL"),
+        postgresql_where=sa.text("disabled_at IS NULL"),
     ),
 )
 
-role_bindings = Table(
+role_bindings = sa.Table(
     "role_bindings",
     metadata,
     id_column(),
-    Column("organization_id", ForeignKey("organizations.id"), nullable=False),
-    Column("subject_identity_id", ForeignKey("identities.id")),
-    Column("subject_user_id", ForeignKey("users.id")),
-    Column("role", Text, nullable=False),
-    Column("scope_kind", Text, nullable=False),
-    Column("scope_id", Uuid, nullable=False),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), nullable=False),
+    sa.Column("subject_identity_id", sa.ForeignKey("identities.id")),
+    sa.Column("subject_user_id", sa.ForeignKey("users.id")),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("scope_kind", sa.Text, nullable=False),
+    sa.Column("scope_id", sa.Uuid, nullable=False),
     created_at(),
-    CheckConstraint("num_nonnulls(subject_identity_id, subject_user_id) = 1", name="one_subject"),
-    CheckConstraint("role IN ('ProjectAgent', 'Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
-    CheckConstraint("scope_kind IN ('Organization', 'Identity')", name="scope_kind"),
-    CheckConstraint("scope_kind = 'Identity' OR scope_id = organization_id", name="organization_scope"),
-    UniqueConstraint(
+    sa.CheckConstraint("num_nonnulls(subject_identity_id, subject_user_id) = 1", name="one_subject"),
+    sa.CheckConstraint("role IN ('ProjectAgent', 'Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
+    sa.CheckConstraint("scope_kind IN ('Organization', 'Identity')", name="scope_kind"),
+    sa.CheckConstraint("scope_kind = 'Identity' OR scope_id = organization_id", name="organization_scope"),
+    sa.UniqueConstraint(
         "subject_identity_id",
         "subject_user_id",
         "role",
@@ -195,63 +180,65 @@ role_bindings = Table(
         name="uq_role_bindings_grant",
         postgresql_nulls_not_distinct=True,
     ),
-    Index("ix_role_bindings_organization_id_id", "organization_id", "id"),
-    Index("ix_role_bindings_subject_user_id", "subject_user_id"),
+    sa.Index("ix_role_bindings_organization_id_id", "organization_id", "id"),
+    sa.Index("ix_role_bindings_subject_user_id", "subject_user_id"),
 )
 
-api_keys = Table(
+api_keys = sa.Table(
     "api_keys",
     metadata,
     id_column(),
-    Column("user_id", ForeignKey("users.id"), nullable=False, index=True),
-    Column("organization_id", ForeignKey("organizations.id"), index=True),
-    Column("name", Text, nullable=False),
-    Column("hash", LargeBinary, nullable=False),
-    Column("last4", Text, nullable=False),
+    sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False, index=True),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), index=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+    sa.Column("last4", sa.Text, nullable=False),
     instant("expires_at"),
     instant("revoked_at"),
     instant("last_used_at"),
     created_at(),
-    UniqueConstraint("hash"),
+    sa.UniqueConstraint("hash"),
 )
 
-signing_keys = Table(
+signing_keys = sa.Table(
     "signing_keys",
     metadata,
-    Column("kid", Text, primary_key=True),
-    Column("purpose", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("private_jwk_encrypted", LargeBinary, nullable=False),
+    sa.Column("kid", sa.Text, primary_key=True),
+    sa.Column("purpose", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("private_jwk_encrypted", sa.LargeBinary, nullable=False),
     created_at(),
     instant("activated_at"),
     instant("retired_at"),
-    CheckConstraint("purpose IN ('access', 'attribution')", name="purpose"),
-    CheckConstraint("state IN ('next', 'current', 'previous')", name="state"),
-    Index("uq_signing_keys_next", "purpose", unique=True, postgresql_where=text("state = 'next'")),
-    Index("uq_signing_keys_current", "purpose", unique=True, postgresql_where=text("state = 'current'")),
+    sa.CheckConstraint("purpose IN ('access', 'attribution')", name="purpose"),
+    sa.CheckConstraint("state IN ('next', 'current', 'previous')", name="state"),
+    sa.Index("uq_signing_keys_next", "purpose", unique=True, postgresql_where=sa.text("state = 'next'")),
+    sa.Index(
+        "uq_signing_keys_current", "purpose", unique=True, postgresql_where=sa.text("state = 'current'")
+    ),
 )
 
-revoked_tokens = Table(
+revoked_tokens = sa.Table(
     "revoked_tokens",
     metadata,
-    Column("jti", Text, primary_key=True),
+    sa.Column("jti", sa.Text, primary_key=True),
     instant("expires_at", nullable=False, index=True),
 )
 
-audit_events = Table(
+audit_events = sa.Table(
     "audit_events",
     metadata,
     id_column(),
-    Column("organization_id", ForeignKey("organizations.id")),
-    Column("actor_kind", Text, nullable=False),
-    Column("actor_id", Uuid, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("resource_kind", Text, nullable=False),
-    Column("resource_id", Text, nullable=False),
-    Column("details", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
-    Column("request_id", Text),
-    instant("at", nullable=False, server_default=func.now()),
-    Column("credential_id", Uuid),
-    Column("client_address", Text),
-    Index("ix_audit_events_organization_id_id", "organization_id", "id"),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id")),
+    sa.Column("actor_kind", sa.Text, nullable=False),
+    sa.Column("actor_id", sa.Uuid, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("resource_kind", sa.Text, nullable=False),
+    sa.Column("resource_id", sa.Text, nullable=False),
+    sa.Column("details", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
+    sa.Column("request_id", sa.Text),
+    instant("at", nullable=False, server_default=sa.func.now()),
+    sa.Column("credential_id", sa.Uuid),
+    sa.Column("client_address", sa.Text),
+    sa.Index("ix_audit_events_organization_id_id", "organization_id", "id"),
 )

@@ -4,20 +4,20 @@ Each row is an encrypted value, with its last four characters to recognize it by
 also keeps the value it replaced, until its time is over.
 """
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text, func
+import sqlalchemy as sa
 
 from shared.schema import instant, metadata
 
-network_settings = Table(
+network_settings = sa.Table(
     "network_settings",
     metadata,
-    Column("distribution_id", ForeignKey("distributions.id"), primary_key=True),
-    Column("network", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("value_encrypted", LargeBinary, nullable=False),
-    Column("last4", Text, nullable=False),
-    Column("previous_encrypted", LargeBinary),
+    sa.Column("distribution_id", sa.ForeignKey("distributions.id"), primary_key=True),
+    sa.Column("network", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value_encrypted", sa.LargeBinary, nullable=False),
+    sa.Column("last4", sa.Text, nullable=False),
+    sa.Column("previous_encrypted", sa.LargeBinary),
     instant("previous_expires_at"),
-    instant("changed_at", nullable=False, server_default=func.now()),
-    CheckConstraint("(previous_encrypted IS NULL) = (previous_expires_at IS NULL)", name="previous"),
+    instant("changed_at", nullable=False, server_default=sa.func.now()),
+    sa.CheckConstraint("(previous_encrypted IS NULL) = (previous_expires_at IS NULL)", name="previous"),
 )

@@ -4,80 +4,68 @@ A row outlives its work for a while, so that a repeated push finds it. Its heade
 are erased when it ends.
 """
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
-    UniqueConstraint,
-    Uuid,
-    func,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
 from shared.schema import created_at, id_column, instant, metadata
 
-_WAITING = text("state IN ('Queued', 'Fetching')")
-_ENDED = text("state IN ('Stored', 'Failed')")
+_WAITING = sa.text("state IN ('Queued', 'Fetching')")
+_ENDED = sa.text("state IN ('Stored', 'Failed')")
 
-media_imports = Table(
+media_imports = sa.Table(
     "media_imports",
     metadata,
     id_column(),
-    Column("distribution_id", Uuid, nullable=False),
-    Column("organization_id", Uuid, nullable=False),
-    Column("network", Text, nullable=False),
-    Column("message_id", Text, nullable=False),
-    Column("attachment_id", Text, nullable=False),
-    Column("conversation_id", Text),
-    Column("location", JSONB, nullable=False),
-    Column("headers_encrypted", LargeBinary),
-    Column("file_name", Text),
-    Column("media_type", Text),
-    Column("byte_size", BigInteger),
-    Column("content_sha256", LargeBinary(32)),
-    Column("request_hash", LargeBinary(32), nullable=False),
-    Column("state", Text, nullable=False),
-    Column("code", Text),
-    Column("attempts", Integer, nullable=False, server_default=text("0")),
-    instant("due_at", nullable=False, server_default=func.now()),
-    Column("is_ready", Boolean, nullable=False, server_default=text("true")),
-    Column("file_id", Uuid),
-    Column("version_id", Uuid),
+    sa.Column("distribution_id", sa.Uuid, nullable=False),
+    sa.Column("organization_id", sa.Uuid, nullable=False),
+    sa.Column("network", sa.Text, nullable=False),
+    sa.Column("message_id", sa.Text, nullable=False),
+    sa.Column("attachment_id", sa.Text, nullable=False),
+    sa.Column("conversation_id", sa.Text),
+    sa.Column("location", JSONB, nullable=False),
+    sa.Column("headers_encrypted", sa.LargeBinary),
+    sa.Column("file_name", sa.Text),
+    sa.Column("media_type", sa.Text),
+    sa.Column("byte_size", sa.BigInteger),
+    sa.Column("content_sha256", sa.LargeBinary(32)),
+    sa.Column("request_hash", sa.LargeBinary(32), nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("code", sa.Text),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
+    instant("due_at", nullable=False, server_default=sa.func.now()),
+    sa.Column("is_ready", sa.Boolean, nullable=False, server_default=sa.text("true")),
+    sa.Column("file_id", sa.Uuid),
+    sa.Column("version_id", sa.Uuid),
     instant("ended_at"),
     instant("forget_at"),
     created_at(),
-    CheckConstraint("state IN ('Queued', 'Fetching', 'Stored', 'Failed')", name="state"),
-    CheckConstraint("(state IN ('Stored', 'Failed')) = (ended_at IS NOT NULL)", name="ended"),
-    CheckConstraint("(ended_at IS NULL) = (forget_at IS NULL)", name="forgotten"),
-    CheckConstraint("(state = 'Stored') = (file_id IS NOT NULL AND version_id IS NOT NULL)", name="stored"),
-    CheckConstraint("state <> 'Failed' OR code IS NOT NULL", name="failed"),
-    CheckConstraint("ended_at IS NULL OR headers_encrypted IS NULL", name="headers"),
-    UniqueConstraint(
+    sa.CheckConstraint("state IN ('Queued', 'Fetching', 'Stored', 'Failed')", name="state"),
+    sa.CheckConstraint("(state IN ('Stored', 'Failed')) = (ended_at IS NOT NULL)", name="ended"),
+    sa.CheckConstraint("(ended_at IS NULL) = (forget_at IS NULL)", name="forgotten"),
+    sa.CheckConstraint(
+        "(state = 'Stored') = (file_id IS NOT NULL AND version_id IS NOT NULL)", name="stored"
+    ),
+    sa.CheckConstraint("state <> 'Failed' OR code IS NOT NULL", name="failed"),
+    sa.CheckConstraint("ended_at IS NULL OR headers_encrypted IS NULL", name="headers"),
+    sa.UniqueConstraint(
         "distribution_id", "network", "message_id", "attachment_id", name="uq_media_imports_attachment"
     ),
-    Index("ix_media_imports_distribution_id_id", "distribution_id", "id"),
-    Index("ix_media_imports_due", "due_at", postgresql_where=_WAITING),
-    Index(
+    sa.Index("ix_media_imports_distribution_id_id", "distribution_id", "id"),
+    sa.Index("ix_media_imports_due", "due_at", postgresql_where=_WAITING),
+    sa.Index(
         "ix_media_imports_ready",
         "organization_id",
         "distribution_id",
         "due_at",
-        postgresql_where=text("state = 'Queued' AND is_ready"),
+        postgresql_where=sa.text("state = 'Queued' AND is_ready"),
     ),
-    Index(
+    sa.Index(
         "ix_media_imports_later",
         "due_at",
-        postgresql_where=text("state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)"),
+        postgresql_where=sa.text("state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)"),
     ),
-    Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
-    Index("ix_media_imports_fetching", "distribution_id", postgresql_where=text("state = 'Fetching'")),
-    Index("ix_media_imports_ended", "distribution_id", "state", "id", postgresql_where=_ENDED),
-    Index("ix_media_imports_forget_at", "forget_at", postgresql_where=text("forget_at IS NOT NULL")),
+    sa.Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
+    sa.Index("ix_media_imports_fetching", "distribution_id", postgresql_where=sa.text("state = 'Fetching'")),
+    sa.Index("ix_media_imports_ended", "distribution_id", "state", "id", postgresql_where=_ENDED),
+    sa.Index("ix_media_imports_forget_at", "forget_at", postgresql_where=sa.text("forget_at IS NOT NULL")),
 )
