@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
-from sqlalchemy import Column, Row, Select
+from sqlalchemy import Column, ColumnElement, Row, Select
 
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
@@ -39,9 +39,7 @@ def oldest_first(
     **page: Unpack[Position],
 ) -> Page[T]:
     """Run a select in the order of its ids; `key` is the id column and must be selected."""
-    cursor = page.get("cursor")
-    statement = statement if cursor is None else statement.where(key > _parse_cursor(cursor))
-    return _page(session, statement.order_by(key), key, make, page)
+    return _page(session, statement.order_by(key), key, make, page, is_after=key.__gt__)
 
 
 def newest_first(
@@ -52,14 +50,21 @@ def newest_first(
     **page: Unpack[Position],
 ) -> Page[T]:
     """Run a select in the reverse order of its ids."""
-    cursor = page.get("cursor")
-    statement = statement if cursor is None else statement.where(key < _parse_cursor(cursor))
-    return _page(session, statement.order_by(key.desc()), key, make, page)
+    return _page(session, statement.order_by(key.desc()), key, make, page, is_after=key.__lt__)
 
 
 def _page(
-    session: Session, statement: Select[Any], key: Column[UUID], make: Callable[[Row[Any]], T], page: Position
+    session: Session,
+    statement: Select[Any],
+    key: Column[UUID],
+    make: Callable[[Row[Any]], T],
+    page: Position,
+    *,
+    is_after: Callable[[UUID], ColumnElement[bool]],
 ) -> Page[T]:
+    cursor = page.get("cursor")
+    if cursor is not None:
+        statement = statement.where(is_after(_parse_cursor(cursor)))
     limit = page.get("limit", DEFAULT_LIMIT)
     if not 1 <= limit <= MAX_LIMIT:
         message = f"must be from 1 to {MAX_LIMIT}"
