@@ -102,41 +102,41 @@ class PeriodicThread:
 
 
 class InFlight(Generic[T]):
-    """The work under way in a process, and a thread for each look after all of it: to renew leases, to end calls."""
+    """The work under way in a process, and threads that check all of it at once: to renew leases, to end calls."""
 
-    def __init__(self, looks: dict[str, Callable[[Sequence[T]], object]], *, pause_seconds: float) -> None:
-        """Name each look's thread; a thread sleeps while there is no work."""
+    def __init__(self, checks: dict[str, Callable[[Sequence[T]], object]], *, pause_seconds: float) -> None:
+        """Run each check in a thread of this name, which sleeps while there is no work."""
         self._work: set[T] = set()
         self._lock = threading.Lock()
         self._threads = [
             PeriodicThread(
-                partial(self._look, look),
+                partial(self._check, check),
                 name=name,
                 pause_seconds=pause_seconds,
                 has_work=lambda: self._work,
                 starts_with_pause=True,
             )
-            for name, look in looks.items()
+            for name, check in checks.items()
         ]
 
     def __len__(self) -> int:
         return len(self._work)
 
     def add(self, work: T) -> None:
-        """Look after work that begins."""
+        """Begin to check a piece of work."""
         with self._lock:
             self._work.add(work)
         for thread in self._threads:
             thread.wake()
 
     def discard(self, work: T) -> None:
-        """Look no more after work that ended; a second time does nothing."""
+        """Stop checking it; a second time does nothing."""
         with self._lock:
             self._work.discard(work)
 
     @contextmanager
     def attend(self, work: T) -> Iterator[T]:
-        """Look after work within a block."""
+        """Check a piece of work within a block."""
         self.add(work)
         try:
             yield work
@@ -153,6 +153,6 @@ class InFlight(Generic[T]):
         for thread in self._threads:
             thread.stop(wait=wait)
 
-    def _look(self, look: Callable[[Sequence[T]], object]) -> None:
+    def _check(self, check: Callable[[Sequence[T]], object]) -> None:
         if work := self.all():
-            look(work)
+            check(work)

@@ -160,7 +160,7 @@ class Settings(BaseSettings):
     signing_key_days: PositiveInt = 30
     """Age at which signing keys are rotated, in days."""
     live_row_cache_seconds: float = Field(default=2.0, ge=0, le=5)
-    """How long a process may trust a row of identity it has read; revocation bites within it."""
+    """How long a process may trust a row of identity it has read; revocation takes effect within it."""
     rate_limit_per_minute: NonNegativeInt = 60_000
     """Requests a minute for one credential; 0 for no limit."""
     failed_logins_per_minute: NonNegativeInt = 60

@@ -90,7 +90,7 @@ class Heartbeats:
     """The calls of this process; the threads begin with the first."""
 
     def __init__(self, database: Database, find_cancelled: FindCancelled = _nobody) -> None:
-        """Look after nothing yet; `find_cancelled` tells which of some calls nobody waits for any more."""
+        """Ask `find_cancelled` which of some calls nobody waits for any more."""
         self._database = database
         self._find_cancelled = find_cancelled
         # A thread each: a Postgres that does not answer silences nobody.
@@ -99,7 +99,7 @@ class Heartbeats:
         )
 
     def attend(self, dispatch: holds.Dispatch, listener: Listener) -> AbstractContextManager[Attended]:
-        """Look after a call within the block."""
+        """Keep a call alive within the block."""
         return self._calls.attend(Attended(dispatch, listener))
 
     def cancel_all(self) -> None:

@@ -136,7 +136,7 @@ class Watchdog:
         )
 
     def watch(self, call: Call) -> None:
-        """Look after a call until `forget`."""
+        """Watch a call until `forget`."""
         with self._lock:
             self._calls.add(call)
             is_first = len(self._calls) == 1
