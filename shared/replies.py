@@ -21,6 +21,7 @@ import redis
 
 from shared.held_answers import Bell
 from shared.periodic_thread import PeriodicThread
+from shared.reply_lane import Letter, ReplyLane
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -220,68 +221,46 @@ class ReplyChannel:
 
 
 class ReplyWriter:
-    """A worker's end: sends the replies of one invocation, numbered, over a connection it keeps until the last.
+    """A worker's end: sends the replies of one invocation, numbered.
 
-    It reads Valkey's answer before the next reply, which halves what a streamed reply costs here. Only for the last
-    it waits, and sends it again if need be: a whole answer would be lost with it.
+    Streamed data, and what follows it, goes over the process's lane; any other reply is a round trip of its own. The
+    last is sent again if need be: a whole answer would be lost with it.
     """
 
-    def __init__(self, valkey: redis.Redis, address: ReplyAddress) -> None:
-        self._pool = valkey.connection_pool
+    def __init__(self, lane: ReplyLane, address: ReplyAddress) -> None:
+        self._lane = lane
         self._address = address
         self._sent = 0
-        self._connection: Any = None
-        self._is_answer_due = False
+        self._is_streaming = False
         self._is_over = False
         self._lock = threading.Lock()
+        self.is_heard = True
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
         """Send a reply; False when nobody listens any more, as far as is known. Raises redis.RedisError."""
-        is_last = kind in _LAST
         with self._lock:
             if self._is_over:
                 return False
             head = _HEAD.pack(self._address.invocation_id.bytes, self._sent, kind[0].encode())
             self._sent += 1
-            self._is_over = is_last
-            try:
-                return self._exchange(head + data, is_last=is_last)
-            except redis.RedisError:
-                self._let_go()
-                if not is_last:
-                    raise
-                return self._exchange(head + data, is_last=True)
+            self._is_over = kind in _LAST
+            self._is_streaming |= kind is ReplyKind.DATA
+            return self._post(Letter(self._address.channel, head + data, self))
 
     def close(self) -> None:
         """Send no more; what was sent is on its way."""
         with self._lock:
             self._is_over = True
-            self._let_go()
 
-    def _exchange(self, message: bytes, *, is_last: bool) -> bool:
-        if self._connection is None:
-            self._connection = self._pool.get_connection()
-        is_heard = self._read_answer()
-        self._connection.send_command("PUBLISH", self._address.channel, message)
-        self._is_answer_due = True
-        if is_last:
-            is_heard = self._read_answer()
-            self._let_go()
-        return is_heard
-
-    def _read_answer(self) -> bool:
-        """Read how many have heard the reply before; nothing is known before the first."""
-        if not self._is_answer_due:
-            return True
-        listeners = self._connection.read_response()
-        self._is_answer_due = False
-        return bool(listeners > 0)
-
-    def _let_go(self) -> None:
-        """Give the connection back, closed if an answer may still come over it."""
-        connection, self._connection = self._connection, None
-        is_answer_due, self._is_answer_due = self._is_answer_due, False
-        if connection is not None:
-            if is_answer_due:
-                connection.disconnect()
-            self._pool.release(connection)
+    def _post(self, letter: Letter) -> bool:
+        if not self._is_over:
+            if not self._is_streaming:
+                return self._lane.publish(letter)
+            self._lane.put(letter)
+            return self.is_heard
+        if self._is_streaming:
+            return self._lane.put_last(letter)
+        try:
+            return self._lane.publish(letter)
+        except redis.RedisError:
+            return self._lane.publish(letter)

@@ -4,7 +4,7 @@ The last frame goes out only when the call has been settled: what the client rea
 """
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import redis
@@ -21,6 +21,7 @@ from shared.models.heartbeats import Attended
 from shared.models.providers.errors import CallCancelled
 from shared.models.reply_waiting import describe_failure
 from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
+from shared.reply_lane import ReplyLane
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -36,12 +37,16 @@ class Executor:
     valkey: redis.Redis
     queue: CallQueue
     catalog: CatalogFile
+    lane: ReplyLane = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lane", ReplyLane(self.valkey))
 
 
 def execute(executor: Executor, address: ReplyAddress) -> None:
     """Carry out an invocation, unless another worker has, it has ended, or its request is gone."""
     with (
-        closing(ReplyWriter(executor.valkey, address)) as writer,
+        closing(ReplyWriter(executor.lane, address)) as writer,
         executor.engine.dispatch(address.invocation_id, writer) as attended,
     ):
         if attended is None:

@@ -1,16 +1,19 @@
 """Replies from workers to the front that waits: in order, never silently incomplete."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared import replies
+from shared import replies, reply_lane
 from shared.cancel_marks import cancel, find_cancelled, is_cancelled
 from shared.ids import new_id
-from shared.replies import Reply, ReplyAddress, ReplyChannel, ReplyKind, ReplyWriter
+from shared.replies import Inbox, Reply, ReplyAddress, ReplyChannel, ReplyKind, ReplyWriter
+from shared.reply_lane import Letter, ReplyLane
 from shared.valkey import connect_valkey
 from tests.support.stack import free_port, wait_until
 
@@ -25,6 +28,14 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
+def lane(valkey: redis.Redis) -> Iterator[ReplyLane]:
+    """A worker's lane."""
+    lane = ReplyLane(valkey)
+    yield lane
+    lane.close()
+
+
+@pytest.fixture
 def channel(valkey: redis.Redis) -> Iterator[ReplyChannel]:
     """A front's channel."""
     channel = ReplyChannel(valkey)
@@ -32,11 +43,9 @@ def channel(valkey: redis.Redis) -> Iterator[ReplyChannel]:
     channel.close()
 
 
-def test_replies_arrive_in_order_at_the_request_they_are_for(
-    valkey: redis.Redis, channel: ReplyChannel
-) -> None:
+def test_replies_arrive_in_order_at_the_request_they_are_for(lane: ReplyLane, channel: ReplyChannel) -> None:
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
-        writers = [ReplyWriter(valkey, inbox.address) for inbox in (first, second)]
+        writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
         for number in range(50):
             for writer in writers:
                 assert writer.send(ReplyKind.DATA, f"{number}".encode())
@@ -48,12 +57,10 @@ def test_replies_arrive_in_order_at_the_request_they_are_for(
             assert received == [*said, Reply(kind=ReplyKind.END)]
 
 
-def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(
-    valkey: redis.Redis, channel: ReplyChannel
-) -> None:
+def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(lane: ReplyLane, channel: ReplyChannel) -> None:
     contents = [bytes(range(256)), b"x" * (4 << 20), b""]
     with channel.open(new_id()) as inbox:
-        writer = ReplyWriter(valkey, inbox.address)
+        writer = ReplyWriter(lane, inbox.address)
         for content in contents:
             writer.send(ReplyKind.DATA, content)
         writer.close()
@@ -61,25 +68,91 @@ def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(
     assert [reply.data for reply in received if reply is not None] == contents
 
 
-def test_a_writer_keeps_a_connection_only_until_its_last_reply(
-    valkey: redis.Redis, channel: ReplyChannel
+def test_streams_of_a_process_share_a_connection(valkey: redis.Redis, channel: ReplyChannel) -> None:
+    with connect_valkey(valkey_url(valkey), max_connections=1, timeout_seconds=0.2) as narrow:
+        lane = ReplyLane(narrow)
+        with channel.open(new_id()) as first, channel.open(new_id()) as second:
+            writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
+            for writer in writers:
+                assert writer.send(ReplyKind.DATA, b"some")
+            for writer in writers:
+                assert writer.send(ReplyKind.END)
+            for inbox in (first, second):
+                kinds = [reply.kind for _ in range(2) if (reply := inbox.receive(PATIENCE_SECONDS))]
+                assert kinds == [ReplyKind.DATA, ReplyKind.END]
+        lane.close()
+        assert narrow.ping()
+
+
+def test_a_writer_that_was_closed_sends_no_more(lane: ReplyLane, channel: ReplyChannel) -> None:
+    with channel.open(new_id()) as inbox, closing(ReplyWriter(lane, inbox.address)) as writer:
+        writer.send(ReplyKind.DATA, b"some")
+    assert not writer.send(ReplyKind.ALIVE)
+
+
+def test_replies_that_follow_each_other_closely_are_sent_together(
+    lane: ReplyLane, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with (
-        channel.open(new_id()) as inbox,
-        connect_valkey(valkey_url(valkey), max_connections=1, timeout_seconds=0.2) as narrow,
-    ):
-        for _ in range(3):
-            writer = ReplyWriter(narrow, inbox.address)
+    sent: list[int] = []
+    write = ReplyLane._write
+
+    def counted(lane: ReplyLane, letters: Sequence[Letter]) -> None:
+        sent.append(len(letters))
+        write(lane, letters)
+
+    monkeypatch.setattr(ReplyLane, "_write", counted)
+    monkeypatch.setattr(reply_lane, "GATHER_SECONDS", 0.1)
+    with channel.open(new_id()) as inbox:
+        writer = ReplyWriter(lane, inbox.address)
+        for _ in range(200):
             writer.send(ReplyKind.DATA, b"some")
-            with pytest.raises(redis.ConnectionError):
-                narrow.ping()
+        writer.send(ReplyKind.END)
+        kinds = [reply.kind for _ in range(201) if (reply := inbox.receive(PATIENCE_SECONDS))]
+    assert kinds == [*[ReplyKind.DATA] * 200, ReplyKind.END]
+    assert sum(sent) == 201
+    assert len(sent) < 100
+
+
+def test_streams_from_many_threads_arrive_whole_and_in_order(lane: ReplyLane, channel: ReplyChannel) -> None:
+    inboxes = [channel.open(new_id()) for _ in range(8)]
+
+    def stream(inbox: Inbox) -> None:
+        writer = ReplyWriter(lane, inbox.address)
+        for number in range(100):
+            writer.send(ReplyKind.DATA, f"{number}".encode())
+            time.sleep(number % 7 / 2000)
+        writer.send(ReplyKind.END)
+
+    threads = [threading.Thread(target=stream, args=(inbox,)) for inbox in inboxes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for inbox in inboxes:
+        replies = [inbox.receive(PATIENCE_SECONDS) for _ in range(101)]
+        assert [reply.data for reply in replies if reply] == [*(f"{n}".encode() for n in range(100)), b""]
+        inbox.close()
+
+
+def test_what_was_on_its_way_over_a_connection_that_broke_is_sent_again(
+    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel
+) -> None:
+    with channel.open(new_id()) as inbox:
+        writer = ReplyWriter(lane, inbox.address)
+        for number in range(5):
+            assert writer.send(ReplyKind.DATA, f"{number}".encode())
+            valkey.client_kill_filter(_type="normal", skipme=True)
+        assert writer.send(ReplyKind.END)
+        replies = [inbox.receive(PATIENCE_SECONDS) for _ in range(6)]
+    assert [reply.data for reply in replies if reply] == [b"0", b"1", b"2", b"3", b"4", b""]
+
+
+def test_streams_end_whose_replies_cannot_be_sent() -> None:
+    with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
+        writer = ReplyWriter(ReplyLane(dead), ReplyAddress(channel="x", invocation_id=new_id()))
+        assert not writer.send(ReplyKind.DATA, b"some")
+        with pytest.raises(redis.ConnectionError):
             writer.send(ReplyKind.END)
-            assert narrow.ping()
-        with closing(ReplyWriter(narrow, inbox.address)) as unfinished:
-            unfinished.send(ReplyKind.DATA, b"some")
-        assert narrow.ping()
-        assert not unfinished.send(ReplyKind.ALIVE), "it sends no more"
-        assert narrow.ping()
 
 
 def valkey_url(valkey: redis.Redis) -> str:
@@ -95,17 +168,20 @@ def test_what_was_cancelled_is_found_among_others(valkey: redis.Redis) -> None:
     assert not is_cancelled(valkey, wanted)
 
 
-def test_a_writer_learns_with_its_next_reply_that_the_front_is_gone(valkey: redis.Redis) -> None:
+def test_a_writer_learns_with_its_next_replies_that_the_front_is_gone(lane: ReplyLane) -> None:
     gone = ReplyAddress(channel="quartermaster:replies:of-a-front-that-died", invocation_id=new_id())
-    with closing(ReplyWriter(valkey, gone)) as writer:
+    with closing(ReplyWriter(lane, gone)) as writer:
         assert writer.send(ReplyKind.DATA, b"one")
-        assert not writer.send(ReplyKind.DATA, b"two")
-    assert not ReplyWriter(valkey, gone).send(ReplyKind.END, b"a whole answer")
+        wait_until(lambda: not writer.send(ReplyKind.DATA, b"two"), "it has learnt")
+        assert not writer.send(ReplyKind.END)
+    assert not ReplyWriter(lane, gone).send(ReplyKind.END, b"a whole answer")
 
 
-def test_the_last_reply_outlives_a_connection_that_broke(valkey: redis.Redis, channel: ReplyChannel) -> None:
+def test_the_last_reply_outlives_a_connection_that_broke(
+    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel
+) -> None:
     with channel.open(new_id()) as inbox:
-        writer = ReplyWriter(valkey, inbox.address)
+        writer = ReplyWriter(lane, inbox.address)
         writer.send(ReplyKind.DATA, b"some")
         valkey.client_kill_filter(_type="normal", skipme=True)
         assert writer.send(ReplyKind.END, b"all")
@@ -114,21 +190,21 @@ def test_the_last_reply_outlives_a_connection_that_broke(valkey: redis.Redis, ch
 
 
 def test_an_interruption_is_told_to_all_who_wait_and_to_nobody_after_it(
-    valkey: redis.Redis, channel: ReplyChannel
+    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel
 ) -> None:
     with channel.open(new_id()) as first, channel.open(new_id()) as second:
-        assert ReplyWriter(valkey, first.address).send(ReplyKind.END)
+        assert ReplyWriter(lane, first.address).send(ReplyKind.END)
         assert first.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END)
         valkey.client_kill_filter(_type="pubsub")
         for inbox in (first, second):
             assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.LOST)
     with channel.open(new_id()) as next_inbox:
-        ReplyWriter(valkey, next_inbox.address).send(ReplyKind.END, b"all")
+        ReplyWriter(lane, next_inbox.address).send(ReplyKind.END, b"all")
         assert next_inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
 def test_a_silent_channel_is_asked_for_a_sign_of_life_and_goes_on(
-    valkey: redis.Redis, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(replies, "PING_AFTER_SECONDS", 0.02)
@@ -141,7 +217,7 @@ def test_a_silent_channel_is_asked_for_a_sign_of_life_and_goes_on(
     before = pinged()
     with channel.open(new_id()) as inbox:
         wait_until(lambda: pinged() >= before + 3, "it was asked")
-        ReplyWriter(valkey, inbox.address).send(ReplyKind.END, b"all")
+        ReplyWriter(lane, inbox.address).send(ReplyKind.END, b"all")
         assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 

@@ -31,7 +31,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
-    return ReplyWriter(calls.valkey, inbox.address)
+    return ReplyWriter(calls.executor.lane, inbox.address)
 
 
 def is_marked_cancelled(calls: ModelCalls, inbox: Inbox) -> bool:
