@@ -44,11 +44,11 @@ SETTINGS = {
     "log_timezone": "UTC",
     "log_checkpoints": "off",
 }
-FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
 class EmbeddedPostgres(EmbeddedServer):
-    """One Postgres server over `directory`; with `durable=False` it trades safety in power loss for speed."""
+    """One Postgres server over `directory`; with `durable=False` it is quick, for what is soon thrown away."""
 
     def __init__(self, directory: Path, *, durable: bool = True) -> None:
         self.directory = directory.absolute()

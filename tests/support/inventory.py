@@ -82,18 +82,28 @@ def connect(stack: Stack) -> Iterator[psycopg2.extensions.connection]:
 
 def query(stack: Stack, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
     """Ask the database; give the rows."""
-    with connect(stack) as connection, connection.cursor() as cursor:
+    with connect(stack) as connection:
+        return _ask(connection, statement, parameters)
+
+
+def _ask(
+    connection: psycopg2.extensions.connection, statement: str, parameters: tuple[Any, ...] = ()
+) -> list[Any]:
+    with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return cursor.fetchall() if cursor.description else []
 
 
 def let_leases_end(stack: Stack) -> None:
     """Let the time pass that a dead worker's claims, or a pause between attempts, keep others waiting."""
-    query(stack, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()")
-    query(
-        stack,
-        "UPDATE media_imports SET due_at = now() WHERE state IN ('Queued', 'Fetching') AND due_at > now()",
-    )
+    with connect(stack) as connection:
+        _ask(
+            connection, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()"
+        )
+        _ask(
+            connection,
+            "UPDATE media_imports SET due_at = now() WHERE state IN ('Queued', 'Fetching') AND due_at > now()",
+        )
 
 
 def request_sweeps(stack: Stack) -> None:
@@ -147,11 +157,12 @@ def find_faults(stack: Stack) -> list[str]:
 
 def find_disagreeing_rows(stack: Stack) -> list[str]:
     """List everything on which a settled stack's rows do not agree with each other."""
-    return [
-        f"{what}: {row[0]}"
-        for what, statement in _DISAGREEING_ROWS.items()
-        for row in query(stack, statement)
-    ]
+    with connect(stack) as connection:
+        return [
+            f"{what}: {row[0]}"
+            for what, statement in _DISAGREEING_ROWS.items()
+            for row in _ask(connection, statement)
+        ]
 
 
 def placed_paths(blobs: Path) -> dict[str, Path]:

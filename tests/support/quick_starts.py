@@ -20,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -77,6 +78,7 @@ class _Forked(subprocess.Popen[bytes]):
         self.returncode = None
         self.stdin = self.stdout = self.stderr = None
         self._status, theirs = os.pipe()
+        self._reading = threading.Lock()
         with program.log.open("ab") as log:
             socket.send_fds(_origin(), [json.dumps(request).encode()], [log.fileno(), theirs])
         os.close(theirs)
@@ -93,10 +95,16 @@ class _Forked(subprocess.Popen[bytes]):
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
 
+    def __del__(self) -> None:
+        os.close(self._status)
+
     def _look(self, seconds: float | None) -> int | None:
-        if self.returncode is None and select.select([self._status], [], [], seconds)[0]:
-            self.returncode = os.waitstatus_to_exitcode(self._read())
-            os.close(self._status)
+        ended = select.poll()  # a test may have more files open than `select` can watch
+        ended.register(self._status, select.POLLIN)
+        if self.returncode is None and ended.poll(None if seconds is None else seconds * 1000):
+            with self._reading:
+                if self.returncode is None:
+                    self.returncode = os.waitstatus_to_exitcode(self._read())
         return self.returncode
 
     def _read(self) -> int:

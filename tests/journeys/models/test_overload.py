@@ -1,10 +1,13 @@
 """More calls than can be answered: refused before anything is charged, or given back after a while."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import redis
 
 from shared.models.call_queue import KEYS, CallQueue
+from shared.models.capacity import Announcement, read_slots
 from tests.journeys.models.asking import ask, scripted
 from tests.support.inventory import query
 from tests.support.model_service import ModelService
@@ -15,13 +18,25 @@ def held(service: ModelService) -> int:
     return int(query(service.stack, "SELECT coalesce(sum(held), 0) FROM credit_balances")[0][0])
 
 
+@contextmanager
+def busy_worker(valkey: redis.Redis) -> Iterator[None]:
+    """Have a worker that takes no call: while none is known, nobody may have as many calls as the queue holds."""
+    announcement = Announcement(valkey, slots=64)
+    announcement.start()
+    try:
+        wait_until(lambda: read_slots(valkey), "the worker is known")
+        yield
+    finally:
+        announcement.stop()
+
+
 def test_calls_beyond_the_queue_are_refused_and_those_in_it_given_back_when_no_worker_comes(
     service: ModelService, valkey: redis.Redis
 ) -> None:
     valkey.delete(*KEYS)
     before = len(service.invocations())
     front = service.stack.web(port=free_port(), QUEUED_MODEL_CALLS="2")
-    with service.stack.running(front), ThreadPoolExecutor(2) as pool:
+    with service.stack.running(front), busy_worker(valkey), ThreadPoolExecutor(2) as pool:
         queued = [pool.submit(ask, service, scripted(), front=front) for _ in range(2)]
         wait_until(lambda: CallQueue(valkey).count() == 2, "two calls wait")
         reserved = held(service)

@@ -141,6 +141,7 @@ class Play:
         }
         self.files = {owner: self.upload(by) for owner, by in self.uploaders.items()}
         self.files["demoted"] = self.upload(demoted)
+        self.spares: dict[tuple[str, str], Any] = {}
         demote(cast.front, created)
 
     @staticmethod
@@ -148,11 +149,16 @@ class Play:
         file = succeed(by.upload(b"somebody's content"), 201)
         return {**file, "grantId": succeed(by.grant(file), 201)["grantId"]}
 
-    def file_for(self, owner: str, act: str) -> Any:
-        """The owner's file, or, for an act that changes it, one like it that nobody will miss."""
-        kept = self.files[owner]
+    def file_for(self, owner: str, act: str, *, is_allowed: bool) -> Any:
+        """The owner's file, or, for an act that would change it, one like it until one who may has done so."""
         if ACTS[act].needs == "FileRead" or act in ("grant", "renew"):
-            return kept
+            return self.files[owner]
+        spare = self.spares.pop((owner, act), None) or self._make_spare(owner, act)
+        if not is_allowed:
+            self.spares[owner, act] = spare
+        return spare
+
+    def _make_spare(self, owner: str, act: str) -> Any:
         front = self.askers["nobody"].front
         of_demoted = owner == "demoted"
         fresh = self.upload(self.uploaders["agent" if of_demoted else owner])
@@ -181,10 +187,10 @@ def play(cast: Cast) -> Play:
 def test_every_asker_may_do_to_every_owners_file_what_the_table_says(
     play: Play, front: Front, asker: str, owner: str, act: str
 ) -> None:
-    file = play.file_for(owner, act)
+    share = MAY.get((asker, owner), "hidden")
+    file = play.file_for(owner, act, is_allowed=ACTS[act].needs in SHARE.get(share, ()))
     before = _state(front, file)
     answer = ACTS[act].ask(play.askers[asker], file)
-    share = MAY.get((asker, owner), "hidden")
     if asker == "nobody":
         refuse(answer, 401, "authentication_required")
     elif share == "hidden":

@@ -12,9 +12,10 @@ from cryptography.fernet import Fernet
 
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.process_types import web_command
-from deploy.processes import Program, kill, spawn
+from deploy.processes import Program, kill
 from shared.database import Database
 from shared.identity.bootstrap import Credentials, bootstrap
+from tests.support import quick_starts
 from tests.support.identity import make_settings
 from tests.support.stack import free_port, wait_until
 
@@ -64,7 +65,7 @@ def served(
         directory=ROOT,
         log=directory / "web.log",
     )
-    process = spawn(program)
+    process = quick_starts.start(program)
     try:
         wait_until(lambda: is_answering(url), f"the front answers; see {program.log}")
         yield Served(url, credentials)
