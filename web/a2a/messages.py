@@ -112,7 +112,7 @@ def _sending(call: AgentCall, request: SendMessageRequest) -> Sending:
 def _send(call: AgentCall, sending: Sending) -> Sent:
     sent = accept(call.checked.services.database, sending, call.services.pushes)
     failpoints.hit("send.committed")
-    call.services.hints.announce_turn(sent.turn_id)
+    call.services.hints.announce_turn()
     if sending.message.task_id:
         call.services.hints.tell(sent.task_id)  # others may follow it; nobody knows a new one
     return sent

@@ -84,6 +84,8 @@ class Source:
 
     def event(self, event: Event) -> bytes:
         """Make the frame of an event."""
+        if not self.services.links.may_hold_files(event.text):
+            return self._numbered(event.text, event.sequence)
         return self._frame(event.body, event.sequence)
 
     def answer(self, answered: Answer) -> bytes:
@@ -91,7 +93,9 @@ class Source:
         return self._frame(answered.body.to_wire(), answered.sequence)
 
     def _frame(self, body: Mapping[str, Any], number: int) -> bytes:
-        text = render(self.services.links.with_links(self.task_id, body))
+        return self._numbered(render(self.services.links.with_links(self.task_id, body)), number)
+
+    def _numbered(self, text: str, number: int) -> bytes:
         numbered = f"id: {number}\n" if self.resume_after is not None else ""
         return f"{numbered}data: {text}\n\n".encode()
 

@@ -48,6 +48,10 @@ class FileLinks:
             re.escape(settings.base_url) + rf"/files/{_UUID}/content\?versionId={_UUID}", re.ASCII
         )
 
+    def may_hold_files(self, text: str) -> bool:
+        """Tell whether a file may stand in a JSON text."""
+        return f"{self._base_url}/files/" in text
+
     def with_links(self, task_id: UUID, wire: Any) -> Any:
         """Give the JSON value of a task, an artifact or an event of theirs, with links where files stand.
 

@@ -7,6 +7,7 @@ bell. A client that asks again, from anywhere, is given the same events in the s
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -26,15 +27,21 @@ PATIENCE_SECONDS = 30.0
 """How long a stream outlasts a database that does not answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Event:
-    """An event as streams send it, and its place in its task's order."""
+    """An event as streams send it, in JSON, and its place in its task's order."""
 
     sequence: int
     kind: str
-    body: Mapping[str, Any]
+    text: str
 
-    @property
+    @cached_property
+    def body(self) -> Mapping[str, Any]:
+        """The event's JSON object."""
+        parsed: Mapping[str, Any] = parse(self.text)
+        return parsed
+
+    @cached_property
     def state(self) -> TaskState | None:
         """The state that the task is in from here on, if the event changes it."""
         if self.kind != "status":
@@ -140,7 +147,7 @@ def _read(database: Database, task_id: UUID, after_sequence: int) -> list[Event]
     values = {"task_id": task_id, "after": after_sequence, "limit": EVENTS_AT_ONCE}
     with database.autocommit() as session:
         rows = session.fetch_all(_EVENTS, values)
-    return [Event(sequence=row.sequence, kind=row.kind, body=parse(row.event)) for row in rows]
+    return [Event(sequence=row.sequence, kind=row.kind, text=row.event) for row in rows]
 
 
 _TURN = """

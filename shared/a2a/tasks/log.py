@@ -32,6 +32,7 @@ from shared.periodic_thread import PeriodicThread
 NO_ANSWER = "The agent gave no answer."
 TOGETHER_SECONDS = 0.005
 """Updates that follow each other so closely are written together."""
+TOGETHER_LIMIT = 200
 PAUSE_SECONDS = 1.0
 """Between attempts to write what was held back, while the database does not answer."""
 
@@ -115,7 +116,8 @@ class TaskLog:
                 raise TurnLost
             if not claimed.pending or claimed.pending[-1] is not said:
                 claimed.pending.append(said)
-            if settles(said) or time.monotonic() - claimed.written_at >= TOGETHER_SECONDS:
+            is_due = time.monotonic() - claimed.written_at >= TOGETHER_SECONDS
+            if is_due or settles(said) or len(claimed.pending) >= TOGETHER_LIMIT:
                 self._write(claimed, TurnOutcome.ANSWERED)
             else:
                 self._late[claimed.turn.id] = claimed
@@ -153,7 +155,10 @@ class TaskLog:
             self._write(claimed, outcome)
 
     def _end_unanswered(self, claimed: ClaimedTurn) -> None:
-        if self._record(claimed, (), TurnOutcome.INVALID) is Result.VISIBLE:
+        result = self._record(claimed, (), TurnOutcome.INVALID)
+        if result is Result.LOST:
+            raise TurnLost
+        if result is Result.VISIBLE:
             failed = StatusChanged(state=TaskState.FAILED, message=explain(NO_ANSWER))
             self._end(claimed, failed, TurnOutcome.INVALID)
         self._hints.tell(claimed.turn.task_id)
@@ -188,7 +193,7 @@ class TaskLog:
             claimed.has_artifacts |= any(isinstance(said, ArtifactProduced) for said in told)
             claimed.is_settled = settles(told[-1])
             if isinstance(told[-1], StatusChanged) and told[-1].state.is_interrupted:
-                self._hints.announce_turn(claimed.turn.id)  # the next message may wait already
+                self._hints.announce_turn()  # the next message may wait already
         if is_news:
             self._hints.tell(claimed.turn.task_id)
 

@@ -42,9 +42,9 @@ class TaskHints:
         """Wake the fronts that wait; while Valkey is away they look at the rows by themselves."""
         self._publish(CHANNEL, task_id.bytes)
 
-    def announce_turn(self, turn_id: UUID) -> None:
+    def announce_turn(self) -> None:
         """Wake the workers of agents sooner than the job does, which may be sent with others."""
-        self._publish(TURNS_CHANNEL, turn_id.bytes)
+        self._publish(TURNS_CHANNEL, b"1")
 
     def _publish(self, channel: str, message: bytes) -> None:
         if time.monotonic() < self._silent_until:
