@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -27,24 +28,37 @@ CHANNEL = "quartermaster:tasks"
 TURNS_CHANNEL = "quartermaster:turns"
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 1.0
+TOGETHER_SECONDS = 0.005
 _ID_BYTES = 16
 
 
 class TaskHints:
-    """Says that something happened to a task."""
+    """Says that something happened to a task; hints that come within a few milliseconds are one message."""
 
     def __init__(self, valkey: redis.Redis) -> None:
         """Tell through this client, which should not wait long."""
         self._valkey = valkey
         self._silent_until = 0.0
+        self._told: dict[bytes, None] = {}
+        self._lock = threading.Lock()
+        self._thread = PeriodicThread(
+            self._send, name="task-hints", pause_seconds=TOGETHER_SECONDS, has_work=lambda: self._told
+        )
 
     def tell(self, task_id: UUID) -> None:
-        """Wake the fronts that wait; while Valkey is away they look at the rows by themselves."""
-        self._publish(CHANNEL, task_id.bytes)
+        """Wake the fronts that wait; while Valkey is away they look at the rows by themselves. Returns at once."""
+        with self._lock:
+            self._told[task_id.bytes] = None
+        self._thread.wake()
 
     def announce_turn(self) -> None:
         """Wake the workers of agents sooner than the job does, which may be sent with others."""
         self._publish(TURNS_CHANNEL, b"1")
+
+    def _send(self) -> None:
+        with self._lock:
+            told, self._told = self._told, {}
+        self._publish(CHANNEL, b"".join(told))
 
     def _publish(self, channel: str, message: bytes) -> None:
         if time.monotonic() < self._silent_until:
@@ -131,8 +145,9 @@ class TaskWatch:
         looked_at = 0.0
         while not self._thread.is_stopping:
             message = hints.get_message(timeout=max(0.0, looked_at + LOOK_SECONDS - time.monotonic()))
-            if message is not None and len(message["data"]) == _ID_BYTES:
-                self._wake(UUID(bytes=message["data"]))
+            if message is not None:
+                for task_id in _ids(message["data"]):
+                    self._wake(task_id)
             if time.monotonic() - looked_at >= LOOK_SECONDS:
                 self._look()
                 looked_at = time.monotonic()
@@ -161,3 +176,9 @@ class TaskWatch:
         with self._lock:
             for watch in self._watches.get(task_id, ()):
                 watch.wake()
+
+
+def _ids(hint: bytes) -> Iterator[UUID]:
+    """Read the ids of the tasks that a message names; what is left over names none."""
+    for start in range(0, len(hint) - _ID_BYTES + 1, _ID_BYTES):
+        yield UUID(bytes=hint[start : start + _ID_BYTES])

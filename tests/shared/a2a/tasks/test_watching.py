@@ -85,7 +85,20 @@ def test_telling_nobody_takes_no_time(task_id: UUID) -> None:
     hints = TaskHints(connect_valkey(NOBODY, timeout_seconds=0.1))
     for _ in range(1000):
         hints.tell(task_id)
-    assert hints._silent_until > time.monotonic() - 60
+    wait_until(lambda: hints._silent_until > time.monotonic() - 60, "it has noticed that nobody hears")
+
+
+def test_hints_that_come_at_once_wake_everybody(
+    watch: TaskWatch, task_id: UUID, valkey_server: EmbeddedValkey
+) -> None:
+    hints = TaskHints(connect_valkey(valkey_server.url))
+    with watch.watch(task_id) as waiting, watch.watch(new_id()) as other:
+        waiting.wait(3)
+        for _ in range(100):
+            hints.tell(waiting.task_id)
+            hints.tell(other.task_id)
+        assert other.wait(5)
+        assert waiting.wait(5)
 
 
 def test_what_nobody_waits_for_is_forgotten(watch: TaskWatch, task_id: UUID) -> None:
