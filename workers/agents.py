@@ -23,8 +23,9 @@ from workers.handling import WorkerContext, recorded
 
 DRAIN_SECONDS = 15.0
 """How long turns may go on when the worker is asked to stop; its own patience is a little longer."""
-LEASE_CONNECTIONS = 3
-"""One looks for turns, one renews their leases, and one takes lost ones back, whatever the turns themselves hold."""
+LEASE_CONNECTIONS = 4
+"""For single statements there are half as many: one looks for turns, and one renews their leases. The others look after
+what is under way and take lost turns back, whatever the turns themselves hold."""
 
 
 class Turns:
