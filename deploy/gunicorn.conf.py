@@ -60,7 +60,7 @@ logconfig_dict = {
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": "shared.telemetry.JsonFormatter"}},
     "handlers": {
-        "stdout": {"class": "shared.telemetry.LineHandler", "formatter": "json", "filters": ["malformed"]}
+        "stdout": {"class": "shared.log_lines.LineHandler", "formatter": "json", "filters": ["malformed"]}
     },
     "filters": {"malformed": {"()": "shared.telemetry.MalformedRequestFilter"}},
     "root": {"level": loglevel.upper(), "handlers": ["stdout"]},

@@ -1,18 +1,17 @@
 """Logs and metrics: JSON lines with static event names, and Prometheus counters.
 
 No token, grant, key or webhook secret reaches a log line, however it got into the fields. Metrics are declared here,
-so that names and labels are found in one place.
+so that names and labels are found in one place. `log_lines.py` writes the lines.
 """
 
 import contextvars
 import json
 import logging
 import re
-import sys
 import time
 from collections.abc import Mapping, MutableMapping
 from types import MappingProxyType
-from typing import Any, TextIO
+from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -23,8 +22,6 @@ _SECRETS = re.compile(
 )
 _MALFORMED = re.compile(r"Invalid request from ip=(\S*): ")
 _write = json.JSONEncoder(default=str).encode  # a standing one: json.dumps would build one for every line
-_CHATTY = ("celery.beat", "celery.worker.strategy", "celery.app.trace")
-_INDISCREET = ("urllib3",)
 _context: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar(
     "log_context", default=MappingProxyType({})
 )
@@ -147,33 +144,6 @@ def bind_log_context(**fields: Any) -> contextvars.Token[Mapping[str, Any]]:
 def reset_log_context(token: contextvars.Token[Mapping[str, Any]]) -> None:
     """Drop what `bind_log_context` added."""
     _context.reset(token)
-
-
-def configure_logging(level: str) -> None:
-    """Send every log line of the process to standard output as JSON; call once at start."""
-    handler = LineHandler()
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # An event's name says where it comes from; looking up the line that logs it costs as much as writing it.
-    logging._srcfile = None  # noqa: SLF001 (as the logging documentation advises)
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # nobody reads them
-    for name in _CHATTY:
-        # A line for every sweep, which our own handlers log when there was something to do.
-        logging.getLogger(name).setLevel(logging.WARNING)
-    for name in _INDISCREET:
-        # Repeats whole URLs, whose paths and queries may be secret.
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
-class LineHandler(logging.StreamHandler[TextIO]):
-    """Write lines to standard output; one that cannot be written is counted, and fails nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.stdout)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 (the standard library's)
-        """Count the line; complaining on standard error would only fail, or fill a disk, once more."""
-        LOST_LOG_LINES.inc()
 
 
 class MalformedRequestFilter(logging.Filter):

@@ -3,18 +3,19 @@
 import re
 import time
 from functools import cache
+from http import HTTPStatus
 
 from flask import Flask, Response, current_app, g, request
 from prometheus_client import Counter, Histogram
 
 from shared import failpoints
+from shared.log_lines import configure_logging
 from shared.metrics import HostMetrics
 from shared.settings import Settings
 from shared.telemetry import (
     HTTP_REQUESTS,
     HTTP_SECONDS,
     bind_log_context,
-    configure_logging,
     get_logger,
     reset_log_context,
 )
@@ -105,9 +106,13 @@ def _begin() -> None:
 def _refuse_foreign_host() -> None:
     """Refuse a request for a host name that is not ours, where the setting lists them; probes ask by address."""
     allowed = current_app.extensions["services"].settings.allowed_hosts
-    is_probe = (request.endpoint or "").startswith("operations.")
-    if allowed and not is_probe and _PORT.sub("", request.headers.get("Host", "")).lower() not in allowed:
+    if allowed and not _is_probe() and _PORT.sub("", request.headers.get("Host", "")).lower() not in allowed:
         raise MalformedRequest("This host name is not served here.")
+
+
+def _is_probe() -> bool:
+    """Tell whether a load balancer or Prometheus asks how the service is."""
+    return (request.endpoint or "").startswith("operations.")
 
 
 def _finish(response: Response) -> Response:
@@ -124,14 +129,15 @@ def _finish(response: Response) -> Response:
     count, duration = _metrics(method if method in _METHODS else "other", route, response.status_code)
     count.inc()
     duration.observe(seconds)
-    log.info(
-        "request.answered",
-        method=method,
-        route=route,
-        path=request.path,
-        status=response.status_code,
-        ms=round(seconds * 1000, 1),
-    )
+    if not _is_probe() or response.status_code != HTTPStatus.OK:
+        log.info(
+            "request.answered",
+            method=method,
+            route=route,
+            path=request.path,
+            status=response.status_code,
+            ms=round(seconds * 1000, 1),
+        )
     return response
 
 

@@ -7,10 +7,10 @@ from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_r
 from shared import failpoints
 from shared.files.stores import refuse_wrong_store
 from shared.gc_tuning import freeze_loaded_objects
+from shared.log_lines import configure_logging
 from shared.metrics import HostMetrics
 from shared.publisher import create_celery
 from shared.settings import load_settings
-from shared.telemetry import configure_logging
 from workers.handling import WorkerContext
 from workers.registry import CONTENT_QUEUES, bind_queues
 

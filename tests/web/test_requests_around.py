@@ -13,6 +13,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.telemetry import JsonFormatter
 from tests.support.front import Front, open_front
 from tests.web.files.asking import refuse
+from web.monitoring.probes import Probes
 
 
 class Lines(logging.Handler):
@@ -73,7 +74,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 def test_a_sound_traceparent_is_followed(
     front: Front, lines: list[dict[str, Any]], sent: str, logged: str | None
 ) -> None:
-    front.get("/healthz", headers={"traceparent": sent})
+    front.get("/problems/file_not_found", headers={"traceparent": sent})
     assert lines[-1]["trace_id"] == logged
 
 
@@ -91,10 +92,21 @@ def test_one_line_says_what_was_asked_and_answered(front: Front, lines: list[dic
 
 
 def test_no_line_of_one_request_carries_the_id_of_another(front: Front, lines: list[dict[str, Any]]) -> None:
-    front.get("/healthz", headers={"X-Request-Id": "r-1"})
+    front.get("/problems/file_not_found", headers={"X-Request-Id": "r-1"})
     logging.getLogger("elsewhere").warning("between")
-    front.get("/healthz", headers={"X-Request-Id": "r-2"})
+    front.get("/problems/file_not_found", headers={"X-Request-Id": "r-2"})
     assert [line.get("request_id") for line in lines] == ["r-1", None, "r-2"]
+
+
+def test_a_probe_that_is_answered_writes_no_line(
+    front: Front, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert front.get(path).status_code == 200
+    monkeypatch.setattr(Probes, "readiness", lambda _: {"database": "unavailable"})
+    assert front.get("/readyz").status_code == 503
+    answered = [(line["path"], line["status"]) for line in lines if line["event"] == "request.answered"]
+    assert answered == [("/readyz", 503)]
 
 
 def test_an_unknown_method_makes_no_metric_of_its_own(front: Front) -> None:

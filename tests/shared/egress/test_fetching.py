@@ -29,7 +29,7 @@ from shared.egress.errors import (
 from shared.egress.fetching import FetchLimits, ask, fetch
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import Posted, post
-from shared.telemetry import configure_logging
+from shared.log_lines import configure_logging
 from tests.shared.egress.asking import HASTY, LENIENT, LIMITS, fetched
 from tests.shared.egress.servers import Answer, Server, content, drip, endless, redirect, say, serve, silence
 
@@ -460,5 +460,7 @@ def debug_logging() -> Iterator[None]:
     try:
         yield
     finally:
+        for handler in root.handlers:
+            handler.close()  # which writes what it keeps
         root.handlers[:] = handlers
         root.setLevel(level)

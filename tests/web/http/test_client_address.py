@@ -106,7 +106,7 @@ def test_a_line_of_the_log_says_whose_the_request_was(front: Front, lines: list[
     assert line["actor"].startswith("DaemonIdentity:")
     assert line["organization_id"] == str(organization.id)
     assert line["credential_id"]
-    front.get("/healthz")
+    front.get("/problems/file_not_found")
     assert lines[-1]["client_address"] == "127.0.0.1"
     assert "actor" not in lines[-1], "nothing is left of the request before"
 
