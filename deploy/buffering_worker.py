@@ -20,11 +20,13 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, ClassVar
 
+from gunicorn.http import wsgi  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
 from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
 from deploy.connections import hang_up, has_hung_up, is_readable
+from deploy.one_send import OneSend, answer
 from deploy.refusals import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, unreadable, writer_of
 from deploy.turns import Turns
 from shared.admission import WAITED
@@ -258,6 +260,18 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
     def write_error(self, sock: socket.socket, status: int, reason: str, message: str) -> None:  # noqa: ARG002
         """Refuse in the dialect of its path what gunicorn cannot read, for which it would write a page."""
         self._send_refusal(sock, getattr(self.thread, "target", ""), unreadable(status))
+
+    def handle_request(self, req: Any, conn: Any) -> bool:
+        """Answer a request as gunicorn does, without its hooks and access log; tell whether the connection goes on."""
+        asked = (req, conn.sock, conn.client, conn.server, self.cfg)
+        response, environ = wsgi.create(*asked, response_class=OneSend)
+        environ["wsgi.multithread"] = True
+        self.nr += 1
+        if self.nr >= self.max_requests:
+            self.alive: bool = False
+        if not (self.alive and self.cfg.keepalive):
+            response.force_close()
+        return answer(self.wsgi, environ, response, self.log)
 
     def _call(self, application: Any, environ: dict[str, Any], start_response: Any) -> Any:
         environ[HOLD] = self._spare_seconds

@@ -12,13 +12,7 @@ from shared import failpoints
 from shared.log_lines import configure_logging
 from shared.metrics import HostMetrics
 from shared.settings import Settings
-from shared.telemetry import (
-    HTTP_REQUESTS,
-    HTTP_SECONDS,
-    bind_log_context,
-    get_logger,
-    reset_log_context,
-)
+from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_logger, reset_log_context
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
 from web.credits.routes import ROUTES as CREDIT_ROUTES

@@ -1,4 +1,4 @@
-"""The private parts of gunicorn that `deploy/buffering_worker.py` touches are as they were when it was written."""
+"""What we touch of gunicorn in private (`buffering_worker.py`, `one_send.py`) is as it was when that was written."""
 
 import inspect
 import re
@@ -7,6 +7,7 @@ from pathlib import Path
 import gunicorn  # type: ignore[import-untyped]
 import pytest
 from gunicorn import util
+from gunicorn.http import wsgi  # type: ignore[import-untyped]
 from gunicorn.http.body import LengthReader  # type: ignore[import-untyped]
 from gunicorn.http.parser import Parser  # type: ignore[import-untyped]
 from gunicorn.http.unreader import Unreader  # type: ignore[import-untyped]
@@ -17,13 +18,20 @@ ROOT = Path(__file__).parents[2]
 OVERRIDDEN = {
     "accept": ["self", "listener"],
     "handle": ["self", "conn"],
+    "handle_request": ["self", "req", "conn"],
     "finish_request": ["self", "conn", "fs"],
     "murder_pending": ["self"],
     "_cap_keepalive": ["self", "deadline"],
     "init_process": ["self"],
 }
 """Methods of the worker that ours replaces or extends, with their parameters."""
-USED_OF_WORKER = ("nr_conns", "worker_connections", "poller", "tpool", "alive", "cfg")
+OVERRIDDEN_OF_RESPONSE = {
+    "send_headers": ["self"],
+    "_emit_body": ["self", "data"],
+    "write_file": ["self", "respiter"],
+    "close": ["self"],
+}
+USED_OF_WORKER = ("nr", "max_requests", "nr_conns", "worker_connections", "poller", "tpool", "alive", "cfg")
 USED_OF_CONNECTION = ("sock", "initialized", "data_ready", "parser")
 
 
@@ -71,6 +79,14 @@ def test_the_response_writes_all_to_its_socket_by_sendall() -> None:
         assert set(re.findall(r"sock\.(\w+)", inspect.getsource(write))) == {"sendall"}
     for name in ("write", "close", "should_close"):
         assert callable(getattr(Response, name))
+    for name, parameters in OVERRIDDEN_OF_RESPONSE.items():
+        assert list(inspect.signature(getattr(Response, name)).parameters) == parameters, name
+    # All of a body passes `_emit_body`, all of a file `write_file`; both have the head sent first.
+    assert inspect.getsource(Response.write).count("self.send_headers()") == 1
+    assert inspect.getsource(Response.write).rstrip().endswith("self._emit_body(arg)")
+    assert list(inspect.signature(wsgi.create).parameters)[:6] == [
+        *("req", "sock", "client", "server", "cfg", "response_class")
+    ]
     assert "self.length" in inspect.getsource(LengthReader.__init__)
 
 
