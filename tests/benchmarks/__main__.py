@@ -1,7 +1,8 @@
 """Measure the product against its yardsticks: `python -m tests.benchmarks [--quick] [ROW …]`.
 
 Every figure is taken in the same run on the same machine as its yardstick's, in turn, as the median of several runs.
-A verdict that reads FAIL changes nothing; the exit code is that of a run that broke.
+A verdict that reads FAIL changes nothing; the exit code is that of a run that broke. Results are printed as one table,
+and written as JSON and as an SVG chart; of a run that broke, those that it had.
 """
 
 import argparse
@@ -20,7 +21,8 @@ from tests.benchmarks.growth import growth
 from tests.benchmarks.models import models
 from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line, table
+from tests.benchmarks.report import Line, Measured
+from tests.benchmarks.results import report
 from tests.benchmarks.storage import storage
 from tests.benchmarks.sweeps import sweeping
 from tests.benchmarks.uploads import (
@@ -49,7 +51,9 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "storage": storage,
     "agents": agents,
 }
-PEERS = Path(__file__).resolve().parents[2] / "build" / "benchmark-peers"
+ROOT = Path(__file__).resolve().parents[2]
+PEERS = ROOT / "build" / "benchmark-peers"
+RESULTS = ROOT / "dist" / "benchmarks"
 
 
 def main() -> None:
@@ -58,21 +62,27 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs: a minute or so")
     parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="where to write results.json and results.svg"
+    )
     options = parser.parse_args()
     if unknown := set(options.rows) - set(ROWS):
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     directory = Path(tempfile.mkdtemp(prefix="qm-bench-", dir=options.directory))
     bench = Bench(directory, PEERS, quick=options.quick)
+    measured: list[Measured] = []
     try:
         for name in options.rows or ROWS:
+            print(f"measuring {name}", file=sys.stderr, flush=True)
             started_at = time.monotonic()
             lines = list(ROWS[name](bench))
-            print(table(f"{name} ({time.monotonic() - started_at:.0f} s)", lines), flush=True)
+            measured.append(Measured(row=name, seconds=time.monotonic() - started_at, lines=lines))
     except BaseException:
         print(f"The logs of the run that broke are in {directory}", file=sys.stderr)
         raise
     finally:
         bench.close()
+        report(measured, options.results, is_quick=options.quick)
     shutil.rmtree(directory)
 
 

@@ -2,17 +2,35 @@
 # The multiplication sign is meant.
 # ruff: noqa: RUF001
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from tests.benchmarks.measuring import Sample
 
-HEADINGS = ("what", "figure", "yardstick", "ratio", "target", "", "CPU")
+HEADINGS = ("row", "what", "figure", "yardstick", "ratio", "target", "", "CPU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """CPU for one piece of work, by kind of process (web, workers, postgres, valkey)."""
+
+    unit: str
+    milliseconds: Mapping[str, float]
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{part} {taken:.2f}" for part, taken in sorted(self.milliseconds.items()))
+        return f"{sum(self.milliseconds.values()):.2f} ms/{self.unit} ({parts})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One printed line; `met` is None where there is nothing to meet or nothing to compare with."""
+    """One printed line; `met` is None where there is nothing to meet or nothing to compare with.
+
+    `bound` is the ratio that `target` asks for.
+    """
 
     what: str
     figure: str
@@ -20,15 +38,27 @@ class Line:
     ratio: float | None = None
     target: str = ""
     met: bool | None = None
-    cpu: str = ""
+    cpu: Cpu | str = ""
+    bound: float | None = None
 
     def cells(self) -> tuple[str, ...]:
         ratio = "" if self.ratio is None else f"{self.ratio:.2f} ×"
         verdict = {True: "PASS", False: "FAIL", None: ""}[self.met]
-        return self.what, self.figure, self.yardstick, ratio, self.target, verdict, self.cpu
+        return self.what, self.figure, self.yardstick, ratio, self.target, verdict, str(self.cpu)
 
 
-def at_least(what: str, figure: str, yardstick: str, *, ratio: float, minimum: float, cpu: str = "") -> Line:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a row came to, and how long that took."""
+
+    row: str
+    seconds: float
+    lines: Sequence[Line] = field(default_factory=tuple)
+
+
+def at_least(
+    what: str, figure: str, yardstick: str, *, ratio: float, minimum: float, cpu: Cpu | str = ""
+) -> Line:
     """A rate that should reach a share of its yardstick."""
     return Line(
         what=what,
@@ -37,12 +67,13 @@ def at_least(what: str, figure: str, yardstick: str, *, ratio: float, minimum: f
         ratio=ratio,
         target=f"≥ {minimum:g} ×",
         met=ratio >= minimum,
+        bound=minimum,
         cpu=cpu,
     )
 
 
 def flat(
-    what: str, figure: str, yardstick: str, *, ratio: float, maximum: float = 1.2, cpu: str = ""
+    what: str, figure: str, yardstick: str, *, ratio: float, maximum: float = 1.2, cpu: Cpu | str = ""
 ) -> Line:
     """A cost that should not grow."""
     return Line(
@@ -52,6 +83,7 @@ def flat(
         ratio=ratio,
         target=f"≤ {maximum:g} ×",
         met=ratio <= maximum,
+        bound=maximum,
         cpu=cpu,
     )
 
@@ -61,21 +93,28 @@ def missing(what: str, yardstick: str, figure: str = "") -> Line:
     return Line(what=what, figure=figure, yardstick=f"yardstick missing: {yardstick}")
 
 
-def cpu_per(sample: Sample, count: float, unit: str) -> str:
-    """Describe CPU per piece of work, in all and by part, in milliseconds."""
-    parts = ", ".join(
-        f"{part} {seconds * 1000 / count:.2f}" for part, seconds in sorted(sample.cpu_by_part.items())
+def cpu_per(sample: Sample, count: float, unit: str) -> Cpu:
+    """Divide a sample's CPU by the pieces of work it was for."""
+    return Cpu(
+        unit=unit,
+        milliseconds={part: seconds * 1000 / count for part, seconds in sample.cpu_by_part.items()},
     )
-    return f"{sample.cpu_seconds * 1000 / count:.2f} ms/{unit} ({parts})"
 
 
 def milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.2f} ms"
 
 
-def table(title: str, lines: Sequence[Line]) -> str:
-    """Lay out lines under their row's name."""
-    rows = [HEADINGS, *(line.cells() for line in lines)]
+def table(measured: Sequence[Measured]) -> str:
+    """Lay out all lines in one table."""
+    rows = [HEADINGS, *((each.row, *line.cells()) for each in measured for line in each.lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    return "\n".join([f"\n{title}", *(f"  {'  '.join(row)}".rstrip() for row in padded)])
+    return "\n".join("  ".join(row).rstrip() for row in padded)
+
+
+def document(measured: Sequence[Measured], *, is_quick: bool) -> str:
+    """Write everything as JSON, with the machine it was measured on."""
+    machine = {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
+    rows = [asdict(each) for each in measured]
+    return json.dumps({"quick": is_quick, "machine": machine, "rows": rows}, ensure_ascii=False, indent=1)
