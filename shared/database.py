@@ -16,7 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from shared import failpoints
 from shared.errors import Unavailable
-from shared.statements import Statements, fetch_all, is_closed_by_server
+from shared.statements import Prepared, Statements, fetch_all, is_closed_by_server
 
 STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 10_000
@@ -45,14 +45,14 @@ class Session:
         """Run one statement."""
         return self.connection.execute(statement, parameters)
 
-    def fetch_one(self, statement: str, values: Mapping[str, Any]) -> Any | None:
+    def fetch_one(self, statement: str | Prepared, values: Mapping[str, Any]) -> Any | None:
         """Run one statement in the driver's own form; give its first row, a named tuple."""
         rows = self.fetch_all(statement, values)
         return rows[0] if rows else None
 
-    def fetch_all(self, statement: str, values: Mapping[str, Any]) -> list[Any]:
+    def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
         """Run one statement in the driver's own form; give its rows, named tuples."""
-        return fetch_all(self.connection.connection, statement, values)
+        return fetch_all(self.connection.connection.dbapi_connection, statement, values)
 
     def enqueue(self, job: Any) -> None:
         """Publish this job after the commit; nothing is published if the transaction rolls back."""
@@ -79,7 +79,7 @@ class StatementSession(Session):
             _set_autocommit(self._connected, is_on=True)
         return self._connected
 
-    def fetch_all(self, statement: str, values: Mapping[str, Any]) -> list[Any]:
+    def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
         """Run one statement in the driver's own form; give its rows, named tuples."""
         return self._statements.fetch_all(statement, values)
 

@@ -4,15 +4,53 @@ SQLAlchemy's pool, connection and result cost more processor than the driver's w
 engine with its settings, are kept here in autocommit, besides its pool.
 """
 
+import itertools
+import re
 import select
 import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakSet
 
 from psycopg2.extras import NamedTupleCursor
-from sqlalchemy import Engine
+from sqlalchemy import Engine, Executable
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+_DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+class Prepared:
+    """A statement in the driver's own form that each connection plans once: planning may cost more than the rest.
+
+    What goes in and comes out is the driver's: JSON goes in as a string, and bytes come out as a memoryview. A
+    parameter's type must follow from every place where it stands. Name the columns: a plan outlives a migration, and
+    fails where the columns of a `*` have changed.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, statement: str | Executable) -> None:
+        """Take a statement with parameters as `%(name)s`, or one of SQLAlchemy's."""
+        text = statement if isinstance(statement, str) else str(statement.compile(dialect=_DIALECT))  # type: ignore[attr-defined]
+        names = list(dict.fromkeys(_PARAMETER.findall(text)))
+        arguments = ", ".join(f"%({name})s" for name in names)
+        self.text = text
+        self._name = f"statement_{next(self._numbers)}"
+        numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+        self._prepare = f"PREPARE {self._name} AS {numbered}".replace("%%", "%")
+        self._execute = f"EXECUTE {self._name} ({arguments})" if names else f"EXECUTE {self._name}"
+        self._connections: WeakSet[Any] = WeakSet()
+
+    def on(self, driver: Any) -> str:
+        """Prepare it, unless this connection has; give what carries it out."""
+        if driver not in self._connections:
+            with driver.cursor() as cursor:
+                cursor.execute(self._prepare)
+            self._connections.add(driver)
+        return self._execute
 
 
 class Statements:
@@ -25,7 +63,7 @@ class Statements:
         self._room = threading.Semaphore(size)
         self._idle: deque[Any] = deque()
 
-    def fetch_all(self, statement: str, values: Mapping[str, Any]) -> list[Any]:
+    def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
         """Run a statement, a transaction by itself; give its rows, named tuples.
 
         Raises the driver's errors, SQLAlchemy's for connections that cannot be made, and its TimeoutError.
@@ -66,8 +104,10 @@ class Statements:
         return driver
 
 
-def fetch_all(driver: Any, statement: str, values: Mapping[str, Any]) -> list[Any]:
+def fetch_all(driver: Any, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
     """Run a statement on a connection of the driver's; give its rows, named tuples."""
+    if isinstance(statement, Prepared):
+        statement = statement.on(driver)
     with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute(statement, values)
         rows: list[Any] = cursor.fetchall()

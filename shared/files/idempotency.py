@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from psycopg2.errors import UniqueViolation
-from sqlalchemy import Row, Select, Uuid, and_, bindparam, func, select
+from sqlalchemy import Select, Uuid, and_, bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
 from shared.credits.storage import storage_is_refused
@@ -26,6 +26,7 @@ from shared.files.errors import OperationConflict, OperationInProgress
 from shared.files.resources import Purpose, Receipt, ReceivedContent, Version
 from shared.files.staging import staged_availability
 from shared.files.tables import files, operations, versions
+from shared.statements import Prepared
 
 
 class OperationKind(StrEnum):
@@ -86,8 +87,8 @@ def get_standing(session: Session, operation: Operation, *, payer_id: UUID | Non
 
     `payer_id` is who would pay for what the operation stores.
     """
-    row = session.execute(_STANDING, {**_key(operation), "payer_id": payer_id}).one()
-    if row.request_hash is not None and row.request_hash != operation.request_hash:
+    row: Any = session.fetch_one(_STANDING, {**_key(operation), "payer_id": payer_id})
+    if row.request_hash is not None and bytes(row.request_hash) != operation.request_hash:
         raise OperationConflict
     outcome = None if row.request_hash is None else _get_outcome(session, row)
     return Standing(now=row.now, outcome=outcome, is_storage_refused=row.is_storage_refused)
@@ -145,14 +146,14 @@ def _key(operation: Operation) -> dict[str, Any]:
     }
 
 
-def _get_outcome(session: Session, done: Row[Any]) -> Outcome:
+def _get_outcome(session: Session, done: Any) -> Outcome:
     """Read what an operation did; its rows outlive the file's content."""
     row = session.execute(_DONE, {"version_id": done.version_id}).one()
     return Outcome(
         version=Version.of(row, row.id, row.file_id),
         purpose=Purpose(row.purpose),
         retention_expires_at=done.retention_expires_at,
-        content_hash=done.content_hash,
+        content_hash=done.content_hash and bytes(done.content_hash),
         completed_at=done.created_at,
     )
 
@@ -176,7 +177,7 @@ def _standing_query() -> Select[Any]:
 
 
 # Two statements: almost no operation was done before, and planning the joins for one costs more than looking.
-_STANDING = _standing_query()
+_STANDING = Prepared(_standing_query())
 _DONE = (
     select(versions, files.c.purpose)
     .join(files, files.c.id == versions.c.file_id)

@@ -1,4 +1,4 @@
-"""Read, in one statement, everything that decides whether a distribution may receive media now.
+"""Say, in one statement, everything that decides whether a distribution may receive media now.
 
 The target deployment's daemon executes an import; the receiving identity owns the file and must hold the permission
 too (docs/specification/identity.md#receiving). Read at the push and again at the storing.
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import LargeBinary, and_, bindparam, or_, select
+from sqlalchemy import LargeBinary, and_, bindparam, cast, or_, select
 
-from shared.database import Session
 from shared.identity.credential_lookup import is_token
 from shared.identity.effective_permissions import bindings_of, identity_permissions
 from shared.identity.permissions import Permission
@@ -38,13 +37,8 @@ class LiveReceiver:
     receiver_permissions: frozenset[Permission]
 
 
-def find_live_receiver(
-    session: Session, distribution_id: UUID, *, token_hash: bytes | None = None
-) -> LiveReceiver | None:
-    """Read a distribution as it is now; None when it does not exist."""
-    row = session.execute(_RECEIVER, {"distribution": distribution_id, "token": token_hash}).one_or_none()
-    if row is None:
-        return None
+def read_receiver(row: Any) -> LiveReceiver:
+    """Read a row of `LIVE_RECEIVER`."""
     scopes = (row.organization_id, row.principal_id)
     return LiveReceiver(
         distribution_id=row.id,
@@ -72,8 +66,8 @@ def _bindings_of(identity_id: Any, label: str) -> Any:
 
 
 _daemons = identities.alias("daemons")
-_token = bindparam("token", type_=LargeBinary)
-_RECEIVER = (
+_token = cast(bindparam("token"), LargeBinary)
+LIVE_RECEIVER = (
     select(
         distributions.c.id,
         distributions.c.organization_id,
@@ -98,3 +92,4 @@ _RECEIVER = (
     .join(_daemons, _daemons.c.id == deployments.c.daemon_identity_id)
     .where(distributions.c.id == bindparam("distribution"))
 )
+"""Selects a `distribution` as it is now, and whether a `token`, given by its hash, is still its own."""

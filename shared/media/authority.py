@@ -6,13 +6,16 @@ files, and nothing on the way may be disabled or suspended (docs/specification/m
 
 from uuid import UUID
 
-from shared.credits.storage import require_paid_storage
+from sqlalchemy import select
+
+from shared.credits.storage import refuse_unpaid_storage, storage_is_refused
 from shared.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.errors import InvalidToken, OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.identity.permissions import Permission
-from shared.identity.receiving import LiveReceiver, find_live_receiver
+from shared.identity.receiving import LIVE_RECEIVER, LiveReceiver, read_receiver
 from shared.media.errors import DistributionDisabled
+from shared.statements import Prepared
 
 
 def authorize_import(
@@ -23,9 +26,10 @@ def authorize_import(
     Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, TargetDisabled,
     PermissionDenied, StorageUnpaid.
     """
-    receiver = find_live_receiver(session, distribution_id, token_hash=token_hash)
-    if receiver is None:
+    row = session.fetch_one(_AUTHORITY, {"distribution": distribution_id, "token": token_hash})
+    if row is None:
         raise ResourceNotFound
+    receiver = read_receiver(row)
     if receiver.is_disabled:
         raise DistributionDisabled
     if receiver.is_suspended:
@@ -43,5 +47,11 @@ def authorize_import(
         raise PermissionDenied(
             "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
         )
-    require_paid_storage(session, receiver.organization_id)
+    refuse_unpaid_storage(is_refused=row.is_storage_refused)
     return receiver
+
+
+_receiver = LIVE_RECEIVER.subquery()
+_AUTHORITY = Prepared(
+    select(_receiver, storage_is_refused(_receiver.c.organization_id).label("is_storage_refused"))
+)

@@ -16,17 +16,18 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, bindparam, delete, func, literal, select, text, update
+from sqlalchemy import bindparam, delete, func, literal, select, text, update
 
 from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Database, Session
 from shared.fair_claims import Rotation, next_in_turn
 from shared.jobs import Context, sweep
 from shared.leases import LeasedTable
-from shared.media.imports import Import, ImportState, read_import
+from shared.media.imports import IMPORT_COLUMNS, Import, ImportState, read_import
 from shared.media.tables import media_imports
 from shared.queues import RETENTION
 from shared.retry import backoff_seconds, jittered
+from shared.statements import Prepared
 from shared.sweeping import run_in_batches
 
 LEASE = timedelta(seconds=60)
@@ -67,6 +68,18 @@ _HEAD = next_in_turn(
 CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning="media_imports.*")
 MARK_READY = _LEASED.mark_ready()
 _CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
+_END = Prepared(f"""
+UPDATE media_imports SET state = %(state)s, code = %(code)s, file_id = %(file_id)s, version_id = %(version_id)s,
+    location = '{{}}', headers_encrypted = NULL,
+    ended_at = now(), forget_at = now() + make_interval(days => %(kept_days)s)
+WHERE id = %(id)s AND state = 'Fetching' AND attempts = %(attempts)s
+RETURNING {IMPORT_COLUMNS}
+""")  # noqa: S608 (columns from the code)
+_IS_ANY_DUE = Prepared("""
+SELECT EXISTS (SELECT FROM media_imports WHERE state = 'Queued' AND is_ready)
+    OR EXISTS (SELECT FROM media_imports
+        WHERE (state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)) AND due_at <= now()) AS is_any
+""")
 # Exponential, from seconds to minutes.
 _POSTPONE = text(
     """
@@ -84,6 +97,12 @@ _PURGE = delete(media_imports).where(
 
 class LeaseLost(Exception):
     """Somebody else has this import by now, or it has ended: a worker that is told so leaves it alone."""
+
+
+def is_any_due(session: Session) -> bool:
+    """Tell, for much less than a claim costs, whether there may be an import to claim."""
+    row = session.fetch_one(_IS_ANY_DUE, {})
+    return row is not None and bool(row.is_any)
 
 
 def claim_due(
@@ -148,13 +167,14 @@ def mark_stored(
     session: Session, claimed: Import, *, file_id: UUID, version_id: UUID, kept_days: int
 ) -> Import | None:
     """End an import with its file; None when it is no longer the caller's. It is remembered for `kept_days`."""
-    values = {"state": ImportState.STORED.value, "code": None, "file_id": file_id, "version_id": version_id}
-    return _end(session, claimed, values, kept_days)
+    stored = {"state": ImportState.STORED.value, "code": None, "file_id": file_id, "version_id": version_id}
+    return _end(session, claimed, stored, kept_days)
 
 
 def mark_failed(session: Session, claimed: Import, *, code: str, kept_days: int) -> Import | None:
     """End an import without a file; None when it is no longer the caller's. It is remembered for `kept_days`."""
-    return _end(session, claimed, {"state": ImportState.FAILED.value, "code": code}, kept_days)
+    failed = {"state": ImportState.FAILED.value, "code": code, "file_id": None, "version_id": None}
+    return _end(session, claimed, failed, kept_days)
 
 
 def delay(attempts: int, retry_after_seconds: int | None) -> timedelta:
@@ -173,19 +193,9 @@ def purge_imports(database: Database) -> int:
     return run_in_batches(database, _PURGE, size=PURGE_BATCH_SIZE, swept="imports")
 
 
-def ending(kept_days: int) -> dict[str, Any]:
-    """Give what every import's row holds once it has ended."""
-    return {
-        "location": {},
-        "headers_encrypted": None,
-        "ended_at": func.now(),
-        "forget_at": func.now() + timedelta(days=kept_days),
-    }
-
-
 def _end(session: Session, claimed: Import, values: dict[str, Any], kept_days: int) -> Import | None:
-    statement = update(media_imports).where(*_is_held(claimed)).values(**values, **ending(kept_days))
-    row: Row[Any] | None = session.execute(statement.returning(media_imports)).one_or_none()
+    held = {"id": claimed.id, "attempts": claimed.attempts}
+    row = session.fetch_one(_END, {**values, **held, "kept_days": kept_days})
     return None if row is None else read_import(row)
 
 

@@ -126,7 +126,7 @@ def _claim(fetcher: Fetcher) -> tuple[Slot, Import, bytes | None] | None:
     """Claim the next import of an organization that may use another thread; None if there is none."""
     # One thread at a time: the pool could fill between the look at it and the claim.
     with fetcher.claiming:
-        if fetcher.pool.in_use >= fetcher.pool.slots:
+        if fetcher.pool.in_use >= fetcher.pool.slots or not _is_any_due(fetcher):
             return None
         with fetcher.database.transaction() as session:
             claimed = claims.claim_due(
@@ -139,6 +139,11 @@ def _claim(fetcher: Fetcher) -> tuple[Slot, Import, bytes | None] | None:
             return None
         due, headers = claimed
         return fetcher.pool.acquire(PoolKey(due.organization_id, due.distribution_id)), due, headers
+
+
+def _is_any_due(fetcher: Fetcher) -> bool:
+    with fetcher.database.autocommit() as session:
+        return claims.is_any_due(session)
 
 
 def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None:

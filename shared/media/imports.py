@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import Row, func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import select
 
 from shared.database import Session
 from shared.encryption import Encryption
@@ -28,6 +27,7 @@ from shared.media.tables import media_imports
 from shared.pagination import Page, Position, newest_first
 from shared.queues import MEDIA
 from shared.settings import Settings
+from shared.statements import Prepared
 
 STANDARD = "standard"
 """The network of generic pushes, whose location is `{"url": …}`."""
@@ -139,29 +139,27 @@ def queue_imports(
 
 
 def insert_import(session: Session, values: Mapping[str, Any], attachment: Attachment) -> Import | None:
-    """Write an import's row for a normalized attachment; None when there is one already."""
-    row = session.execute(
-        insert(media_imports)
-        .values(
-            id=new_id(),
-            message_id=attachment.message_id,
-            attachment_id=attachment.attachment_id,
-            conversation_id=attachment.conversation_id,
-            file_name=attachment.file_name,
-            media_type=attachment.media_type,
-            byte_size=attachment.size_bytes,
-            content_sha256=attachment.sha256,
-            **values,
-        )
-        .on_conflict_do_nothing(constraint="uq_media_imports_attachment")
-        .returning(*_columns)
-    ).one_or_none()
+    """Write an import's row for a normalized attachment; None when there is one already.
+
+    With `kept_days` it has ended, and is remembered for so long.
+    """
+    described = {
+        "id": new_id(),
+        "message_id": attachment.message_id,
+        "attachment_id": attachment.attachment_id,
+        "conversation_id": attachment.conversation_id,
+        "location": json.dumps(dict(attachment.location)),
+        "file_name": attachment.file_name,
+        "media_type": attachment.media_type,
+        "byte_size": attachment.size_bytes,
+        "content_sha256": attachment.sha256,
+        "request_hash": hash_description(attachment),
+    }
+    row = session.fetch_one(_INSERT, {**_UNSET, **described, **values})
     return None if row is None else read_import(row, is_new=True)
 
 
-def get_repeated(
-    session: Session, *, distribution_id: UUID, network: str, attachment: Attachment, request_hash: bytes
-) -> Import:
+def get_repeated(session: Session, *, distribution_id: UUID, network: str, attachment: Attachment) -> Import:
     """Get the import that an earlier push of this attachment made. Raises ImportConflict if it described another."""
     row = session.execute(
         select(*_columns, _table.request_hash).where(
@@ -173,7 +171,7 @@ def get_repeated(
     ).one_or_none()
     if row is None:
         raise Unavailable("The record of an earlier push has just been removed; try again.")
-    if network == STANDARD and bytes(row.request_hash) != request_hash:
+    if network == STANDARD and bytes(row.request_hash) != hash_description(attachment):
         raise ImportConflict(importId=row.id)
     return read_import(row)
 
@@ -200,14 +198,7 @@ def list_imports(
 def _queue(
     session: Session, owner: Mapping[str, Any], attachment: Attachment, secret: bytes | None
 ) -> Import:
-    request_hash = hash_description(attachment)
-    values = {
-        **owner,
-        "location": dict(attachment.location),
-        "headers_encrypted": secret,
-        "request_hash": request_hash,
-        "state": ImportState.QUEUED.value,
-    }
+    values = {**owner, "headers_encrypted": secret, "state": ImportState.QUEUED.value}
     queued = insert_import(session, values, attachment)
     if queued is None:
         return get_repeated(
@@ -215,7 +206,6 @@ def _queue(
             distribution_id=owner["distribution_id"],
             network=owner["network"],
             attachment=attachment,
-            request_hash=request_hash,
         )
     session.enqueue(FetchMedia(import_id=queued.id))
     return queued
@@ -223,12 +213,8 @@ def _queue(
 
 def _refuse_excess(session: Session, distribution_id: UUID, limit: int) -> None:
     """Raise TooManyImports at the limit, which bounds the count as well."""
-    waiting = (
-        select(_table.id)
-        .where(_table.distribution_id == distribution_id, _table.state.in_(("Queued", "Fetching")))
-        .limit(limit + 1)
-    )
-    if session.execute(select(func.count()).select_from(waiting.subquery())).scalar_one() > limit:
+    row = session.fetch_one(_COUNT_WAITING, {"distribution_id": distribution_id, "limit": limit + 1})
+    if row is not None and row.waiting > limit:
         raise TooManyImports
 
 
@@ -236,7 +222,7 @@ def _key(attachment: Attachment) -> tuple[str, str]:
     return attachment.message_id, attachment.attachment_id
 
 
-def read_import(row: Row[Any], *, is_new: bool = False) -> Import:
+def read_import(row: Any, *, is_new: bool = False) -> Import:
     """Read an import's row."""
     values = {column.key: getattr(row, column.key) for column in _columns}
     digest = values["content_sha256"]
@@ -268,3 +254,21 @@ _columns = (
     _table.ended_at,
     _table.created_at,
 )
+_UNSET = dict.fromkeys(("headers_encrypted", "file_id", "version_id", "kept_days"))
+IMPORT_COLUMNS = ", ".join(column.name for column in _columns)
+_INSERT = Prepared(f"""
+INSERT INTO media_imports (id, distribution_id, organization_id, network, message_id, attachment_id, conversation_id,
+    location, headers_encrypted, file_name, media_type, byte_size, content_sha256, request_hash, state,
+    file_id, version_id, ended_at, forget_at)
+VALUES (%(id)s, %(distribution_id)s, %(organization_id)s, %(network)s, %(message_id)s, %(attachment_id)s,
+    %(conversation_id)s, %(location)s, %(headers_encrypted)s, %(file_name)s, %(media_type)s, %(byte_size)s,
+    %(content_sha256)s, %(request_hash)s, %(state)s, %(file_id)s, %(version_id)s,
+    CASE WHEN CAST(%(kept_days)s AS int) IS NOT NULL THEN now() END, now() + make_interval(days => %(kept_days)s))
+ON CONFLICT ON CONSTRAINT uq_media_imports_attachment DO NOTHING RETURNING {IMPORT_COLUMNS}
+""")  # noqa: S608 (columns from the code)
+_COUNT_WAITING = Prepared("""
+SELECT count(*) AS waiting FROM (
+    SELECT FROM media_imports WHERE distribution_id = %(distribution_id)s AND state IN ('Queued', 'Fetching')
+    LIMIT %(limit)s
+) waiting
+""")

@@ -21,6 +21,7 @@ from shared.jobs import Context, sweep
 from shared.media.imports import Import, ImportState
 from shared.media.notification_tables import notification_endpoints
 from shared.queues import RETENTION
+from shared.statements import Prepared
 from shared.sweeping import drain
 from shared.telemetry import SWEPT
 
@@ -51,7 +52,7 @@ def notify_import(session: Session, ended: Import) -> None:
     }
     if ended.state is ImportState.STORED:
         stored = {**details, "fileId": str(ended.file_id), "versionId": str(ended.version_id)}
-        session.execute(
+        session.fetch_one(
             _WATCH,
             {
                 "file_id": ended.file_id,
@@ -73,7 +74,7 @@ def notify(
     data: Mapping[str, Any],
 ) -> UUID | None:
     """Tell a distribution of an event, after the commit; None when it has named no endpoint, or a disabled one."""
-    endpoint = session.execute(_ENDPOINT, {"distribution_id": distribution_id}).one_or_none()
+    endpoint = session.fetch_one(_ENDPOINT, {"distribution_id": distribution_id})
     if endpoint is None:
         return None
     timestamp = endpoint.at.isoformat().replace("+00:00", "Z")
@@ -120,7 +121,7 @@ def _notice(session: Session) -> int:
     return len(due)
 
 
-_ENDPOINT = (
+_ENDPOINT = Prepared(
     select(notification_endpoints.c.organization_id, func.now().label("at"))
     .join(distributions, distributions.c.id == notification_endpoints.c.distribution_id)
     .where(
@@ -129,14 +130,12 @@ _ENDPOINT = (
         distributions.c.disabled_at.is_(None),
     )
 )
-_WATCH = text(
-    """
+_WATCH = Prepared("""
 INSERT INTO expiring_media (file_id, distribution_id, details, expires_at)
-SELECT id, :distribution_id, CAST(:details AS jsonb), retention_expires_at FROM files
-WHERE id = :file_id AND retention_expires_at IS NOT NULL
-ON CONFLICT (file_id) DO NOTHING
-"""
-)
+SELECT id, %(distribution_id)s, CAST(%(details)s AS jsonb), retention_expires_at FROM files
+WHERE id = %(file_id)s AND retention_expires_at IS NOT NULL
+ON CONFLICT (file_id) DO NOTHING RETURNING file_id
+""")
 _OLDEST = text(
     """
 SELECT file_id FROM expiring_media WHERE expires_at <= now() ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED

@@ -7,7 +7,6 @@ import.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from shared import failpoints
@@ -16,12 +15,10 @@ from shared.database import Database
 from shared.files.blobs.base import AtMost, BlobStore
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink, stage
-from shared.identity.receiving import LiveReceiver
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.authority import authorize_import
-from shared.media.claims import ending
-from shared.media.descriptions import hash_description, normalize
+from shared.media.descriptions import normalize
 from shared.media.imports import STANDARD, Import, ImportState, get_repeated, insert_import
 from shared.media.media_types import label
 from shared.media.notifications import notify_import
@@ -64,13 +61,17 @@ def push_content(
     with stage(database, store, size=size, time_limit_seconds=time_limit_seconds) as staged:
         attachment, content = _judge(receive(staged))
         staged.seal()
-        file_id, request_hash = new_id(), hash_description(attachment)
+        file_id = new_id()
         with staged.committing(in_transaction=True) as session:
             receiver = authorize_import(session, distribution_id, token_hash=token_hash)
-            values = _values(receiver, settings, request_hash) | {
+            values = {
                 "distribution_id": distribution_id,
+                "organization_id": receiver.organization_id,
+                "network": STANDARD,
+                "state": ImportState.STORED.value,
                 "file_id": file_id,
                 "version_id": staged.version_id,
+                "kept_days": receiver.media_retention_days + settings.media_record_days,
             }
             stored = insert_import(session, values, attachment)
             if stored is not None:
@@ -86,18 +87,7 @@ def push_content(
             distribution_id=distribution_id,
             network=STANDARD,
             attachment=attachment,
-            request_hash=request_hash,
         )
-
-
-def _values(receiver: LiveReceiver, settings: Settings, request_hash: bytes) -> dict[str, Any]:
-    return {
-        "organization_id": receiver.organization_id,
-        "network": STANDARD,
-        "request_hash": request_hash,
-        "state": ImportState.STORED.value,
-        **ending(receiver.media_retention_days + settings.media_record_days),
-    }
 
 
 def _judge(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:

@@ -21,9 +21,14 @@ DRIVERS_OWN = {
     "shared/credits/holds.py",
     "shared/database.py",
     "shared/fair_claims.py",
+    "shared/files/idempotency.py",
+    "shared/media/authority.py",
+    "shared/media/claims.py",
+    "shared/media/imports.py",
+    "shared/media/notifications.py",
     "shared/statements.py",
 }
-"""Statements that every model call, or every turn, takes."""
+"""Statements that every model call, turn, upload or import takes."""
 
 
 def using(pattern: str) -> set[str]:

@@ -13,6 +13,8 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from shared import database as module
 from shared.database import Database, LockTimeout
 from shared.errors import Unavailable
+from shared.statements import Prepared
+from tests.support.stack import wait_until
 
 PID = "SELECT pg_backend_pid() AS pid"
 
@@ -119,3 +121,44 @@ def test_connections_that_postgres_has_closed_are_replaced(tmp_path: Path) -> No
         database.dispose()
     finally:
         postgres.stop()
+
+
+def test_each_connection_prepares_a_statement_once(narrow: Database) -> None:
+    statement = Prepared("SELECT %(word)s || '%%' AS text, %(number)s + 1 AS number WHERE %(word)s <> 'none'")
+    with narrow.transaction() as session:
+        for number in (1, 2):
+            row = session.fetch_one(statement, {"word": "it's", "number": number, "more": None})
+            assert row is not None
+            assert (row.text, row.number) == ("it's%", number + 1)
+        assert session.fetch_one(statement, {"word": "none", "number": 1}) is None
+        prepared = session.fetch_one("SELECT count(*) AS count FROM pg_prepared_statements", {})
+        assert prepared is not None
+        assert prepared.count == 1
+
+
+def test_a_statement_stays_prepared_when_its_transaction_is_undone(narrow: Database) -> None:
+    statement = Prepared("INSERT INTO words VALUES (%(word)s) RETURNING word")
+    with suppress(ZeroDivisionError), narrow.transaction() as session:
+        session.fetch_one(statement, {"word": "undone"})
+        raise ZeroDivisionError
+    with narrow.transaction() as session:
+        session.fetch_one(statement, {"word": "prepared"})
+    assert (count(narrow, "undone"), count(narrow, "prepared")) == (0, 1)
+
+
+def test_a_new_connection_prepares_what_the_last_one_had(narrow: Database) -> None:
+    statement = Prepared(PID)
+    with narrow.autocommit() as session:
+        first = session.fetch_one(statement, {})
+        assert first is not None
+        with narrow.transaction() as other:
+            other.fetch_one("SELECT pg_terminate_backend(%(pid)s)", {"pid": first.pid})
+        wait_until(lambda: is_gone(narrow, first.pid), "the connection is closed")
+        second = session.fetch_one(statement, {})
+        assert second is not None
+        assert second.pid != first.pid
+
+
+def is_gone(database: Database, pid: int) -> bool:
+    with database.transaction() as session:
+        return session.fetch_one("SELECT 1 FROM pg_stat_activity WHERE pid = %(pid)s", {"pid": pid}) is None
