@@ -18,6 +18,7 @@ from tests.benchmarks.agents import agents
 from tests.benchmarks.credits import hot_organization
 from tests.benchmarks.downloads import large_downloads
 from tests.benchmarks.growth import growth
+from tests.benchmarks.media import media
 from tests.benchmarks.models import models
 from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.product import Bench
@@ -44,6 +45,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "download": large_downloads,
     "sweep": sweeping,
     "growth": growth,
+    "media": media,
     "models": models,
     "calls": calls_growth,
     "credits": hot_organization,

@@ -35,15 +35,20 @@ class Front:
     token: str
     daemon_id: str
     organization_id: str
+    distribution: Mapping[str, str]
+    workers: Sequence[Service] = ()
 
     @property
     def port(self) -> int:
         assert self.service.port is not None
         return self.service.port
 
-    def head(self, method: str, path: str, *, length: int = 0, **headers: str) -> bytes:
-        """Write the head of a request by the caller."""
-        return request_head(method, path, length=length, Authorization=f"Bearer {self.token}", **headers)
+    def head(
+        self, method: str, path: str, *, token: str | None = None, length: int = 0, **headers: str
+    ) -> bytes:
+        """Write the head of a request by the caller, or with another token."""
+        authorization = f"Bearer {token or self.token}"
+        return request_head(method, path, length=length, Authorization=authorization, **headers)
 
     def upload_frame(self, byte_size: int) -> tuple[bytes, bytes]:
         """Give what surrounds the content of a fresh upload: the request up to it, and what follows."""
@@ -93,8 +98,14 @@ class Bench:
         stack = self._stack("quartermaster")
         credentials = stack.set_up()
         workers = (stack.worker("files"), stack.worker("background"), stack.beat())
-        self._workers = workers
         return self._run(stack, credentials, stack.web(), *workers)
+
+    @cached_property
+    def media_front(self) -> Front:
+        """A service that also fetches, from this host as well."""
+        stack = self._stack("media", EGRESS_ALLOW_PRIVATE="true", EGRESS_ALLOW_HTTP="true")
+        workers = (stack.worker("files"), stack.worker("media"), stack.beat())
+        return self._run(stack, stack.set_up(), stack.web(), *workers)
 
     @cached_property
     def proxied_front(self) -> Front:
@@ -110,6 +121,7 @@ class Bench:
             token=self.front.token,
             daemon_id=self.front.daemon_id,
             organization_id=self.front.organization_id,
+            distribution=self.front.distribution,
         )
 
     def lone_front(self, name: str) -> Front:
@@ -149,8 +161,8 @@ class Bench:
             "postgres": [server_pid(self.servers.postgres)],
             "valkey": [server_pid(self.servers.valkey)],
         }
-        if front.stack is self.front.stack:
-            pids["workers"] = [worker.pid for worker in self._workers]
+        if front.workers:
+            pids["workers"] = [worker.pid for worker in front.workers]
         return CpuMeter(pids)
 
     @property
@@ -177,23 +189,22 @@ class Bench:
                     file.write(block[: min(BLOCK_BYTES, size_bytes - start)])
         return path
 
-    def _stack(self, name: str) -> Stack:
-        return Stack(
-            self.directory / name,
-            self.servers,
-            settings=ALLOCATOR | DEFAULTS,
-        )
+    def _stack(self, name: str, **settings: str) -> Stack:
+        return Stack(self.directory / name, self.servers, settings=ALLOCATOR | DEFAULTS | settings)
 
     def _run(self, stack: Stack, credentials: Mapping[str, object], web: Service, *others: Service) -> Front:
         self._closing.enter_context(stack.running(web, *others))
-        deployment = credentials["deployment"]
+        deployment, distribution = credentials["deployment"], credentials["distribution"]
         assert isinstance(deployment, dict)
+        assert isinstance(distribution, dict)
         return Front(
             service=web,
             stack=stack,
             token=exchange_token(web.url, credentials),
             daemon_id=deployment["daemonIdentityId"],
             organization_id=str(credentials["organizationId"]),
+            distribution=distribution,
+            workers=others,
         )
 
 
