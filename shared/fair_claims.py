@@ -38,7 +38,7 @@ import re
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +47,7 @@ from sqlalchemy import Executable
 from shared import failpoints
 from shared.admission import UNFAIR
 from shared.database import Session
+from shared.statements import Prepared
 
 REMEMBERED_TENANTS = 16
 """Tenants whose last served member is remembered; each costs an idle claim two more looks into the index."""
@@ -140,7 +141,7 @@ class Rotation:
     def claim(
         self,
         session: Session,
-        statement: Executable | str,
+        statement: Executable | Prepared | str,
         values: Mapping[str, Any] | None = None,
         *,
         mark_ready: Executable | None = None,
@@ -168,7 +169,7 @@ class Rotation:
 
     def parameters(
         self, *, full_tenants: Collection[Any] = (), full_members: Collection[tuple[UUID, UUID]] = ()
-    ) -> dict[str, list[str]]:
+    ) -> dict[str, str]:
         """Give the statement's ranges, in order: after the tenant that was served last, then from the beginning."""
         if failpoints.is_armed(UNFAIR):
             return _parameters([(_BOTTOM, _TOP)])
@@ -214,8 +215,10 @@ class Rotation:
             self._members.clear()
 
 
-def _claim(session: Session, statement: Executable | str, values: Mapping[str, Any]) -> Any | None:
-    if isinstance(statement, str):
+def _claim(
+    session: Session, statement: Executable | Prepared | str, values: Mapping[str, Any]
+) -> Any | None:
+    if isinstance(statement, Prepared | str):
         return session.fetch_one(statement, values)
     return session.execute(statement, values).one_or_none()
 
@@ -235,14 +238,15 @@ def _without(points: list[int], whole: Range) -> Iterator[Range]:
         yield low, high
 
 
-def _parameters(ranges: list[Range]) -> dict[str, list[str]]:
+def _parameters(ranges: list[Range]) -> dict[str, str]:
     return {
-        "low_tenants": [_uuid(low >> _HALF) for low, _ in ranges],
-        "low_members": [_uuid(low & _LAST) for low, _ in ranges],
-        "high_tenants": [_uuid(high >> _HALF) for _, high in ranges],
-        "high_members": [_uuid(high & _LAST) for _, high in ranges],
+        "low_tenants": _array(low >> _HALF for low, _ in ranges),
+        "low_members": _array(low & _LAST for low, _ in ranges),
+        "high_tenants": _array(high >> _HALF for _, high in ranges),
+        "high_members": _array(high & _LAST for _, high in ranges),
     }
 
 
-def _uuid(value: int) -> str:
-    return str(UUID(int=value))
+def _array(values: Iterable[int]) -> str:
+    """Write an array of UUIDs as Postgres reads it."""
+    return "{" + ",".join(str(UUID(int=value)) for value in values) + "}"

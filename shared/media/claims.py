@@ -43,12 +43,12 @@ PURGE_BATCH_SIZE = 1000
 
 _table = media_imports.c
 
-_BUSY = text(
-    """
-SELECT organization_id, distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()
-GROUP BY organization_id, distribution_id HAVING count(*) >= :per_distribution
-"""
-)
+_BUSY = Prepared("""
+SELECT json_agg(json_build_array(organization_id, distribution_id)) AS members FROM (
+    SELECT organization_id, distribution_id FROM media_imports WHERE state = 'Fetching' AND due_at > now()
+    GROUP BY organization_id, distribution_id HAVING count(*) >= %(per_distribution)s
+) busy
+""")
 _LEASED = LeasedTable(
     name="media_imports",
     waiting="Queued",
@@ -65,9 +65,10 @@ _HEAD = next_in_turn(
     ready="state = 'Queued' AND is_ready AND due_at <= now()",
     order="due_at",
 )
-CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning="media_imports.*")
+_CLAIMED = ", ".join(f"media_imports.{name}" for name in (*IMPORT_COLUMNS.split(", "), "headers_encrypted"))
+CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning=_CLAIMED)
 MARK_READY = _LEASED.mark_ready()
-_CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
+_CLAIM, _MARK_READY = Prepared(text(CLAIM)), text(MARK_READY)
 _END = Prepared(f"""
 UPDATE media_imports SET state = %(state)s, code = %(code)s, file_id = %(file_id)s, version_id = %(version_id)s,
     location = '{{}}', headers_encrypted = NULL,
@@ -118,14 +119,14 @@ def claim_due(
     """
     # One claimer at a time: two would let a distribution have more workers than it may.
     take(session, AdvisoryLock.IMPORT_CLAIMS)
-    busy = session.execute(_BUSY, {"per_distribution": per_distribution}).all()
+    busy = session.fetch_one(_BUSY, {"per_distribution": per_distribution})
     row = rotation.claim(
         session,
         _CLAIM,
         {"lease": LEASE},
         mark_ready=_MARK_READY,
         full_tenants=full_organizations,
-        full_members=[(at.organization_id, at.distribution_id) for at in busy],
+        full_members=[(UUID(tenant), UUID(member)) for tenant, member in (busy and busy.members) or ()],
     )
     if row is None:
         return None
