@@ -215,9 +215,7 @@ class Rotation:
             self._members.clear()
 
 
-def _claim(
-    session: Session, statement: Executable | Prepared | str, values: Mapping[str, Any]
-) -> Any | None:
+def _claim(session: Session, statement: Executable | Prepared | str, values: Mapping[str, Any]) -> Any | None:
     if isinstance(statement, Prepared | str):
         return session.fetch_one(statement, values)
     return session.execute(statement, values).one_or_none()

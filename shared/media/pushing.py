@@ -11,10 +11,11 @@ from uuid import UUID
 
 from shared import failpoints
 from shared.body_errors import ByteSizeMismatch, DigestMismatch
-from shared.database import Database
+from shared.database import Database, Session
 from shared.files.blobs.base import AtMost, BlobStore
 from shared.files.resources import ReceivedContent
-from shared.files.staging import Sink, stage
+from shared.files.staging import Sink, StagedContent, stage
+from shared.identity.receiving import LiveReceiver
 from shared.ids import new_id
 from shared.media.attachments import Attachment
 from shared.media.authority import authorize_import
@@ -61,22 +62,10 @@ def push_content(
     with stage(database, store, size=size, time_limit_seconds=time_limit_seconds) as staged:
         attachment, content = _judge(receive(staged))
         staged.seal()
-        file_id = new_id()
         with staged.committing(in_transaction=True) as session:
             receiver = authorize_import(session, distribution_id, token_hash=token_hash)
-            values = {
-                "distribution_id": distribution_id,
-                "organization_id": receiver.organization_id,
-                "network": STANDARD,
-                "state": ImportState.STORED.value,
-                "file_id": file_id,
-                "version_id": staged.version_id,
-                "kept_days": receiver.media_retention_days + settings.media_record_days,
-            }
-            stored = insert_import(session, values, attachment)
-            if stored is not None:
-                write_file(session, staged, receiver, file_id, content)
-                notify_import(session, stored)
+            kept_days = receiver.media_retention_days + settings.media_record_days
+            stored = _record(session, staged, receiver, attachment, content, kept_days=kept_days)
     failpoints.hit("push.stored")
     if stored is not None:
         IMPORTS.labels(STANDARD, "stored").inc()
@@ -88,6 +77,33 @@ def push_content(
             network=STANDARD,
             attachment=attachment,
         )
+
+
+def _record(
+    session: Session,
+    staged: StagedContent,
+    receiver: LiveReceiver,
+    attachment: Attachment,
+    content: ReceivedContent,
+    *,
+    kept_days: int,
+) -> Import | None:
+    """Write the import with its file; None when an earlier push of the attachment did."""
+    file_id = new_id()
+    values = {
+        "distribution_id": receiver.distribution_id,
+        "organization_id": receiver.organization_id,
+        "network": STANDARD,
+        "state": ImportState.STORED.value,
+        "file_id": file_id,
+        "version_id": staged.version_id,
+        "kept_days": kept_days,
+    }
+    stored = insert_import(session, values, attachment)
+    if stored is not None:
+        write_file(session, staged, receiver, file_id, content)
+        notify_import(session, stored)
+    return stored
 
 
 def _judge(pushed: PushedPart) -> tuple[Attachment, ReceivedContent]:
