@@ -126,6 +126,8 @@ def one_at_a_time() -> Iterator[None]:
         yield
     except LockTimeout:
         raise OperationInProgress from None
+    except UniqueViolation:
+        raise OperationConflict from None
     except IntegrityError as error:
         if isinstance(error.orig, UniqueViolation):
             raise OperationConflict from None

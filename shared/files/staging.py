@@ -18,8 +18,8 @@ from functools import cache
 from typing import Any, Protocol
 from uuid import UUID
 
-from sqlalchemy import Row, TextClause, func, insert, literal, text
-from sqlalchemy.exc import DBAPIError
+import psycopg2
+from sqlalchemy import func, insert, literal, text
 
 from shared import failpoints
 from shared.database import Database, Session
@@ -32,6 +32,7 @@ from shared.files.resources import Availability, ReceivedContent, Version
 from shared.files.tables import blobs as blob_rows
 from shared.identity.rechecking import AUTHORITY_LOST, REQUIRE_AUTHORITY
 from shared.ids import new_id
+from shared.statements import Prepared
 from shared.telemetry import UPLOADED_BYTES
 
 RECEIVING_LEASE_MARGIN = timedelta(minutes=10)
@@ -145,7 +146,7 @@ class StagedContent:
 
     def write_rows(
         self, session: Session, statement: str, values: Mapping[str, Any], content: ReceivedContent
-    ) -> Row[Any] | None:
+    ) -> Any | None:
         """Write a version with its staged blob by one statement, in which `{record_staged}` stands for the latter.
 
         `values` have the file's `organization_id`, by which its placement takes its turn. `{require_authority}` is the
@@ -158,9 +159,9 @@ class StagedContent:
             raise RuntimeError("content is sealed before it is committed")
         complete = _complete(statement, is_recorded=self._store.records_before_receiving)
         try:
-            row = session.execute(complete, {**values, **_columns(content, self._blob)}).one_or_none()
-        except DBAPIError as error:
-            if getattr(error.orig, "pgcode", None) == AUTHORITY_LOST:
+            row = session.fetch_one(complete, {**values, **_columns(content, self._blob)})
+        except psycopg2.Error as error:
+            if error.pgcode == AUTHORITY_LOST:
                 raise AuthorityLost from None
             raise
         if row is None:
@@ -171,7 +172,7 @@ class StagedContent:
         session.enqueue(PlaceStaged() if self._store.staged_is_readable else PlaceAwaited())
         return row
 
-    def version(self, row: Row[Any], content: ReceivedContent, *, file_id: UUID, revision: int) -> Version:
+    def version(self, row: Any, content: ReceivedContent, *, file_id: UUID, revision: int) -> Version:
         """Describe the version that a statement wrote."""
         return Version(
             id=self.version_id,
@@ -232,14 +233,14 @@ class StagedContent:
 
 
 @cache
-def _complete(statement: str, *, is_recorded: bool) -> TextClause:
+def _complete(statement: str, *, is_recorded: bool) -> Prepared:
     """Complete a statement by the part that makes the blob of its `version` staged.
 
     `is_recorded` says that the store's uploads have a `receiving` row already. That part yields no row when a sweep
     has given the upload up; the commit must then fail.
     """
     staged = _RECORDED if is_recorded else _UNRECORDED
-    return text(statement.format(record_staged=staged, require_authority=REQUIRE_AUTHORITY))
+    return Prepared(text(statement.format(record_staged=staged, require_authority=REQUIRE_AUTHORITY)))
 
 
 _RECORDED = (

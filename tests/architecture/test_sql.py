@@ -22,6 +22,7 @@ DRIVERS_OWN = {
     "shared/database.py",
     "shared/fair_claims.py",
     "shared/files/idempotency.py",
+    "shared/files/staging.py",
     "shared/media/authority.py",
     "shared/media/claims.py",
     "shared/media/imports.py",
