@@ -23,7 +23,7 @@ from shared.database import Database, Session
 from shared.fair_claims import Rotation, next_in_turn
 from shared.jobs import Context, sweep
 from shared.leases import LeasedTable
-from shared.media.imports import IMPORT_COLUMNS, Import, ImportState, read_import
+from shared.media.imports import IMPORT_COLUMNS, FetchMedia, Import, ImportState, read_import
 from shared.media.tables import media_imports
 from shared.queues import RETENTION
 from shared.retry import backoff_seconds, jittered
@@ -66,7 +66,10 @@ _HEAD = next_in_turn(
     order="due_at",
 )
 _CLAIMED = ", ".join(f"media_imports.{name}" for name in (*IMPORT_COLUMNS.split(", "), "headers_encrypted"))
-CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning=_CLAIMED)
+_HAS_MORE = """
+EXISTS (SELECT FROM media_imports more WHERE more.state = 'Queued' AND more.is_ready AND more.id <> head.id) AS has_more
+""".strip()
+CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning=f"{_CLAIMED}, {_HAS_MORE}")
 MARK_READY = _LEASED.mark_ready()
 _CLAIM, _MARK_READY = Prepared(text(CLAIM)), text(MARK_READY)
 _END = Prepared(f"""
@@ -130,6 +133,8 @@ def claim_due(
     )
     if row is None:
         return None
+    if row.has_more:
+        session.enqueue(FetchMedia())
     return read_import(row), None if row.headers_encrypted is None else bytes(row.headers_encrypted)
 
 

@@ -46,14 +46,10 @@ class ImportState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchMedia(Job):
-    """An attachment waits to be fetched; a handler takes any that is due.
-
-    Each import sends a message of its own, so that as many threads wake up as there are attachments.
-    """
+    """Attachments wait to be fetched; who claims one while others wait sends for another thread."""
 
     kind = "media.fetch"
     queue = MEDIA
-    import_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +203,7 @@ def _queue(
             network=owner["network"],
             attachment=attachment,
         )
-    session.enqueue(FetchMedia(import_id=queued.id))
+    session.enqueue(FetchMedia())
     return queued
 
 

@@ -21,7 +21,7 @@ from shared.identity.organizations import suspend_organization
 from shared.media import claims, leases
 from shared.media.claims import LeaseLost, purge_imports
 from shared.media.errors import DistributionDisabled, ImportConflict, TooManyImports
-from shared.media.imports import ImportState
+from shared.media.imports import FetchMedia, ImportState
 from tests.shared.media.conftest import Desk, Mailbox, attachment
 from tests.support.media_samples import PNG
 from tests.support.media_sources import Handler, content, in_turn, status
@@ -144,6 +144,17 @@ def test_a_slow_distribution_does_not_hold_up_another(desk: Desk, mailbox: Mailb
         taken = [claims.claim_due(session, Rotation(), per_distribution=1) for _ in range(3)]
     assert [claimed and claimed[0].id for claimed in taken] == [first.id, other.id, None]
     assert desk.read(second).state is ImportState.QUEUED
+
+
+def test_a_claim_sends_for_another_thread_while_more_attachments_wait(desk: Desk, mailbox: Mailbox) -> None:
+    for _ in range(2):
+        desk.push(mailbox, attachment("https://media.example/"))
+    sent = []
+    for _ in range(2):
+        with desk.database.transaction() as session:
+            assert claims.claim_due(session, Rotation(), per_distribution=9) is not None
+        sent.append(session.jobs)
+    assert sent == [[FetchMedia()], []]
 
 
 def test_workers_that_look_for_work_at_once_give_a_distribution_no_more_than_it_may_have(desk: Desk) -> None:
