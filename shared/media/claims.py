@@ -66,8 +66,10 @@ _HEAD = next_in_turn(
     order="due_at",
 )
 _CLAIMED = ", ".join(f"media_imports.{name}" for name in (*IMPORT_COLUMNS.split(", "), "headers_encrypted"))
+# In an index's order: EXISTS would let the planner read the table until it meets a row.
 _HAS_MORE = """
-EXISTS (SELECT FROM media_imports more WHERE more.state = 'Queued' AND more.is_ready AND more.id <> head.id) AS has_more
+(SELECT true FROM media_imports more WHERE more.state = 'Queued' AND more.is_ready AND more.id <> head.id
+ORDER BY organization_id, distribution_id, due_at LIMIT 1) IS NOT NULL AS has_more
 """.strip()
 CLAIM = _LEASED.claim(_HEAD, also=", is_ready = false", returning=f"{_CLAIMED}, {_HAS_MORE}")
 MARK_READY = _LEASED.mark_ready()
@@ -80,9 +82,11 @@ WHERE id = %(id)s AND state = 'Fetching' AND attempts = %(attempts)s
 RETURNING {IMPORT_COLUMNS}
 """)  # noqa: S608 (columns from the code)
 _IS_ANY_DUE = Prepared("""
-SELECT EXISTS (SELECT FROM media_imports WHERE state = 'Queued' AND is_ready)
-    OR EXISTS (SELECT FROM media_imports
-        WHERE (state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)) AND due_at <= now()) AS is_any
+SELECT (SELECT true FROM media_imports WHERE state = 'Queued' AND is_ready
+    ORDER BY organization_id, distribution_id, due_at LIMIT 1) IS NOT NULL
+OR (SELECT true FROM media_imports
+    WHERE (state = 'Fetching' OR (state = 'Queued' AND NOT is_ready)) AND due_at <= now()
+    ORDER BY due_at LIMIT 1) IS NOT NULL AS is_any
 """)
 # Exponential, from seconds to minutes.
 _POSTPONE = text(
