@@ -71,7 +71,8 @@ def _by_bytes(front: Front, attachment: bytes) -> bytes:
 
 
 def _by_address(front: Front, url: str) -> bytes:
-    body = json.dumps({"messageId": uuid4().hex, "attachmentId": "1", "url": url}).encode()
+    named = {"messageId": uuid4().hex, "attachmentId": "1", "url": url}
+    body = json.dumps({**named, "fileName": PNG.file_name, "mediaType": PNG.media_type}).encode()
     return _head(front, len(body), "application/json") + body
 
 
