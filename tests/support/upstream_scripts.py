@@ -227,7 +227,8 @@ def _document(script: Script, *, is_chat: bool) -> dict[str, Any]:
     if is_chat:
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         made = {"id": "chatcmpl-upstream", "object": "chat.completion", "created": 1, "model": script.model}
-        return {**made, "choices": [choice], "usage": _chat_usage(script, script.chunks)}
+        usage = None if script.usage == "none" else _chat_usage(script, script.chunks)
+        return {**made, "choices": [choice], "usage": usage}
     part = {"type": "output_text", "text": text, "annotations": []}
     item = {
         "id": "msg_upstream",

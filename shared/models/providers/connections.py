@@ -131,11 +131,13 @@ class _Cuttable(HTTPConnection):
         if self.sock is not None:
             self._tell()
         super().request(*args, **kwargs)
+        if _serving.call is not None:
+            _serving.call.sent()
 
     def _tell(self) -> None:
         if _serving.call is not None and self.sock is not None:
             # The plain socket's method: an SSL socket's own would drop its state under the thread that reads.
-            _serving.call.connected(partial(socket.socket.shutdown, self.sock, socket.SHUT_RDWR))
+            _serving.call.attach(partial(socket.socket.shutdown, self.sock, socket.SHUT_RDWR))
 
 
 class _CuttableSecure(_Cuttable, HTTPSConnection):

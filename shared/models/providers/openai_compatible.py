@@ -128,7 +128,7 @@ class OpenAiCompatibleProvider:
 
 
 def _connection_failure(call: Call) -> ProviderError:
-    if call.has_connection:
+    if call.is_sent:
         return ProviderError("The connection to the provider broke before it answered.", may_have_cost=True)
     return ProviderError("The provider cannot be reached.", may_have_cost=False, is_worth_repeating=True)
 

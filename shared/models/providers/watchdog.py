@@ -38,7 +38,7 @@ class Call:
         "_lock",
         "_silent_at",
         "_waits_for",
-        "has_connection",
+        "is_sent",
         "reason",
     )
 
@@ -59,7 +59,7 @@ class Call:
         self._lock = threading.Lock()
         self._cut: Callable[[], object] | None = None
         self._is_over = False
-        self.has_connection = False
+        self.is_sent = False
         self.reason: Reason | None = None
 
     def attach(self, cut: Callable[[], object]) -> None:
@@ -69,10 +69,9 @@ class Call:
             if self.reason is not None:
                 _quietly(cut)
 
-    def connected(self, cut: Callable[[], object]) -> None:
-        """Say that there is a connection: from now on the request may reach the upstream."""
-        self.has_connection = True
-        self.attach(cut)
+    def sent(self) -> None:
+        """Say that the whole request has left: from now on the upstream may work on it."""
+        self.is_sent = True
 
     def heard(self) -> None:
         """Note that bytes arrived."""

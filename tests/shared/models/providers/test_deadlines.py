@@ -1,5 +1,6 @@
 """Slow upstreams and callers who left: each bound ends the call, whatever the upstream is doing."""
 
+import socket
 import threading
 import time
 from functools import partial
@@ -14,6 +15,7 @@ from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
 WHOLE_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 22\r\n"
+MORE_THAN_SOCKETS_HOLD = 32 << 20
 HEADERS_THAT_DRIP = "HTTP/1.1 200 OK\r\n" + "X-Slow: yes\r\n" * 1000
 
 
@@ -89,6 +91,18 @@ def test_cancelling_before_the_first_byte_hangs_up(router: Router, upstream: Fak
         events_of(router, model(upstream.base_url), cancelled=cancelled)
     assert raised.value.may_have_cost
     assert upstream.wait_for_end_of(1)[0].ended == "client left"
+    timer.join()
+
+
+def test_a_call_that_is_cancelled_before_its_request_has_left_has_cost_nothing(router: Router) -> None:
+    cancelled = threading.Event()
+    timer = threading.Timer(0.2, cancelled.set)
+    with socket.create_server(("127.0.0.1", 0)) as reading_nothing:
+        timer.start()
+        entry = model(f"http://127.0.0.1:{reading_nothing.getsockname()[1]}/v1")
+        with pytest.raises(CallCancelled) as raised:
+            events_of(router, entry, "x" * MORE_THAN_SOCKETS_HOLD, cancelled=cancelled)
+    assert not raised.value.may_have_cost
     timer.join()
 
 
