@@ -130,10 +130,10 @@ def test_disabling_bites_when_the_memory_ends(
 def test_a_token_is_not_remembered_beyond_its_expiry(
     factory: IdentityFactory, world: World, caching: Authenticator, clock: Clock
 ) -> None:
-    short = factory.settings.model_copy(update={"access_token_seconds": 1})
+    short = factory.settings.model_copy(update={"access_token_seconds": 3})
     token = IdentityFactory(factory.database, short).access_token(world.deployment)
     assert caching.authenticate(f"Bearer {token}").caller is not None
-    clock.seconds += 1.1
+    clock.seconds += 3.1
     with pytest.raises(InvalidToken):
         caching.authenticate(f"Bearer {token}")
 
