@@ -172,12 +172,13 @@ class ModelCalls:
 
 
 def received(inbox: Inbox) -> list[Reply]:
-    """All replies of a call, up to its last."""
+    """All replies of a call, up to its last; how often its worker said that it lives depends on the machine."""
     replies: list[Reply] = []
     while not replies or replies[-1].kind not in (ReplyKind.END, ReplyKind.FAILED, ReplyKind.LOST):
         reply = inbox.receive(10.0)
         assert reply is not None, replies
-        replies.append(reply)
+        if reply.kind is not ReplyKind.ALIVE:
+            replies.append(reply)
     return replies
 
 
