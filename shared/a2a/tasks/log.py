@@ -12,7 +12,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -26,8 +25,11 @@ from shared.a2a.turns.rows import TurnOutcome, explain
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update, settles
 from shared.a2a.types import TaskState
 from shared.database import Database, Session
-from shared.errors import DomainError
+from shared.errors import DomainError, Unavailable
 from shared.periodic_thread import PeriodicThread
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
 
 NO_ANSWER = "The agent gave no answer."
 TOGETHER_SECONDS = 0.005
@@ -47,7 +49,7 @@ class ClaimedTurn:
 
     `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
     one has not said again yet. `pending` are said and not written. `unheard` are the first of them while the database
-    has not said whether they are written.
+    has not said whether they are written. `refusal` says why one of them can never be written, and fails the turn.
     """
 
     turn: Turn
@@ -58,6 +60,7 @@ class ClaimedTurn:
     is_settled: bool = False
     pending: list[Update] = field(default_factory=list)
     unheard: tuple[Update, ...] = ()
+    refusal: Exception | None = None
     written_at: float = -math.inf
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -114,6 +117,7 @@ class TaskLog:
         with claimed.lock:
             if claimed.is_settled:
                 raise TurnLost
+            _raise_refusal(claimed)
             if not claimed.pending or claimed.pending[-1] is not said:
                 claimed.pending.append(said)
             is_due = time.monotonic() - claimed.written_at >= TOGETHER_SECONDS
@@ -132,6 +136,7 @@ class TaskLog:
         """
         if claimed.is_settled:
             return
+        _raise_refusal(claimed)
         if claimed.written or claimed.pending:
             self._end(claimed, StatusChanged(state=TaskState.COMPLETED), TurnOutcome.ANSWERED)
         else:
@@ -144,8 +149,8 @@ class TaskLog:
 
     def hand_back(self, claimed: ClaimedTurn) -> None:
         """Release a turn that this worker will not finish; it is treated as if the worker had died."""
-        with claimed.lock, suppress(TurnLost):
-            self._write(claimed, TurnOutcome.ANSWERED)
+        with claimed.lock:
+            self._write_held_back(claimed)
         hand_back(self._database, self._hints, claimed.lease)
 
     def _end(self, claimed: ClaimedTurn, said: StatusChanged, outcome: TurnOutcome) -> None:
@@ -168,9 +173,19 @@ class TaskLog:
         time.sleep(TOGETHER_SECONDS)
         for turn_id, claimed in list(self._late.items()):
             with claimed.lock:
-                with suppress(TurnLost):  # its own thread learns of that, too
-                    self._write(claimed, TurnOutcome.ANSWERED)
+                self._write_held_back(claimed)
                 self._late.pop(turn_id, None)
+
+    def _write_held_back(self, claimed: ClaimedTurn) -> None:
+        """Write what is pending; what fails for this turn alone, its own thread learns. Raises Unavailable."""
+        try:
+            self._write(claimed, TurnOutcome.ANSWERED)
+        except Unavailable:
+            raise
+        except TurnLost:
+            return
+        except Exception as error:  # noqa: BLE001 (it is kept, and must not keep others from being written)
+            log.warning("update.refused", turn_id=claimed.turn.id, error=type(error).__name__)
 
     def _write(self, claimed: ClaimedTurn, outcome: TurnOutcome) -> None:
         """Write what is pending. What an earlier attempt has perhaps written comes first, by itself, as it was."""
@@ -180,9 +195,15 @@ class TaskLog:
             told = claimed.unheard
             if isinstance(told[-1], Replied) and (claimed.written or len(told) > 1):
                 told = (*told[:-1], _in_sight(told[-1]))
-            result = self._record(claimed, told, outcome)
-            if result is Result.VISIBLE:
-                result = self._record(claimed, (_in_sight(told[-1]),), outcome)
+            try:
+                result = self._record(claimed, told, outcome)
+                if result is Result.VISIBLE:
+                    result = self._record(claimed, (_in_sight(told[-1]),), outcome)
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 (nothing is written; whatever it was, the turn fails by it)
+                _narrow(claimed, told, error)
+                continue
             if result is Result.LOST:
                 claimed.pending.clear()
                 claimed.written_at = -math.inf
@@ -221,6 +242,21 @@ class TaskLog:
             ending = _ending(failed, TurnOutcome.FAILED)
             record(session, task_of(lease.row), [failed], writer=writer, ending=ending)
         self._hints.tell(lease.task_id)
+
+
+def _narrow(claimed: ClaimedTurn, told: Sequence[Update], error: Exception) -> None:
+    """Go on with the first alone, so that all are written before the one that cannot be; raise for that one."""
+    if len(told) > 1:
+        claimed.unheard = (told[0],)
+        return
+    claimed.pending.clear()
+    claimed.unheard, claimed.refusal = (), error
+    raise error
+
+
+def _raise_refusal(claimed: ClaimedTurn) -> None:
+    if claimed.refusal is not None:
+        raise claimed.refusal
 
 
 def _record(

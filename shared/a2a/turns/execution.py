@@ -67,6 +67,7 @@ class TurnExecution:
         try:
             with closing(_closable(behavior.run(turn))) as updates:
                 self._write(watched, claimed, updates)
+            return self._end(watched, claimed)
         except TurnLost:
             raise
         except Unavailable as error:
@@ -76,7 +77,6 @@ class TurnExecution:
         except Exception as error:  # noqa: BLE001 (whatever it was, the task ends and its client is told)
             self._fail(claimed, error)
             return "failed"
-        return self._end(watched, claimed)
 
     def _write(self, watched: WatchedTurn, claimed: ClaimedTurn, updates: Iterator[Update]) -> None:
         for said in updates:

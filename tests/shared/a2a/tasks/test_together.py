@@ -17,6 +17,7 @@ from tests.support.stack import wait_until
 
 WORKING = StatusChanged(state=TaskState.WORKING)
 COMPLETED = StatusChanged(state=TaskState.COMPLETED)
+UNWRITABLE = ArtifactProduced(artifact=Artifact(artifact_id="b", parts=(Part(text="\ud800"),)))
 NEVER = 3600.0
 
 
@@ -118,6 +119,35 @@ def test_updates_are_written_once_though_the_database_did_not_say_so(
     agents.log.append(claimed, COMPLETED)
     assert kinds(agents, claimed) == ["status", "artifact", "artifact", "status"]
     assert text_of(agents, claimed) == "0 1 "
+
+
+def test_an_update_that_cannot_be_written_fails_its_turn_and_loses_nothing_before_it(
+    agents: Agents, claimed: ClaimedTurn
+) -> None:
+    agents.log.append(claimed, piece(0))
+    claimed.written_at = -NEVER
+    with pytest.raises(ValueError, match="surrogates"):
+        agents.log.append(claimed, UNWRITABLE)
+    agents.log.fail(claimed, "It broke.")
+    assert kinds(agents, claimed) == ["status", "artifact", "status"]
+    assert agents.task(claimed.turn.task_id).status.state is TaskState.FAILED
+
+
+def test_an_update_that_cannot_be_written_holds_up_no_other_turn(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.05)
+    turns = [agents.log.claim(agents.say("hello").turn_id) for _ in range(2)]
+    broken, other = (turn for turn in turns if turn is not None)
+    for claimed in (broken, other):
+        agents.log.append(claimed, WORKING)
+    agents.log.append(broken, UNWRITABLE)
+    agents.log.append(other, piece(0))
+    wait_until(lambda: kinds(agents, other) == ["status", "artifact"], "the other's update is written")
+    with pytest.raises(ValueError, match="surrogates"):
+        agents.log.finish(broken)
+    agents.log.fail(broken, "It broke.")
+    assert agents.task(broken.turn.task_id).status.state is TaskState.FAILED
 
 
 def test_what_was_held_back_when_a_task_was_cancelled_is_not_written(
