@@ -9,7 +9,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 from shared.gc_tuning import freeze_loaded_objects
 
-pytest_plugins = ["tests.support.servers", "tests.support.databases", "tests.support.front"]
+pytest_plugins = [
+    "tests.support.servers",
+    "tests.support.databases",
+    "tests.support.front",
+    "tests.contracts.s3_servers",
+    "tests.shared.egress.servers",
+]
 
 STACKS = ("tests/journeys/models/", "tests/journeys/", "tests/clients/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from tests.benchmarks.measuring import Sample
 
@@ -60,32 +60,16 @@ def at_least(
     what: str, figure: str, yardstick: str, *, ratio: float, minimum: float, cpu: Cpu | str = ""
 ) -> Line:
     """A rate that should reach a share of its yardstick."""
-    return Line(
-        what=what,
-        figure=figure,
-        yardstick=yardstick,
-        ratio=ratio,
-        target=f"≥ {minimum:g} ×",
-        met=ratio >= minimum,
-        bound=minimum,
-        cpu=cpu,
-    )
+    line = Line(what=what, figure=figure, yardstick=yardstick, ratio=ratio, cpu=cpu)
+    return replace(line, target=f"≥ {minimum:g} ×", met=ratio >= minimum, bound=minimum)
 
 
 def flat(
     what: str, figure: str, yardstick: str, *, ratio: float, maximum: float = 1.2, cpu: Cpu | str = ""
 ) -> Line:
     """A cost that should not grow."""
-    return Line(
-        what=what,
-        figure=figure,
-        yardstick=yardstick,
-        ratio=ratio,
-        target=f"≤ {maximum:g} ×",
-        met=ratio <= maximum,
-        bound=maximum,
-        cpu=cpu,
-    )
+    line = Line(what=what, figure=figure, yardstick=yardstick, ratio=ratio, cpu=cpu)
+    return replace(line, target=f"≤ {maximum:g} ×", met=ratio <= maximum, bound=maximum)
 
 
 def missing(what: str, yardstick: str, figure: str = "") -> Line:

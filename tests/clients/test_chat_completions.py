@@ -6,27 +6,10 @@ from typing import Any
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
-from pydantic import BaseModel
 
-WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Tell the weather.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-        "strict": True,
-    },
-}
+from tests.clients.samples import WEATHER_FUNCTION, City
 
-
-class City(BaseModel):
-    name: str
-    people: int
+WEATHER: Any = {"type": "function", "function": WEATHER_FUNCTION}
 
 
 def say(text: str) -> list[ChatCompletionMessageParam]:

@@ -5,25 +5,10 @@ from typing import Any
 
 import openai
 import pytest
-from pydantic import BaseModel
 
-WEATHER: Any = {
-    "type": "function",
-    "name": "weather",
-    "description": "Tell the weather.",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
+from tests.clients.samples import WEATHER_FUNCTION, City
 
-
-class City(BaseModel):
-    name: str
-    people: int
+WEATHER: Any = {"type": "function", **WEATHER_FUNCTION}
 
 
 def test_a_response_is_created(client: openai.OpenAI, model: str) -> None:

@@ -9,10 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from deploy.embedded.ports import find_free_port
 from shared.files.blobs import S3Access
 
 START_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
+    with running_moto(tmp_path_factory.mktemp("moto")) as access:
+        yield access
+
+
+@pytest.fixture(scope="module")
+def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
+    with running_ministack(tmp_path_factory.mktemp("ministack")) as access:
+        yield access
 
 
 @contextmanager

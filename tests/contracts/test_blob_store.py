@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from shared.files.blobs import S3Access, open_blob_store
+from shared.files.blobs import open_blob_store
 from shared.files.blobs.base import AtMost, Blob, BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
 from shared.ids import new_id
 from tests.contracts.blob_stores import (
@@ -26,21 +25,8 @@ from tests.contracts.blob_stores import (
     stage,
     sweep_without_rows,
 )
-from tests.contracts.s3_servers import running_ministack, running_moto
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
-    with running_moto(tmp_path_factory.mktemp("moto")) as access:
-        yield access
-
-
-@pytest.fixture(scope="module")
-def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
-    with running_ministack(tmp_path_factory.mktemp("ministack")) as access:
-        yield access
 
 
 @pytest.fixture(params=["local", "moto", "ministack"])

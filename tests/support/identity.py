@@ -20,7 +20,8 @@ from shared.identity.distributions import CreatedDistribution, create_distributi
 from shared.identity.identities import Identity, create_principal_identity
 from shared.identity.memberships import add_member
 from shared.identity.organizations import Organization, create_organization
-from shared.identity.roles import Role
+from shared.identity.role_bindings import bind_identity_role, bind_user_role
+from shared.identity.roles import Role, ScopeKind
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.token_exchange import exchange
 from shared.identity.users import create_operator, create_user
@@ -127,6 +128,33 @@ class IdentityFactory:
                 networks=["slack"],
                 principal_identity_id=principal_id,
                 deployment_id=deployment_id,
+            )
+
+    def bind_identity(
+        self, organization_id: UUID, identity_id: UUID, role: Role, *, over: UUID | None = None
+    ) -> None:
+        """Give an identity a role over an owner, or over the whole organization."""
+        with self.database.transaction() as session:
+            bind_identity_role(
+                session,
+                by=OPERATOR,
+                organization_id=organization_id,
+                identity_id=identity_id,
+                role=role,
+                scope_kind=ScopeKind.IDENTITY if over else ScopeKind.ORGANIZATION,
+                scope_id=over or organization_id,
+            )
+
+    def bind_user(self, organization_id: UUID, user_id: UUID, role: Role, *, over: UUID) -> None:
+        """Give a member a role over an owner."""
+        with self.database.transaction() as session:
+            bind_user_role(
+                session,
+                by=OPERATOR,
+                organization_id=organization_id,
+                user_id=user_id,
+                role=role,
+                owner_id=over,
             )
 
     def access_token(self, deployment: CreatedDeployment, scope: str | None = None) -> str:

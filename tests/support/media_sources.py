@@ -9,38 +9,23 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
-from typing import Any, Self
+
+from tests.support.local_servers import LocalServer
 
 Handler = BaseHTTPRequestHandler
 Respond = Callable[[Handler], None]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    owner: MediaSource
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that hang up are what tests are about."""
-
-
-class MediaSource:
+class MediaSource(LocalServer):
     """The server, in threads of its own; it counts who asked for what."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.is_over = threading.Event()
         self._answers: dict[str, Respond] = {}
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.owner = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def serve(self, path: str, answer: Respond) -> str:
         """Answer this path so; give its URL."""
@@ -55,31 +40,15 @@ class MediaSource:
         """Give the headers of the last request for a path, names in lower case."""
         return next(headers for asked, headers in reversed(self.requests) if asked == path)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.is_over.set()
-        self._server.shutdown()
-        self._server.server_close()
+        super().__exit__(kind, error, trace)
 
     def answer(self, handler: Handler) -> None:
         self.requests.append((handler.path, {name.lower(): value for name, value in handler.headers.items()}))
         self._answers.get(handler.path, status(404))(handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_GET(self) -> None:
-        with suppress(OSError):
-            self.server.owner.answer(self)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 def content(body: bytes, media_type: str = "application/octet-stream", **headers: str) -> Respond:

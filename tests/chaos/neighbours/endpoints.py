@@ -2,69 +2,36 @@
 
 import asyncio
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Self
 
+from tests.support.local_servers import LocalServer
 from tests.support.media_sources import begin
 
 
-class PostedUpdates:
+class PostedUpdates(LocalServer):
     """An endpoint that remembers the last part of each path that something was posted to."""
 
     def __init__(self) -> None:
         """Listen on a free port once entered."""
+        super().__init__()
         self._names: set[str] = set()
         self._changed = threading.Condition()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.owner = self
 
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self._server.shutdown()
-        self._server.server_close()
-
-    def add(self, path: str) -> None:
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Note an update."""
+        handler.rfile.read(int(handler.headers["Content-Length"]))
         with self._changed:
-            self._names.add(path.rpartition("/")[2])
+            self._names.add(handler.path.rpartition("/")[2])
             self._changed.notify_all()
+        begin(handler, 204, {"Content-Length": "0"})
 
     def wait_for(self, name: str, seconds: float) -> None:
         """Wait for an update of this name; raise when there is none for so long."""
         with self._changed:
             if not self._changed.wait_for(lambda: name in self._names, seconds):
                 raise AssertionError("the update was not posted")
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    owner: PostedUpdates
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.owner.add(self.path)
-        begin(self, 204, {"Content-Length": "0"})
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 class SilentEndpoint:

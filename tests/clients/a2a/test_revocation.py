@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -65,14 +66,22 @@ def connect(person: Person) -> httpx.Client:
     return httpx.Client(headers={**HEADERS, "Authorization": person.authorization}, timeout=60)
 
 
-def test_a_stream_ends_with_an_error_when_its_key_is_revoked(
-    agents: Agents, person: Person, address: str
-) -> None:
+@contextmanager
+def streaming(
+    person: Person, address: str
+) -> Iterator[tuple[httpx.Client, Iterator[tuple[str, dict[str, Any]]]]]:
+    """Send a message, and give the client and the events of the answer."""
     with (
         connect(person) as client,
         client.stream("POST", f"{address}/message:stream", json=message()) as answer,
     ):
-        coming = events(answer)
+        yield client, events(answer)
+
+
+def test_a_stream_ends_with_an_error_when_its_key_is_revoked(
+    agents: Agents, person: Person, address: str
+) -> None:
+    with streaming(person, address) as (client, coming):
         task_id = next(coming)[1]["task"]["id"]
         with client.stream("POST", f"{address}/tasks/{task_id}:subscribe") as subscription:
             following = events(subscription)
@@ -85,11 +94,7 @@ def test_a_stream_ends_with_an_error_when_its_key_is_revoked(
 def test_a_stream_ends_when_its_organization_is_suspended(
     agents: Agents, person: Person, address: str
 ) -> None:
-    with (
-        connect(person) as client,
-        client.stream("POST", f"{address}/message:stream", json=message()) as answer,
-    ):
-        coming = events(answer)
+    with streaming(person, address) as (_, coming):
         next(coming)
         with agents.service.database.transaction() as session:
             suspend_organization(session, by=OPERATOR, organization_id=organization_of(agents, person))

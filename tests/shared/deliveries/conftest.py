@@ -8,19 +8,6 @@ from sqlalchemy import text
 from shared.database import Database
 from shared.deliveries.sender import Sender
 from tests.shared.deliveries import outbox
-from tests.shared.egress.servers import Server, serve
-
-
-@pytest.fixture(scope="module")
-def listening() -> Iterator[Server]:
-    with serve() as server:
-        yield server
-
-
-@pytest.fixture
-def server(listening: Server) -> Server:
-    listening.forget()
-    return listening
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import pytest
+
 Answer = Callable[[socket.socket], None]
 PAUSE_SECONDS = 0.02
 
@@ -44,6 +46,18 @@ class Server:
     def headers_at(self, path: str) -> Mapping[str, str]:
         (asked,) = (asked for asked in self.asked if asked.path == path)
         return asked.headers
+
+
+@pytest.fixture(scope="module")
+def listening() -> Iterator[Server]:
+    with serve() as server:
+        yield server
+
+
+@pytest.fixture
+def server(listening: Server) -> Server:
+    listening.forget()
+    return listening
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.collection import collect_doomed
@@ -27,10 +26,7 @@ from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, Owner
 from shared.identity.permissions import FILE_PERMISSIONS
 from tests.contracts.blob_stores import Bench, LocalBench, S3Bench
 from tests.contracts.s3_servers import running_moto
-
-
-class Died(BaseException):
-    """The process ended here."""
+from tests.support.sudden_ends import die_once
 
 
 @dataclass(kw_only=True)
@@ -105,15 +101,8 @@ class Shelf:
             return b"".join(reader.chunks(0, file.version.byte_size))
 
     def dies_at(self, point: str) -> None:
-        """Let whoever reaches this point end there, once."""
-        reached: list[str] = []
-
-        def reach(name: str) -> None:
-            if name == point and not reached:
-                reached.append(name)
-                raise Died(name)
-
-        self.patch.setattr(failpoints, "hit", reach)
+        """Let the first that reaches this point end there."""
+        die_once(self.patch, point)
 
     def let_leases_end(self) -> None:
         self.sql("UPDATE blobs SET lease_until = now() - interval '1 ms' WHERE lease_until IS NOT NULL")

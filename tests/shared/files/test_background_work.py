@@ -20,7 +20,8 @@ from shared.files.placement import place_staged, wait_while_staged
 from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
 from shared.files.sweeps import purge_grants, purge_operations, sweep_staging
-from tests.shared.files.conftest import Died, Shelf, receiving
+from tests.shared.files.conftest import Shelf, receiving
+from tests.support.sudden_ends import Died
 
 LATER = datetime(2090, 1, 1, tzinfo=UTC)
 

@@ -12,7 +12,8 @@ from shared.files.resources import Receipt
 from shared.files.scrubbing import BATCH_SIZE, scrub
 from shared.telemetry import SCRUBBED
 from tests.contracts.blob_stores import LocalBench
-from tests.shared.files.conftest import Died, Shelf
+from tests.shared.files.conftest import Shelf
+from tests.support.sudden_ends import Died
 
 MONTH = timedelta(days=30)
 

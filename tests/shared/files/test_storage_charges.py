@@ -22,6 +22,7 @@ from shared.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.files.conftest import Shelf
 from tests.shared.files.stored_months import DAY, MICROSECOND, Kept, Month, days_between
 from tests.support.identity import IdentityFactory, make_settings
+from tests.support.sudden_ends import Died
 
 POINTS = (
     "storage.folded",
@@ -33,10 +34,6 @@ POINTS = (
 GIB = 1024**3
 PRICE = 25_000
 Happening = tuple[datetime, Callable[[datetime], object]]
-
-
-class Died(BaseException):
-    """The worker ended here."""
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ from shared.identity.organizations import (
     resume_organization,
     suspend_organization,
 )
-from shared.identity.role_bindings import bind_identity_role, bind_user_role, list_role_bindings
+from shared.identity.role_bindings import bind_identity_role, list_role_bindings
 from shared.identity.roles import Role, ScopeKind
 from shared.identity.users import create_user, list_users
 from shared.identity.versions import deploy_version, list_versions, revoke_version
@@ -231,20 +231,9 @@ def test_another_organizations_owner_sees_nothing_here(
 
 
 @pytest.mark.parametrize("name", READS | CHANGES)
-def test_a_daemon_never_administers(
-    factory: IdentityFactory, database: Database, world: World, name: str
-) -> None:
+def test_a_daemon_never_administers(factory: IdentityFactory, world: World, name: str) -> None:
     """Not even one that holds an administrator's role: its token's scope has no room for it."""
-    with database.transaction() as session:
-        bind_identity_role(
-            session,
-            by=OPERATOR,
-            organization_id=world.organization_id,
-            identity_id=world.daemon_id,
-            role=Role.WORKSPACE_OWNER,
-            scope_kind=ScopeKind.ORGANIZATION,
-            scope_id=world.organization_id,
-        )
+    factory.bind_identity(world.organization_id, world.daemon_id, Role.WORKSPACE_OWNER)
     authenticator = factory.authenticator()
     credential = authenticator.authenticate(factory.authorization(world.deployment))
     daemon = Actor(caller=authenticator.resolve(credential, None))
@@ -260,19 +249,9 @@ def test_only_operators_operate(factory: IdentityFactory, world: World, name: st
     attempt(factory, OPERATIONS[name], factory.actor(factory.operator()), world)
 
 
-def test_a_role_over_one_owner_administers_nothing(
-    factory: IdentityFactory, database: Database, world: World
-) -> None:
+def test_a_role_over_one_owner_administers_nothing(factory: IdentityFactory, world: World) -> None:
     person = factory.person(world.organization_id)
-    with database.transaction() as session:
-        bind_user_role(
-            session,
-            by=OPERATOR,
-            organization_id=world.organization_id,
-            user_id=person.user_id,
-            role=Role.WORKSPACE_OWNER,
-            owner_id=world.principal_id,
-        )
+    factory.bind_user(world.organization_id, person.user_id, Role.WORKSPACE_OWNER, over=world.principal_id)
     for operation in CHANGES.values():
         with pytest.raises(PermissionDenied):
             attempt(factory, operation, factory.actor(person), world)

@@ -18,8 +18,8 @@ from shared.identity.errors import (
 from shared.identity.identities import disable_identity, enable_identity
 from shared.identity.organizations import suspend_organization
 from shared.identity.permissions import Permission
-from shared.identity.role_bindings import bind_identity_role, list_role_bindings, unbind_role
-from shared.identity.roles import ROLE_PERMISSIONS, Role, ScopeKind
+from shared.identity.role_bindings import list_role_bindings, unbind_role
+from shared.identity.roles import ROLE_PERMISSIONS, Role
 from tests.shared.identity.conftest import World, make_world
 from tests.support.identity import IdentityFactory
 
@@ -97,14 +97,16 @@ def test_two_attributions_joined_by_a_comma_are_refused(factory: IdentityFactory
         authenticator.resolve(credential, f"{value}, {value}")
 
 
+def routed(factory: IdentityFactory, world: World) -> tuple[str, str]:
+    """The two headers of a routed request's callback."""
+    return factory.authorization(world.deployment), factory.attribution(world.distribution)
+
+
 def test_an_attribution_dies_with_its_principal_and_lives_again_with_it(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     authenticator = factory.authenticator()
-    authorization, attribution = (
-        factory.authorization(world.deployment),
-        factory.attribution(world.distribution),
-    )
+    authorization, attribution = routed(factory, world)
     with database.transaction() as session:
         disable_identity(session, by=OPERATOR, identity_id=world.principal_id)
     with pytest.raises(AttributionInvalid):
@@ -118,10 +120,7 @@ def test_an_attribution_dies_with_its_distribution(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     authenticator = factory.authenticator()
-    authorization, attribution = (
-        factory.authorization(world.deployment),
-        factory.attribution(world.distribution),
-    )
+    authorization, attribution = routed(factory, world)
     with database.transaction() as session:
         disable_distribution(session, by=OPERATOR, distribution_id=world.distribution.distribution.id)
     with pytest.raises(AttributionInvalid):
@@ -206,20 +205,11 @@ def test_a_daemon_holds_nothing_in_another_organization(factory: IdentityFactory
     assert held == frozenset()
 
 
-def test_a_role_over_one_owner_reaches_that_owner_only(
-    factory: IdentityFactory, database: Database, world: World
-) -> None:
+def test_a_role_over_one_owner_reaches_that_owner_only(factory: IdentityFactory, world: World) -> None:
     other = factory.principal(world.organization_id)
-    with database.transaction() as session:
-        bind_identity_role(
-            session,
-            by=OPERATOR,
-            organization_id=world.organization_id,
-            identity_id=world.daemon_id,
-            role=Role.WORKSPACE_ADMIN,
-            scope_kind=ScopeKind.IDENTITY,
-            scope_id=world.principal_id,
-        )
+    factory.bind_identity(
+        world.organization_id, world.daemon_id, Role.WORKSPACE_ADMIN, over=world.principal_id
+    )
     authenticator = factory.authenticator()
     caller = authenticator.resolve(authenticator.authenticate(factory.authorization(world.deployment)), None)
     over = {

@@ -1,6 +1,7 @@
 """Nobody rises above what they hold, and nothing reaches across organizations."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,11 @@ from shared.identity.permissions import OPERATOR_PERMISSIONS, Permission
 from shared.identity.role_bindings import bind_identity_role, bind_user_role
 from shared.identity.roles import ROLE_PERMISSIONS, Role, ScopeKind
 from tests.shared.identity.conftest import World, make_world
-from tests.support.identity import IdentityFactory
+from tests.support.identity import IdentityFactory, Person
+
+
+def admit(session: Session, person: Person, world: World, role: Role) -> None:
+    add_member(session, by=OPERATOR, organization_id=world.organization_id, email=person.email, role=role)
 
 
 def test_an_operators_key_that_is_bound_operates_nothing(
@@ -24,13 +29,7 @@ def test_an_operators_key_that_is_bound_operates_nothing(
 ) -> None:
     operator = factory.operator()
     with database.transaction() as session:
-        add_member(
-            session,
-            by=OPERATOR,
-            organization_id=world.organization_id,
-            email=operator.email,
-            role=Role.MEMBER,
-        )
+        admit(session, operator, world, Role.MEMBER)
         issued = issue_api_key(
             session,
             by=OPERATOR,
@@ -48,13 +47,7 @@ def test_an_operator_still_reaches_a_suspended_organization_from_outside_it(
 ) -> None:
     operator = factory.operator()
     with database.transaction() as session:
-        add_member(
-            session,
-            by=OPERATOR,
-            organization_id=world.organization_id,
-            email=operator.email,
-            role=Role.WORKSPACE_OWNER,
-        )
+        admit(session, operator, world, Role.WORKSPACE_OWNER)
         suspend_organization(session, by=OPERATOR, organization_id=world.organization_id)
     actor = factory.actor(operator)
     assert actor.caller.organization_id is None
@@ -117,25 +110,22 @@ def test_roles_do_not_cross_organizations(factory: IdentityFactory, database: Da
     other = make_world(factory)
     owner = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_OWNER))
     stranger = factory.person(other.organization_id)
+    bind = partial(
+        bind_identity_role, by=owner, organization_id=world.organization_id, role=Role.PROJECT_AGENT
+    )
+    distribute = partial(
+        create_distribution,
+        settings=factory.settings,
+        by=owner,
+        organization_id=world.organization_id,
+        name="x",
+        networks=["slack"],
+    )
+    over_organization = partial(bind, scope_kind=ScopeKind.ORGANIZATION, scope_id=world.organization_id)
+    over_stranger = partial(bind, scope_kind=ScopeKind.IDENTITY, scope_id=other.principal_id)
     for operation in (
-        lambda s: bind_identity_role(
-            s,
-            by=owner,
-            organization_id=world.organization_id,
-            identity_id=other.daemon_id,
-            role=Role.PROJECT_AGENT,
-            scope_kind=ScopeKind.ORGANIZATION,
-            scope_id=world.organization_id,
-        ),
-        lambda s: bind_identity_role(
-            s,
-            by=owner,
-            organization_id=world.organization_id,
-            identity_id=world.daemon_id,
-            role=Role.PROJECT_AGENT,
-            scope_kind=ScopeKind.IDENTITY,
-            scope_id=other.principal_id,
-        ),
+        lambda s: over_organization(s, identity_id=other.daemon_id),
+        lambda s: over_stranger(s, identity_id=world.daemon_id),
         lambda s: bind_user_role(
             s,
             by=owner,
@@ -144,36 +134,19 @@ def test_roles_do_not_cross_organizations(factory: IdentityFactory, database: Da
             role=Role.PROJECT_AGENT,
             owner_id=world.principal_id,
         ),
-        lambda s: create_distribution(
-            s,
-            factory.settings,
-            by=owner,
-            organization_id=world.organization_id,
-            name="x",
-            networks=["slack"],
-            principal_identity_id=other.principal_id,
-            deployment_id=world.deployment.deployment.id,
+        lambda s: distribute(
+            s, principal_identity_id=other.principal_id, deployment_id=world.deployment.deployment.id
         ),
-        lambda s: create_distribution(
-            s,
-            factory.settings,
-            by=owner,
-            organization_id=world.organization_id,
-            name="x",
-            networks=["slack"],
-            principal_identity_id=world.principal_id,
-            deployment_id=other.deployment.deployment.id,
+        lambda s: distribute(
+            s, principal_identity_id=world.principal_id, deployment_id=other.deployment.deployment.id
         ),
     ):
         with pytest.raises(ResourceNotFound), database.transaction() as session:
             operation(session)
     with pytest.raises(ValidationFailed), database.transaction() as session:
-        bind_identity_role(
+        bind(
             session,
-            by=owner,
-            organization_id=world.organization_id,
             identity_id=world.daemon_id,
-            role=Role.PROJECT_AGENT,
             scope_kind=ScopeKind.ORGANIZATION,
             scope_id=other.organization_id,
         )

@@ -10,7 +10,6 @@ from shared.identity.authorization import OPERATOR
 from shared.identity.errors import AlreadyExists, InvalidToken, LastOwner, ResourceNotFound
 from shared.identity.memberships import add_member, change_member_role, list_members, remove_member
 from shared.identity.organizations import list_organizations
-from shared.identity.role_bindings import bind_user_role
 from shared.identity.roles import Role
 from shared.identity.users import create_user, disable_user, enable_user, select_active_organization
 from tests.shared.identity.conftest import World
@@ -40,15 +39,10 @@ def test_who_leaves_takes_nothing_along(factory: IdentityFactory, database: Data
     bound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN, bound=True)
     unbound = factory.person(world.organization_id, Role.WORKSPACE_ADMIN)
     for person in (bound, unbound):
+        factory.bind_user(
+            world.organization_id, person.user_id, Role.WORKSPACE_ADMIN, over=world.principal_id
+        )
         with database.transaction() as session:
-            bind_user_role(
-                session,
-                by=OPERATOR,
-                organization_id=world.organization_id,
-                user_id=person.user_id,
-                role=Role.WORKSPACE_ADMIN,
-                owner_id=world.principal_id,
-            )
             remove_member(session, by=OPERATOR, organization_id=world.organization_id, user_id=person.user_id)
     with pytest.raises(InvalidToken):
         factory.authenticator().authenticate(bound.authorization)

@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from shared import failpoints
 from shared.admission import Pool
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
@@ -27,10 +26,7 @@ from shared.media.imports import STANDARD, Import, get_import, queue_imports
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.media_samples import PNG, Sample
 from tests.support.media_sources import MediaSource
-
-
-class Died(BaseException):
-    """The process ended here."""
+from tests.support.sudden_ends import die_once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,16 +121,8 @@ class Desk:
             return list(result.all()) if result.returns_rows else []
 
     def dies_at(self, point: str) -> list[str]:
-        """Let whoever reaches this point end there, once; gives a list that then names it."""
-        reached: list[str] = []
-
-        def reach(name: str) -> None:
-            if name == point and not reached:
-                reached.append(name)
-                raise Died(name)
-
-        self.patch.setattr(failpoints, "hit", reach)
-        return reached
+        """Let the first that reaches this point end there; gives a list that then names it."""
+        return die_once(self.patch, point)
 
     def require_tidy(self) -> None:
         """Sweep as the schedule does, then see that no bytes and no rows are left that nobody promised."""

@@ -7,8 +7,8 @@ import pytest
 
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import CreatedDeployment
-from shared.identity.role_bindings import bind_identity_role, list_role_bindings, unbind_role
-from shared.identity.roles import Role, ScopeKind
+from shared.identity.role_bindings import list_role_bindings, unbind_role
+from shared.identity.roles import Role
 from shared.identity.usage_attribution import Attribution, mint_usage_attribution
 from tests.support.front import Front
 from tests.web.files.asking import Asker
@@ -145,14 +145,5 @@ def demote(front: Front, deployment: CreatedDeployment) -> None:
 
 def promote(front: Front, deployment: CreatedDeployment, role: Role = Role.WORKSPACE_ADMIN) -> None:
     """Give a deployment's daemon a further role over its organization."""
-    organization_id = deployment.deployment.organization_id
-    with front.services.database.transaction() as session:
-        bind_identity_role(
-            session,
-            by=OPERATOR,
-            organization_id=organization_id,
-            identity_id=deployment.deployment.daemon_identity_id,
-            role=role,
-            scope_kind=ScopeKind.ORGANIZATION,
-            scope_id=organization_id,
-        )
+    made = deployment.deployment
+    front.identity.bind_identity(made.organization_id, made.daemon_identity_id, role)

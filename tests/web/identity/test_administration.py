@@ -15,16 +15,6 @@ from tests.support.identity import Person
 
 
 @pytest.fixture
-def organization_id(front: Front) -> UUID:
-    return front.identity.organization().id
-
-
-@pytest.fixture
-def owner(front: Front, organization_id: UUID) -> Person:
-    return front.identity.person(organization_id, Role.WORKSPACE_OWNER)
-
-
-@pytest.fixture
 def admin(front: Front, organization_id: UUID) -> Person:
     return front.identity.person(organization_id, Role.WORKSPACE_ADMIN)
 

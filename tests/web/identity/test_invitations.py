@@ -10,16 +10,6 @@ from tests.support.front import Front
 from tests.support.identity import Person
 
 
-@pytest.fixture
-def organization_id(front: Front) -> UUID:
-    return front.identity.organization().id
-
-
-@pytest.fixture
-def owner(front: Front, organization_id: UUID) -> Person:
-    return front.identity.person(organization_id, Role.WORKSPACE_OWNER)
-
-
 def invite(front: Front, owner: Person, organization_id: UUID, **body: str) -> Any:
     path = f"/admin/organizations/{organization_id}/invitations"
     answer = front.post(path, owner.authorization, json={"role": "Member", **body})

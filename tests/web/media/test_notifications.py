@@ -22,7 +22,7 @@ from shared.identity.roles import Role
 from shared.media import notification_endpoints
 from shared.media.notification_channel import DistributionChannel
 from shared.media.notifications import KIND, notice_expired_media
-from tests.shared.egress.servers import Server, content, serve
+from tests.shared.egress.servers import Server, content
 from tests.support.front import Front, open_front
 from tests.support.identity import make_settings
 from tests.support.media_samples import PNG
@@ -48,17 +48,10 @@ def connector(front: Front) -> Connector:
     return make_connector(front)
 
 
-@pytest.fixture(scope="module")
-def listening() -> Iterator[Server]:
-    with serve() as server:
-        yield server
-
-
 @pytest.fixture
-def server(listening: Server) -> Server:
-    listening.forget()
-    listening.on(HOOK, OK)
-    return listening
+def server(server: Server) -> Server:
+    server.on(HOOK, OK)
+    return server
 
 
 class Told:

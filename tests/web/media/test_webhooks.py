@@ -18,26 +18,18 @@ from shared.admission import STRANGERS, PoolKey
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import disable_distribution, enable_distribution, update_distribution
 from shared.identity.organizations import suspend_organization
+from tests.support import networks
 from tests.support.front import Front, open_front
 from tests.support.media_samples import JPEG, OGG, PDF, PNG
-from tests.support.networks import (
-    STAND_INS,
-    DiscordStandIn,
-    SlackStandIn,
-    StandIn,
-    TelegramStandIn,
-    TwilioStandIn,
-    WhatsAppStandIn,
-)
 from tests.web.media.webhook_senders import Line, open_line
 from web.http.slots import Admission
 
 FORGED = {"X-Slack-Signature": "v0=00"}
 
 
-@pytest.fixture(params=STAND_INS, ids=lambda make: make.name)
+@pytest.fixture(params=networks.STAND_INS, ids=lambda make: make.name)
 def line(request: pytest.FixtureRequest, front: Front) -> Line:
-    make: type[StandIn] = request.param
+    make: type[networks.StandIn] = request.param
     return open_line(front, make())
 
 
@@ -76,7 +68,7 @@ def test_a_webhook_is_counted_for_its_organization_once_its_signature_is_verifie
 
 
 def test_fifty_at_once_are_one_import(front: Front) -> None:
-    line = open_line(front, SlackStandIn())
+    line = open_line(front, networks.SlackStandIn())
     body = message(line)
     headers = line.stand_in.sign(body)
 
@@ -90,15 +82,15 @@ def test_fifty_at_once_are_one_import(front: Front) -> None:
 
 def test_what_tells_of_no_attachment_is_acknowledged_and_forgotten(front: Front) -> None:
     for stand_in, body in (
-        (SlackStandIn(), b'{"type": "event_callback", "event": {"type": "message", "text": "hi"}}'),
-        (TwilioStandIn(), b"MessageSid=SM1&NumMedia=0&Body=hi"),
+        (networks.SlackStandIn(), b'{"type": "event_callback", "event": {"type": "message", "text": "hi"}}'),
+        (networks.TwilioStandIn(), b"MessageSid=SM1&NumMedia=0&Body=hi"),
         (
-            TelegramStandIn(),
+            networks.TelegramStandIn(),
             b'{"update_id": 1, "message": {"message_id": 1, "chat": {"id": 1}, "text": "hi"}}',
         ),
-        (WhatsAppStandIn(), b'{"object": "whatsapp_business_account", "entry": []}'),
-        (DiscordStandIn(), b'{"type": 2, "id": "1", "data": {"name": "ping"}}'),
-        (SlackStandIn(), b"not json"),
+        (networks.WhatsAppStandIn(), b'{"object": "whatsapp_business_account", "entry": []}'),
+        (networks.DiscordStandIn(), b'{"type": 2, "id": "1", "data": {"name": "ping"}}'),
+        (networks.SlackStandIn(), b"not json"),
     ):
         line = open_line(front, stand_in)
         answer = line.send(body)
@@ -136,12 +128,12 @@ def test_whoever_cannot_sign_hears_the_same_whatever_is_there(line: Line, front:
     assert line.imports() == []
 
 
-def signature_headers(stand_in: StandIn) -> list[str]:
+def signature_headers(stand_in: networks.StandIn) -> list[str]:
     return [name for name in stand_in.sign(b"{}") if name != "Content-Type"]
 
 
 def test_a_webhook_that_is_replayed_to_another_distribution_is_refused(front: Front) -> None:
-    twilio = TwilioStandIn()
+    twilio = networks.TwilioStandIn()
     one, other = open_line(front, twilio), open_line(front, twilio)
     body = message(one)
     headers = twilio.sign(body, url=one.url)
@@ -177,7 +169,7 @@ def test_guessing_is_slowed_down_and_the_network_is_not(
 ) -> None:
     with open_front(database_url, valkey_server.url, tmp_path, failed_logins_per_minute=3) as front:
         front.services.valkey.flushdb()  # other tests may have guessed from this address
-        line = open_line(front, SlackStandIn())
+        line = open_line(front, networks.SlackStandIn())
         forged = [line.send(message(line), FORGED).status_code for _ in range(5)]
         assert (forged[:3], forged[-1]) == ([401] * 3, 429)
         assert line.send(message(line)).status_code == 200
@@ -187,7 +179,7 @@ def test_a_network_that_sends_too_much_is_told_to_wait(
     database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path
 ) -> None:
     with open_front(database_url, valkey_server.url, tmp_path, rate_limit_per_minute=2) as front:
-        line, other = open_line(front, SlackStandIn()), open_line(front, SlackStandIn())
+        line, other = open_line(front, networks.SlackStandIn()), open_line(front, networks.SlackStandIn())
         answers = [line.send(message(line)) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         assert int(answers[-1].headers["Retry-After"]) > 0
@@ -207,7 +199,7 @@ def test_there_is_nothing_at_other_addresses(line: Line, front: Front) -> None:
 
 
 def test_slacks_challenge_is_repeated(front: Front) -> None:
-    line = open_line(front, SlackStandIn())
+    line = open_line(front, networks.SlackStandIn())
     challenge = "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"
     body = json.dumps({"token": "x", "challenge": challenge, "type": "url_verification"}).encode()
     assert line.send(body).get_json() == {"challenge": challenge}
@@ -215,7 +207,7 @@ def test_slacks_challenge_is_repeated(front: Front) -> None:
 
 
 def test_whatsapps_handshake_is_answered(front: Front) -> None:
-    line = open_line(front, WhatsAppStandIn())
+    line = open_line(front, networks.WhatsAppStandIn())
     asked = {"hub.mode": "subscribe", "hub.challenge": "1158201444"}
     good = front.get(
         line.path, query_string={**asked, "hub.verify_token": line.stand_in.settings["verifyToken"]}
@@ -229,7 +221,7 @@ def test_whatsapps_handshake_is_answered(front: Front) -> None:
 
 
 def test_discord_hears_what_each_of_its_webhooks_wants(front: Front) -> None:
-    line = open_line(front, DiscordStandIn())
+    line = open_line(front, networks.DiscordStandIn())
     for sent, answered in (
         ({"type": 1, "id": "1", "token": "x"}, {"type": 1}),
         ({"type": 2, "id": "1", "data": {}}, {"type": 4, "data": {"content": "Received.", "flags": 64}}),
@@ -247,7 +239,7 @@ def test_discord_hears_what_each_of_its_webhooks_wants(front: Front) -> None:
 
 
 def test_twilio_hears_that_there_is_nothing_to_do(front: Front) -> None:
-    line = open_line(front, TwilioStandIn())
+    line = open_line(front, networks.TwilioStandIn())
     answer = line.send(message(line))
     assert answer.mimetype == "text/xml"
     assert answer.data.endswith(b"<Response/>")
@@ -263,7 +255,7 @@ def test_twilios_address_is_the_public_one_whatever_the_proxy_says(
     database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path, base_url: str
 ) -> None:
     with open_front(database_url, valkey_server.url, tmp_path, base_url=base_url) as front:
-        line = open_line(front, TwilioStandIn())
+        line = open_line(front, networks.TwilioStandIn())
         body = message(line)
         for public in (
             line.url,
@@ -284,9 +276,9 @@ def test_twilios_address_is_the_public_one_whatever_the_proxy_says(
 
 
 def test_twilios_json_is_believed_by_its_digest(front: Front) -> None:
-    line = open_line(front, TwilioStandIn())
+    line = open_line(front, networks.TwilioStandIn())
     file_id = line.stand_in.keep(PNG)
-    assert isinstance(line.stand_in, TwilioStandIn)
+    assert isinstance(line.stand_in, networks.TwilioStandIn)
     body = json.dumps(line.stand_in.parameters(file_id)).encode()
     query = f"bodySHA256={hashlib.sha256(body).hexdigest()}"
     headers = {**line.stand_in.sign(b"", url=f"{line.url}?{query}"), "Content-Type": "application/json"}
@@ -299,20 +291,20 @@ def test_twilios_json_is_believed_by_its_digest(front: Front) -> None:
 
 
 def test_a_secret_is_replaced_without_a_webhook_that_fails(front: Front) -> None:
-    old, new = DiscordStandIn(), DiscordStandIn()
+    old, new = networks.DiscordStandIn(), networks.DiscordStandIn()
     line = open_line(front, old)
     assert line.put_settings(new.settings).status_code == 200
     changed = replace(line, stand_in=new)
     assert [line.send(message(line)).status_code, changed.send(message(changed)).status_code] == [200, 200]
-    newest = replace(line, stand_in=DiscordStandIn())
+    newest = replace(line, stand_in=networks.DiscordStandIn())
     newest.put_settings(overlapSeconds=0)
     codes = [at.send(message(at)).status_code for at in (line, changed, newest)]
     assert codes == [401, 401, 200]
 
 
 def test_a_secret_that_was_replaced_is_refused_once_its_time_is_over(front: Front) -> None:
-    line = open_line(front, DiscordStandIn())
-    line.put_settings(DiscordStandIn().settings, overlapSeconds=60)
+    line = open_line(front, networks.DiscordStandIn())
+    line.put_settings(networks.DiscordStandIn().settings, overlapSeconds=60)
     assert line.send(message(line)).status_code == 200
     with front.services.database.autocommit() as session:
         statement = "UPDATE network_settings SET previous_expires_at = now() WHERE distribution_id = :id"
@@ -344,7 +336,7 @@ def test_a_webhook_that_breaks_off_is_taken_in_when_it_comes_again(
 
 
 def test_a_suspended_organization_takes_nothing_in(front: Front) -> None:
-    line = open_line(front, SlackStandIn())
+    line = open_line(front, networks.SlackStandIn())
     with front.services.database.transaction() as session:
         suspend_organization(session, by=OPERATOR, organization_id=line.organization_id)
     answer = line.send(message(line))

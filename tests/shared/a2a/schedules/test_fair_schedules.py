@@ -1,46 +1,20 @@
 """Schedules of one organization that are all due at once do not delay another's."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 
-from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.agents.own_extensions import OwnExtensions
-from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.schedules import running
 from shared.a2a.schedules.administration import create_schedule
 from shared.a2a.schedules.resources import ScheduleDraft
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
-from shared.database import Database
-from shared.egress.policy import EgressPolicy
-from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
 from shared.sweeping import budget
-from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.identity import IdentityFactory
 from tests.support.plans import explain
-
-
-@pytest.fixture
-def agents(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Agents]:
-    with make_agents(database, valkey_server.url, tmp_path) as agents:
-        agents.use_script("rules:\n- steps: [complete: 'done']")
-        yield agents
-        agents.set("UPDATE schedules SET next_at = NULL")
-
-
-@pytest.fixture
-def scheduler(agents: Agents) -> Scheduler:
-    pushes = PushConfigurations(
-        encryption=Encryption(agents.settings), policy=EgressPolicy.of(agents.settings)
-    )
-    return Scheduler(
-        database=agents.database, own_extensions=OwnExtensions(agents.settings.base_url), pushes=pushes
-    )
 
 
 def schedule(agents: Agents, deployment_id: UUID, *, minutes_late: int) -> UUID:

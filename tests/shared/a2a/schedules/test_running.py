@@ -4,17 +4,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.a2a.agents.own_extensions import OwnExtensions
-from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.schedules import running
 from shared.a2a.schedules.administration import (
     create_schedule,
@@ -29,33 +25,12 @@ from shared.a2a.schedules.cron import Cron
 from shared.a2a.schedules.resources import Missed, Schedule, ScheduleDraft
 from shared.a2a.schedules.running import Scheduler, run_due_schedules
 from shared.a2a.types import TaskState
-from shared.database import Database
-from shared.egress.policy import EgressPolicy
-from shared.encryption import Encryption
 from shared.errors import Unavailable
 from shared.identity.authorization import OPERATOR
-from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.shared.a2a.behaviors.agents import Agents
 
 EVERY_MINUTE = "* * * * *"
 MESSAGE = {"parts": [{"text": "It is ${tick}, says ${schedule}"}, {"data": {"n": 1}}], "metadata": {"m": 1}}
-
-
-@pytest.fixture
-def agents(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Agents]:
-    with make_agents(database, valkey_server.url, tmp_path) as agents:
-        agents.use_script("rules:\n- steps: [complete: '${text}']")
-        yield agents
-        agents.set("UPDATE schedules SET next_at = NULL")
-
-
-@pytest.fixture
-def scheduler(agents: Agents) -> Scheduler:
-    pushes = PushConfigurations(
-        encryption=Encryption(agents.settings), policy=EgressPolicy.of(agents.settings)
-    )
-    return Scheduler(
-        database=agents.database, own_extensions=OwnExtensions(agents.settings.base_url), pushes=pushes
-    )
 
 
 def draft(**changes: Any) -> ScheduleDraft:

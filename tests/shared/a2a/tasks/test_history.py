@@ -1,27 +1,14 @@
 """How much of what was said is read at once."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.tasks import snapshots
 from shared.a2a.tasks.listing import TaskQuery, list_tasks
 from shared.a2a.turns import reading
 from shared.a2a.types import Task
-from shared.database import Database
-from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.shared.a2a.behaviors.agents import Agents
 
 SCRIPT = "rules: [{steps: [{input_required: next}, {input_required: next}, {complete: Done}]}]"
-
-
-@pytest.fixture(scope="module")
-def agents(
-    database: Database, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Agents]:
-    with make_agents(database, valkey_server.url, tmp_path_factory.mktemp("blobs")) as agents:
-        agents.use_script(SCRIPT)
-        yield agents
 
 
 def long_talk(agents: Agents) -> Task:

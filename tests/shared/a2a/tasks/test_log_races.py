@@ -1,12 +1,10 @@
 """The log under two workers, two clients and a cancellation: one order, one answer, nothing after the end."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.tasks import log as log_module
 from shared.a2a.tasks.log import ClaimedTurn, TurnLost
@@ -14,23 +12,13 @@ from shared.a2a.turns.backlog import measure_turns
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged
 from shared.a2a.types import Artifact, Message, Part, Role, TaskPushNotificationConfig, TaskState
-from shared.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
-from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.stack import wait_until
 
 WORKING = StatusChanged(state=TaskState.WORKING)
 COMPLETED = StatusChanged(state=TaskState.COMPLETED)
-
-
-@pytest.fixture(scope="module")
-def agents(
-    database: Database, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Agents]:
-    with make_agents(database, valkey_server.url, tmp_path_factory.mktemp("blobs")) as agents:
-        agents.use_model("scripted/echo")
-        yield agents
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,9 @@
 """What is forgotten, and what stays."""
 
-from collections.abc import Iterator
 from uuid import uuid4
 
-import pytest
-
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.tasks.retention import purge_tasks
-from shared.database import Database
-from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.shared.a2a.behaviors.agents import Agents
 
 SCRIPT = """
 rules:
@@ -18,15 +13,6 @@ rules:
       - artifact: {name: log, file: {name: log.txt, media_type: text/plain, text: "All of it."}}
       - complete: Done
 """
-
-
-@pytest.fixture
-def agents(
-    database: Database, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Agents]:
-    with make_agents(database, valkey_server.url, tmp_path_factory.mktemp("blobs")) as agents:
-        agents.use_script(SCRIPT)
-        yield agents
 
 
 def age(agents: Agents, task_id: str, days: int) -> None:

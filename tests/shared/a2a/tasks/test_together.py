@@ -1,33 +1,20 @@
 """Updates that come at once are written together: in their order, each once, and none after the turn is lost."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.tasks import log as module
 from shared.a2a.tasks.events import Result
 from shared.a2a.tasks.log import ClaimedTurn, TaskLog, TurnLost
 from shared.a2a.turns.updates import ArtifactProduced, StatusChanged
 from shared.a2a.types import Artifact, Part, TaskState
-from shared.database import Database
 from shared.errors import Unavailable
-from tests.shared.a2a.behaviors.agents import Agents, make_agents
+from tests.shared.a2a.behaviors.agents import Agents
 from tests.support.stack import wait_until
 
 WORKING = StatusChanged(state=TaskState.WORKING)
 COMPLETED = StatusChanged(state=TaskState.COMPLETED)
 UNWRITABLE = ArtifactProduced(artifact=Artifact(artifact_id="b", parts=(Part(text="\ud800"),)))
 NEVER = 3600.0
-
-
-@pytest.fixture(scope="module")
-def agents(
-    database: Database, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Agents]:
-    with make_agents(database, valkey_server.url, tmp_path_factory.mktemp("blobs")) as agents:
-        agents.use_model("scripted/echo")
-        yield agents
 
 
 @pytest.fixture

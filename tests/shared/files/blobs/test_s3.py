@@ -22,21 +22,8 @@ from shared.files.blobs.s3 import S3Bucket
 from shared.files.store_identity import RecordedIdentity
 from shared.ids import new_id
 from tests.contracts.blob_stores import S3Bench, content_of, is_intact, put, read, stage
-from tests.contracts.s3_servers import running_ministack, running_moto
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
-    with running_moto(tmp_path_factory.mktemp("moto")) as access:
-        yield access
-
-
-@pytest.fixture(scope="module")
-def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
-    with running_ministack(tmp_path_factory.mktemp("ministack")) as access:
-        yield access
 
 
 @pytest.fixture

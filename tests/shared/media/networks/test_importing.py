@@ -1,7 +1,7 @@
 """From a network's webhook to a stored file, or to the code that says why there is none."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -13,17 +13,9 @@ from shared.media.network_administration import put_network_settings, remove_net
 from shared.media.networks.registry import NETWORKS
 from tests.shared.media.conftest import Desk, Mailbox, make_mailbox
 from tests.shared.media.networks.requests import network_of, signed
+from tests.support import networks
 from tests.support.identity import make_settings
 from tests.support.media_samples import JPEG, MP4, OGG, PDF, PNG, SAMPLES, Sample
-from tests.support.networks import (
-    STAND_INS,
-    DiscordStandIn,
-    SlackStandIn,
-    StandIn,
-    TelegramStandIn,
-    TwilioStandIn,
-    WhatsAppStandIn,
-)
 from tests.support.networks.serving import Reply, give
 
 
@@ -31,7 +23,7 @@ from tests.support.networks.serving import Reply, give
 class Wire:
     """A network, a distribution that is set up for it, and a worker."""
 
-    stand_in: StandIn
+    stand_in: networks.StandIn
     desk: Desk
     mailbox: Mailbox
 
@@ -64,20 +56,12 @@ class Wire:
             )
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Mapping[type[StandIn], StandIn]]:
-    started = {make: make().__enter__() for make in STAND_INS}
-    yield started
-    for stand_in in started.values():
-        stand_in.__exit__(None, None, None)
-
-
-Connect = Callable[[type[StandIn]], Wire]
+Connect = Callable[[type[networks.StandIn]], Wire]
 
 
 @pytest.fixture
-def connect(desk: Desk, running: Mapping[type[StandIn], StandIn]) -> Connect:
-    def make_wire(make: type[StandIn]) -> Wire:
+def connect(desk: Desk, running: Mapping[type[networks.StandIn], networks.StandIn]) -> Connect:
+    def make_wire(make: type[networks.StandIn]) -> Wire:
         running[make].answers.clear()
         wire = Wire(stand_in=running[make], desk=desk, mailbox=make_mailbox(desk.database))
         wire.set_up()
@@ -86,11 +70,17 @@ def connect(desk: Desk, running: Mapping[type[StandIn], StandIn]) -> Connect:
     return make_wire
 
 
-@pytest.mark.parametrize("make", STAND_INS, ids=lambda make: make.name)
-def test_files_of_every_type_come_through_every_network(connect: Connect, make: type[StandIn]) -> None:
+@pytest.mark.parametrize("make", networks.STAND_INS, ids=lambda make: make.name)
+def test_files_of_every_type_come_through_every_network(
+    connect: Connect, make: type[networks.StandIn]
+) -> None:
     wire = connect(make)
-    queued = [wire.push(sample)[0] for sample in SAMPLES] if make is TelegramStandIn else wire.push(*SAMPLES)
-    if make is TelegramStandIn:
+    queued = (
+        [wire.push(sample)[0] for sample in SAMPLES]
+        if make is networks.TelegramStandIn
+        else wire.push(*SAMPLES)
+    )
+    if make is networks.TelegramStandIn:
         # Each message of Telegram's holds one file; all of these are of the message 1.
         assert len({one.attachment_id for one in queued}) == len(SAMPLES)
     wire.desk.work_until_idle()
@@ -107,8 +97,8 @@ def test_files_of_every_type_come_through_every_network(connect: Connect, make: 
     wire.desk.require_tidy()
 
 
-@pytest.mark.parametrize("make", STAND_INS, ids=lambda make: make.name)
-def test_what_was_deleted_meanwhile_is_gone(connect: Connect, make: type[StandIn]) -> None:
+@pytest.mark.parametrize("make", networks.STAND_INS, ids=lambda make: make.name)
+def test_what_was_deleted_meanwhile_is_gone(connect: Connect, make: type[networks.StandIn]) -> None:
     wire = connect(make)
     (queued,) = wire.push(PNG)
     wire.stand_in.kept.clear()
@@ -118,15 +108,15 @@ def test_what_was_deleted_meanwhile_is_gone(connect: Connect, make: type[StandIn
 @pytest.mark.parametrize(
     ("make", "changes"),
     [
-        (SlackStandIn, {"botToken": "xoxb-revoked-revoked"}),
-        (TwilioStandIn, {"authToken": "0" * 32}),
-        (TelegramStandIn, {"botToken": "123456789:revoked-revoked-revoked"}),
-        (WhatsAppStandIn, {"accessToken": "revoked-revoked-revoked"}),
+        (networks.SlackStandIn, {"botToken": "xoxb-revoked-revoked"}),
+        (networks.TwilioStandIn, {"authToken": "0" * 32}),
+        (networks.TelegramStandIn, {"botToken": "123456789:revoked-revoked-revoked"}),
+        (networks.WhatsAppStandIn, {"accessToken": "revoked-revoked-revoked"}),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_credentials_that_are_not_good_any_more_are_named(
-    connect: Connect, make: type[StandIn], changes: dict[str, str]
+    connect: Connect, make: type[networks.StandIn], changes: dict[str, str]
 ) -> None:
     wire = connect(make)
     (queued,) = wire.push(PNG)
@@ -135,7 +125,7 @@ def test_credentials_that_are_not_good_any_more_are_named(
 
 
 def test_settings_that_were_forgotten_end_what_waits(connect: Connect) -> None:
-    wire = connect(DiscordStandIn)
+    wire = connect(networks.DiscordStandIn)
     (queued,) = wire.push(PDF)
     with wire.desk.database.transaction() as session:
         remove_network_settings(
@@ -145,7 +135,7 @@ def test_settings_that_were_forgotten_end_what_waits(connect: Connect) -> None:
 
 
 def test_slacks_login_page_is_not_stored(connect: Connect) -> None:
-    wire = connect(SlackStandIn)
+    wire = connect(networks.SlackStandIn)
     (queued,) = wire.push(PNG)
     page = Reply(
         body=b"<!DOCTYPE html>" + bytes(len(PNG.content) - 15), media_type="text/html; charset=utf-8"
@@ -155,7 +145,7 @@ def test_slacks_login_page_is_not_stored(connect: Connect) -> None:
 
 
 def test_content_that_is_not_what_whatsapp_said_is_not_stored(connect: Connect) -> None:
-    wire = connect(WhatsAppStandIn)
+    wire = connect(networks.WhatsAppStandIn)
     (queued,) = wire.push(OGG)
     altered = Sample(file_name=OGG.file_name, media_type=OGG.media_type, content=OGG.content[:-1] + b"\xff")
     wire.stand_in.answers["/whatsapp_business/attachments/"] = give(altered)
@@ -163,7 +153,7 @@ def test_content_that_is_not_what_whatsapp_said_is_not_stored(connect: Connect) 
 
 
 def test_a_network_that_is_busy_is_asked_again(connect: Connect) -> None:
-    wire = connect(TelegramStandIn)
+    wire = connect(networks.TelegramStandIn)
     (queued,) = wire.push(JPEG)
     path = f"/bot{wire.stand_in.settings['botToken']}/getFile"
     wire.stand_in.answers[path] = Reply(
@@ -177,7 +167,7 @@ def test_a_network_that_is_busy_is_asked_again(connect: Connect) -> None:
 
 
 def test_what_was_posted_twice_and_edited_is_stored_once(connect: Connect) -> None:
-    wire = connect(TwilioStandIn)
+    wire = connect(networks.TwilioStandIn)
     body = wire.stand_in.message(wire.stand_in.keep(MP4), message="77")
     told = network_of(wire.stand_in).attachments(signed(wire.stand_in, body))
     for _ in range(3):

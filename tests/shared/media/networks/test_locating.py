@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -16,16 +16,8 @@ from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceR
 from shared.media.networks.registry import NETWORKS
 from shared.media.networks.webhooks import Credentials
 from tests.shared.media.networks.requests import network_of, signed
+from tests.support import networks
 from tests.support.media_samples import PNG
-from tests.support.networks import (
-    STAND_INS,
-    DiscordStandIn,
-    SlackStandIn,
-    StandIn,
-    TelegramStandIn,
-    TwilioStandIn,
-    WhatsAppStandIn,
-)
 from tests.support.networks.serving import Reply, say
 from tests.support.networks.telegram import BOT_TOKEN
 
@@ -33,59 +25,53 @@ POLICY = EgressPolicy(allow_private=True, allow_http=True)
 LIMITS = FetchLimits(maximum_bytes=1 << 20, deadline_seconds=10, idle_seconds=5)
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Mapping[type[StandIn], StandIn]]:
-    started = {make: make().__enter__() for make in STAND_INS}
-    yield started
-    for stand_in in started.values():
-        stand_in.__exit__(None, None, None)
-
-
-@pytest.fixture(params=STAND_INS, ids=lambda make: make.name)
-def network(request: pytest.FixtureRequest, running: Mapping[type[StandIn], StandIn]) -> StandIn:
+@pytest.fixture(params=networks.STAND_INS, ids=lambda make: make.name)
+def network(
+    request: pytest.FixtureRequest, running: Mapping[type[networks.StandIn], networks.StandIn]
+) -> networks.StandIn:
     return reset(running[request.param])
 
 
-def reset(stand_in: StandIn) -> StandIn:
+def reset(stand_in: networks.StandIn) -> networks.StandIn:
     stand_in.answers.clear()
     stand_in.asked.clear()
     return stand_in
 
 
 @pytest.fixture
-def slack(running: Mapping[type[StandIn], StandIn]) -> StandIn:
-    return reset(running[SlackStandIn])
+def slack(running: Mapping[type[networks.StandIn], networks.StandIn]) -> networks.StandIn:
+    return reset(running[networks.SlackStandIn])
 
 
 @pytest.fixture
-def telegram(running: Mapping[type[StandIn], StandIn]) -> StandIn:
-    return reset(running[TelegramStandIn])
+def telegram(running: Mapping[type[networks.StandIn], networks.StandIn]) -> networks.StandIn:
+    return reset(running[networks.TelegramStandIn])
 
 
 @pytest.fixture
-def whatsapp(running: Mapping[type[StandIn], StandIn]) -> StandIn:
-    return reset(running[WhatsAppStandIn])
+def whatsapp(running: Mapping[type[networks.StandIn], networks.StandIn]) -> networks.StandIn:
+    return reset(running[networks.WhatsAppStandIn])
 
 
 @pytest.fixture
-def twilio(running: Mapping[type[StandIn], StandIn]) -> StandIn:
-    return reset(running[TwilioStandIn])
+def twilio(running: Mapping[type[networks.StandIn], networks.StandIn]) -> networks.StandIn:
+    return reset(running[networks.TwilioStandIn])
 
 
 @pytest.fixture
-def discord(running: Mapping[type[StandIn], StandIn]) -> DiscordStandIn:
-    stand_in = reset(running[DiscordStandIn])
-    assert isinstance(stand_in, DiscordStandIn)
+def discord(running: Mapping[type[networks.StandIn], networks.StandIn]) -> networks.DiscordStandIn:
+    stand_in = reset(running[networks.DiscordStandIn])
+    assert isinstance(stand_in, networks.DiscordStandIn)
     return stand_in
 
 
-def told(stand_in: StandIn) -> Attachment:
+def told(stand_in: networks.StandIn) -> Attachment:
     """An attachment as the front would have read it."""
     (found,) = network_of(stand_in).attachments(signed(stand_in, stand_in.message(stand_in.keep(PNG))))
     return found
 
 
-def locate(stand_in: StandIn, attachment: Attachment, **changes: str) -> Source:
+def locate(stand_in: networks.StandIn, attachment: Attachment, **changes: str) -> Source:
     defaults = {one.name: one.default for one in network_of(stand_in).settings if one.default}
     credentials: Credentials = {**defaults, **stand_in.settings, **changes}
     return network_of(stand_in).locate(attachment, credentials, partial(ask, policy=POLICY))
@@ -102,18 +88,18 @@ def download(source: Source) -> tuple[bytes, str | None]:
         return b"".join(fetched.chunks()), fetched.media_type
 
 
-def test_what_a_webhook_told_of_is_found_and_opened(network: StandIn) -> None:
+def test_what_a_webhook_told_of_is_found_and_opened(network: networks.StandIn) -> None:
     source = locate(network, told(network))
     assert download(source) == (PNG.content, "image/png")
     assert source.size_bytes in (None, len(PNG.content))
 
 
-def test_no_secret_is_part_of_how_a_source_looks(network: StandIn) -> None:
+def test_no_secret_is_part_of_how_a_source_looks(network: networks.StandIn) -> None:
     source = locate(network, told(network))
     assert not [value for value in network.settings.values() if value in repr(source) and "://" not in value]
 
 
-def test_a_file_that_was_deleted_is_gone(network: StandIn) -> None:
+def test_a_file_that_was_deleted_is_gone(network: networks.StandIn) -> None:
     attachment = told(network)
     network.kept.clear()
     with pytest.raises((SourceGone, SourceAnswered)) as gone:
@@ -122,9 +108,9 @@ def test_a_file_that_was_deleted_is_gone(network: StandIn) -> None:
         assert gone.value.status == 404
 
 
-@pytest.mark.parametrize("make", [SlackStandIn, TelegramStandIn, WhatsAppStandIn])
+@pytest.mark.parametrize("make", [networks.SlackStandIn, networks.TelegramStandIn, networks.WhatsAppStandIn])
 def test_credentials_that_are_refused_are_told_apart(
-    make: type[StandIn], running: Mapping[type[StandIn], StandIn]
+    make: type[networks.StandIn], running: Mapping[type[networks.StandIn], networks.StandIn]
 ) -> None:
     stand_in = reset(running[make])
     wrong = {name: value[:-4] + "nope" for name, value in stand_in.settings.items() if "Token" in name}
@@ -132,12 +118,12 @@ def test_credentials_that_are_refused_are_told_apart(
         locate(stand_in, told(stand_in), **wrong)
 
 
-@pytest.mark.parametrize("make", [SlackStandIn, TelegramStandIn, WhatsAppStandIn])
+@pytest.mark.parametrize("make", [networks.SlackStandIn, networks.TelegramStandIn, networks.WhatsAppStandIn])
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"ok": true}', b'{"url": 5, "result": {}, "ok": true}']
 )
 def test_an_answer_that_says_nothing_is_unreadable(
-    make: type[StandIn], body: bytes, running: Mapping[type[StandIn], StandIn]
+    make: type[networks.StandIn], body: bytes, running: Mapping[type[networks.StandIn], networks.StandIn]
 ) -> None:
     stand_in = reset(running[make])
     attachment = told(stand_in)
@@ -150,13 +136,13 @@ def test_an_answer_that_says_nothing_is_unreadable(
 # Slack
 
 
-def test_slacks_token_goes_along_a_redirect_within_slack(slack: StandIn) -> None:
+def test_slacks_token_goes_along_a_redirect_within_slack(slack: networks.StandIn) -> None:
     download(locate(slack, told(slack)))
     assert [asked.headers.get("authorization") is not None for asked in slack.asked] == [True, True, True]
     assert slack.paths()[-1].startswith("/files-edge/")
 
 
-def test_slacks_login_page_is_no_media_unless_the_file_is_a_page(slack: StandIn) -> None:
+def test_slacks_login_page_is_no_media_unless_the_file_is_a_page(slack: networks.StandIn) -> None:
     attachment = told(slack)
     assert locate(slack, attachment).refused_media_types == {"text/html"}
     page = {"id": "F1", "mimetype": "text/html", "mode": "hosted", "url_private": f"{slack.url}/x"}
@@ -186,7 +172,7 @@ def test_slacks_login_page_is_no_media_unless_the_file_is_a_page(slack: StandIn)
     ],
 )
 def test_slacks_answers_are_understood(
-    slack: StandIn, answer: dict[str, Any], error: type[Exception]
+    slack: networks.StandIn, answer: dict[str, Any], error: type[Exception]
 ) -> None:
     attachment = told(slack)
     slack.answers["/api/files.info"] = say(answer)
@@ -194,7 +180,7 @@ def test_slacks_answers_are_understood(
         locate(slack, attachment)
 
 
-def test_slack_that_has_too_much_to_do_is_asked_again(slack: StandIn) -> None:
+def test_slack_that_has_too_much_to_do_is_asked_again(slack: networks.StandIn) -> None:
     attachment = told(slack)
     slack.answers["/api/files.info"] = Reply(status=429, headers={"Retry-After": "30"})
     with pytest.raises(SourceAnswered) as busy:
@@ -205,7 +191,7 @@ def test_slack_that_has_too_much_to_do_is_asked_again(slack: StandIn) -> None:
 @pytest.mark.parametrize(
     "url", ["https://files.slack.com/x", "https://a.slack-edge.com/x", "https://slack.com/x"]
 )
-def test_slacks_own_hosts_are_trusted(slack: StandIn, url: str) -> None:
+def test_slacks_own_hosts_are_trusted(slack: networks.StandIn, url: str) -> None:
     attachment = told(slack)
     slack.answers["/api/files.info"] = say({"ok": True, "file": {"url_private": url}})
     source = locate(slack, attachment)
@@ -216,14 +202,14 @@ def test_slacks_own_hosts_are_trusted(slack: StandIn, url: str) -> None:
 # Twilio
 
 
-def test_twilios_credentials_stay_with_twilio(twilio: StandIn) -> None:
+def test_twilios_credentials_stay_with_twilio(twilio: networks.StandIn) -> None:
     download(locate(twilio, told(twilio)))
     first, second = twilio.asked
     assert first.headers["authorization"].startswith("Basic ")
     assert "authorization" not in second.headers
 
 
-def test_twilios_credentials_open_nothing_elsewhere(twilio: StandIn) -> None:
+def test_twilios_credentials_open_nothing_elsewhere(twilio: networks.StandIn) -> None:
     for url in (
         "https://media.example/x",
         "https://twilio.com.example/x",
@@ -253,7 +239,7 @@ def test_twilios_credentials_open_nothing_elsewhere(twilio: StandIn) -> None:
     ],
 )
 def test_telegrams_answers_are_understood(
-    telegram: StandIn, status: int, answer: dict[str, Any], error: type[Exception]
+    telegram: networks.StandIn, status: int, answer: dict[str, Any], error: type[Exception]
 ) -> None:
     attachment = told(telegram)
     telegram.answers[f"/bot{BOT_TOKEN}/getFile"] = say({"ok": False, "error_code": status, **answer}, status)
@@ -264,7 +250,7 @@ def test_telegrams_answers_are_understood(
         assert getattr(refused.value, "retry_after_seconds", None) == 8
 
 
-def test_ones_own_telegram_server_names_paths_on_its_disk(telegram: StandIn) -> None:
+def test_ones_own_telegram_server_names_paths_on_its_disk(telegram: networks.StandIn) -> None:
     path = f"/var/lib/telegram-bot-api/{BOT_TOKEN}/photos/file 0.jpg"
     attachment = told(telegram)
     telegram.answers[f"/bot{BOT_TOKEN}/getFile"] = say({"ok": True, "result": {"file_path": path}})
@@ -274,7 +260,7 @@ def test_ones_own_telegram_server_names_paths_on_its_disk(telegram: StandIn) -> 
 # WhatsApp
 
 
-def test_whatsapps_address_comes_with_its_digest_and_needs_the_token(whatsapp: StandIn) -> None:
+def test_whatsapps_address_comes_with_its_digest_and_needs_the_token(whatsapp: networks.StandIn) -> None:
     source = locate(whatsapp, told(whatsapp))
     assert (source.size_bytes, source.sha256) == (len(PNG.content), told(whatsapp).sha256)
     with pytest.raises(SourceAnswered) as refused:
@@ -296,7 +282,7 @@ def test_whatsapps_address_comes_with_its_digest_and_needs_the_token(whatsapp: S
     ],
 )
 def test_whatsapps_answers_are_understood(
-    whatsapp: StandIn, status: int, answer: dict[str, Any], error: type[Exception]
+    whatsapp: networks.StandIn, status: int, answer: dict[str, Any], error: type[Exception]
 ) -> None:
     attachment = told(whatsapp)
     whatsapp.answers[f"/v24.0/{attachment.attachment_id}"] = say({"error": answer}, status)
@@ -304,7 +290,7 @@ def test_whatsapps_answers_are_understood(
         locate(whatsapp, attachment)
 
 
-def test_whatsapps_token_goes_to_meta_alone(whatsapp: StandIn) -> None:
+def test_whatsapps_token_goes_to_meta_alone(whatsapp: networks.StandIn) -> None:
     attachment = told(whatsapp)
     path = f"/v24.0/{attachment.attachment_id}"
     whatsapp.answers[path] = say({"url": "https://lookaside.fbsbx.com/whatsapp_business/attachments/?mid=1"})
@@ -317,7 +303,7 @@ def test_whatsapps_token_goes_to_meta_alone(whatsapp: StandIn) -> None:
 # Discord
 
 
-def expired(discord: DiscordStandIn, *, ago_seconds: float = 3600) -> Attachment:
+def expired(discord: networks.DiscordStandIn, *, ago_seconds: float = 3600) -> Attachment:
     file_id = discord.keep(PNG)
     interaction = discord.interaction(file_id)
     attachments = interaction["data"]["resolved"]["attachments"]
@@ -326,7 +312,7 @@ def expired(discord: DiscordStandIn, *, ago_seconds: float = 3600) -> Attachment
     return found
 
 
-def test_a_link_of_discords_that_has_expired_is_renewed(discord: DiscordStandIn) -> None:
+def test_a_link_of_discords_that_has_expired_is_renewed(discord: networks.DiscordStandIn) -> None:
     attachment = expired(discord)
     with pytest.raises(SourceAnswered):
         download(Source(url=attachment.location["url"]))
@@ -335,7 +321,7 @@ def test_a_link_of_discords_that_has_expired_is_renewed(discord: DiscordStandIn)
     assert download(source) == (PNG.content, "image/png")
 
 
-def test_a_link_of_discords_that_cannot_be_renewed_is_gone(discord: DiscordStandIn) -> None:
+def test_a_link_of_discords_that_cannot_be_renewed_is_gone(discord: networks.DiscordStandIn) -> None:
     attachment = expired(discord)
     without_bot = {name: value for name, value in discord.settings.items() if name != "botToken"}
     with pytest.raises(SourceGone):
@@ -348,12 +334,12 @@ def test_a_link_of_discords_that_cannot_be_renewed_is_gone(discord: DiscordStand
         locate(discord, attachment, botToken="no longer")
 
 
-def test_a_link_that_is_good_is_opened_without_asking(discord: DiscordStandIn) -> None:
+def test_a_link_that_is_good_is_opened_without_asking(discord: networks.DiscordStandIn) -> None:
     locate(discord, told(discord))
     assert discord.asked == []
 
 
-def test_a_link_that_is_about_to_expire_is_renewed_by_whoever_can(discord: DiscordStandIn) -> None:
+def test_a_link_that_is_about_to_expire_is_renewed_by_whoever_can(discord: networks.DiscordStandIn) -> None:
     """Whose clock is right, Discord's or ours, nobody knows."""
     without_bot = {name: value for name, value in discord.settings.items() if name != "botToken"}
     for ago_seconds in (-300, 300):

@@ -1,0 +1,24 @@
+"""A function that models may call, and a shape that they may be told to answer in."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+WEATHER_FUNCTION: dict[str, Any] = {
+    "name": "weather",
+    "description": "Tell the weather.",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+class City(BaseModel):
+    """A structured answer."""
+
+    name: str
+    people: int

@@ -1,0 +1,33 @@
+"""An agent that repeats what it is told, and the scheduler that tells it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.schedules.running import Scheduler
+from shared.database import Database
+from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
+from tests.shared.a2a.behaviors.agents import Agents, make_agents
+
+
+@pytest.fixture
+def agents(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) -> Iterator[Agents]:
+    with make_agents(database, valkey_server.url, tmp_path) as agents:
+        agents.use_script("rules:\n- steps: [complete: '${text}']")
+        yield agents
+        agents.set("UPDATE schedules SET next_at = NULL")
+
+
+@pytest.fixture
+def scheduler(agents: Agents) -> Scheduler:
+    pushes = PushConfigurations(
+        encryption=Encryption(agents.settings), policy=EgressPolicy.of(agents.settings)
+    )
+    return Scheduler(
+        database=agents.database, own_extensions=OwnExtensions(agents.settings.base_url), pushes=pushes
+    )
