@@ -28,6 +28,7 @@ _ADMINISTRATION = {
     "blob-store": "deploy.cli_files",
     "deployments": "deploy.cli_agents",
     "behaviors": "deploy.cli_behaviors",
+    "endpoints": "deploy.cli_endpoints",
     "schedules": "deploy.cli_schedules",
     "versions": "deploy.cli_agents",
     "client-credentials": "deploy.cli_agents",

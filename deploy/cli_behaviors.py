@@ -19,7 +19,9 @@ behaviors = click.Group("behaviors", help="Manage the behaviors of agents.")
 @behaviors.command("create", help="Create a behavior of a deployment's agent.")
 @_deployment
 @click.option("--name", required=True)
-@click.option("--kind", type=choice(BehaviorKind), default="model", show_default=True)
+@click.option(
+    "--kind", type=choice((BehaviorKind.MODEL, BehaviorKind.SCRIPT)), default="model", show_default=True
+)
 @click.option("--description", required=True, help="What it does, as the agent's card says it.")
 @click.option("--model", help="The model that a behavior of kind model asks, by its id in the catalog.")
 @click.option("--instructions", default="", help="What the model is told to be.")

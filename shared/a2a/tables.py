@@ -44,7 +44,7 @@ behaviors = sa.Table(
     sa.Column("is_default", sa.Boolean, nullable=False),
     instant("updated_at", nullable=False, server_default=sa.text("now()")),
     created_at(),
-    sa.CheckConstraint("kind IN ('model', 'script')", name="kind"),
+    sa.CheckConstraint("kind IN ('model', 'script', 'remote')", name="kind"),
     sa.CheckConstraint("kind = 'script' OR script IS NULL", name="script"),
     sa.CheckConstraint("(kind = 'model') = (model IS NOT NULL)", name="model"),
     sa.UniqueConstraint("deployment_id", "name"),

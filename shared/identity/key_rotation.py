@@ -29,6 +29,8 @@ log = get_logger(__name__)
 
 PUBLICATION_SECONDS = 300
 STALE_SIGNER_SECONDS = 60
+REQUEST_TOKEN_SECONDS = 300
+"""Life of a request token (`shared/a2a/remote/request_tokens.py`), which the key of attributions signs too."""
 
 
 class Purpose(StrEnum):
@@ -71,8 +73,9 @@ def list_signing_keys(session: Session, *, by: Actor) -> tuple[KeyRecord, ...]:
 
 def lifetime_seconds(settings: Settings, purpose: Purpose) -> int:
     """Give how long a retired key must still verify: a token's life, and the moment others sign with it unknowing."""
-    life = settings.access_token_seconds if purpose is Purpose.ACCESS else settings.attribution_seconds
-    return life + STALE_SIGNER_SECONDS
+    if purpose is Purpose.ACCESS:
+        return settings.access_token_seconds + STALE_SIGNER_SECONDS
+    return max(settings.attribution_seconds, REQUEST_TOKEN_SECONDS) + STALE_SIGNER_SECONDS
 
 
 def ensure_keys(database: Database, settings: Settings) -> None:

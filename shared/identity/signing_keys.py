@@ -72,9 +72,9 @@ class SigningKeys:
             found = self._live(age).by_purpose[purpose].get(kid)
         return found.key if found else None
 
-    def jwks(self, purpose: Purpose = Purpose.ACCESS) -> dict[str, Any]:
-        """Give the public key set (RFC 7517), with the next key already in it."""
-        keys = self._live().by_purpose[purpose].values()
+    def jwks(self) -> dict[str, Any]:
+        """Give the public key set (RFC 7517): of both purposes, with the next keys already in it."""
+        keys = [key for of_purpose in self._live().by_purpose.values() for key in of_purpose.values()]
         return {"keys": [_public(key) for key in sorted(keys, key=lambda key: key.kid)]}
 
     def now(self) -> float:

@@ -104,6 +104,16 @@ def invite_somebody(do: Callable[..., Any], inside: dict[str, str]) -> None:
     assert do("invitations", "revoke", invitation["id"])["revokedAt"]
 
 
+def administer_endpoint(operator: Operator, deployment: str) -> None:
+    secret = operator.directory / "credential"
+    secret.write_text("k" * 40)
+    told = {"url": "https://agent.example", "credential_header": "X-API-Key", "credential_file": secret}
+    endpoint = operator.do("endpoints", "set", deployment, **told)
+    assert (endpoint["credentialHeader"], "k" * 40 in str(endpoint)) == ("X-API-Key", False)
+    assert operator.do("endpoints", "show", deployment) == endpoint
+    assert operator.do("endpoints", "remove", deployment) == {}
+
+
 def test_every_administrative_command_does_its_work(operator: Operator, database: Database) -> None:
     do = operator.do
     user = do("users", "create", email=f"{uuid4().hex}@example.org")
@@ -198,6 +208,7 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     assert do("behaviors", "make-default", other["id"])["isDefault"]
     do("behaviors", "remove", behavior["id"])
     assert [at["id"] for at in do("behaviors", "list", **of_deployment)["behaviors"]] == [other["id"]]
+    administer_endpoint(operator, **of_deployment)
 
     told = {"name": "Morning", "cron": "0 9 * * *", "text": "Good morning"}
     schedule = do("schedules", "create", **of_deployment, **told, **{"time-zone": "Europe/Berlin"})

@@ -53,6 +53,7 @@ BEHAVIOR = {"name": "Helper", "kind": "script", "description": "Follows a script
 MESSAGE = {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}}
 SCHEDULE = {"name": "Morning", "cron": "0 9 * * *", "message": {"parts": [{"text": "Good morning"}]}}
 SLACK = {"settings": {"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32}}
+ENDPOINT = {"url": "https://agent.example"}
 PUSH = {"url": "https://client.example/updates"}
 MEDIA = {
     "messageId": "m",
@@ -72,6 +73,7 @@ BODIES: dict[str, Any] = {
     "replace_schedule": SCHEDULE,
     "put_network_settings": SLACK,
     "put_notification_endpoint": {"url": "https://bot.example/notifications"},
+    "put_endpoint": ENDPOINT,
     "bind_role": {
         "subjectIdentityId": str(uuid4()),
         "role": "ProjectAgent",
@@ -233,6 +235,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
     invitation = make(f"/admin/organizations/{organization_id}/invitations", invited)
     key = make("/admin/api-keys", {"name": "Bound", "organizationId": organization_id})
     make(f"/admin/distributions/{distribution_id}/networks/slack", SLACK, method="PUT")
+    make(f"/admin/deployments/{deployment_id}/endpoint", ENDPOINT, method="PUT")
     endpoint = {"url": "https://bot.example/notifications"}
     make(f"/admin/distributions/{distribution_id}/notification-endpoint", endpoint, method="PUT")
     return {

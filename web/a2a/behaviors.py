@@ -46,6 +46,7 @@ behavior.reads("read_behavior", domain.get_behavior, summary="Get a behavior wit
     schemas.ChangedBehavior,
     schemas.BehaviorBody,
     domain.BehaviorNameTaken,
+    domain.BehaviorOfEndpoint,
     summary="Replace a behavior; what is left out is empty from then on",
 )
 def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
@@ -67,5 +68,6 @@ behavior.acts(
 behavior.removes(
     domain.remove_behavior,
     domain.DefaultBehavior,
+    domain.BehaviorOfEndpoint,
     summary="Delete a behavior of a deployment's agent; the default one last",
 )

@@ -3,6 +3,7 @@
 from web.a2a.behaviors import routes as behavior_routes
 from web.a2a.cards import extended_routes
 from web.a2a.cards import routes as card_routes
+from web.a2a.endpoints import routes as endpoint_routes
 from web.a2a.extension_documents import routes as document_routes
 from web.a2a.messages import routes as message_routes
 from web.a2a.push_configurations import routes as push_routes
@@ -13,6 +14,7 @@ ROUTES = (
     behavior_routes,
     card_routes,
     document_routes,
+    endpoint_routes,
     extended_routes,
     message_routes,
     task_routes,

@@ -134,7 +134,7 @@ def describe_protected_resource(call: Call) -> Response:
 @routes.route(
     "GET",
     "/.well-known/jwks.json",
-    summary="Get the public keys that access tokens are signed with, the next one included (RFC 7517)",
+    summary="Get the public keys that our tokens are signed with, the next ones included (RFC 7517)",
     authentication=Authentication.PUBLIC,
     answers={200: schemas.KeySetBody},
 )

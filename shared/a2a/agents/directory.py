@@ -50,6 +50,8 @@ class Agent:
         for behavior in self.behaviors:
             if skill_id in (str(behavior.id), behavior.name):
                 return behavior
+        if self.behaviors[0].kind is BehaviorKind.REMOTE:
+            return self.behaviors[0]  # whose skills are its own, and which refuses what it does not know
         message = "is not a skill of this agent"
         field = FieldError(location="body", name=f"message.metadata.{SKILL_KEY}", message=message)
         raise InvalidParams(errors=[field])

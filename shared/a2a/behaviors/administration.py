@@ -40,6 +40,13 @@ class BehaviorNameTaken(DomainError):
     kind = Kind.CONFLICT
 
 
+class BehaviorOfEndpoint(DomainError):
+    """This behavior sends messages to the deployment's endpoint; change or delete the endpoint instead."""
+
+    code = "behavior_of_endpoint"
+    kind = Kind.CONFLICT
+
+
 class DefaultBehavior(DomainError):
     """The default behavior is removed last; make another one the default first."""
 
@@ -89,15 +96,15 @@ def create_behavior(
     """Give a deployment a behavior. Raises BehaviorNameTaken, ValidationFailed."""
     organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
     values = _values(draft)
-    _hold_deployment(session, deployment_id)
+    hold_deployment(session, deployment_id)
     count = session.execute(
         select(func.count()).where(behaviors.c.deployment_id == deployment_id)
     ).scalar_one()
     if count >= BEHAVIORS_LIMIT:
         raise _wrong("name", f"would be one more than the {BEHAVIORS_LIMIT} that a deployment may have")
-    _require_free_name(session, deployment_id, values["name"], None)
+    require_free_name(session, deployment_id, values["name"], None)
     if is_default or count == 0:
-        _unset_default(session, deployment_id)
+        unset_default(session, deployment_id)
     behavior_id = new_id()
     session.execute(
         insert(behaviors).values(
@@ -125,11 +132,15 @@ def list_behaviors(
 def replace_behavior(
     session: Session, *, by: Actor, behavior_id: UUID, draft: BehaviorDraft
 ) -> BehaviorSettings:
-    """Make a behavior another one under the same id; turns that have begun go on as they began."""
+    """Make a behavior another one under the same id; turns that have begun go on as they began.
+
+    Raises BehaviorOfEndpoint, BehaviorNameTaken and ValidationFailed.
+    """
     before, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
+    _require_own(before)
     values = _values(draft)
-    _hold_deployment(session, before.deployment_id)
-    _require_free_name(session, before.deployment_id, values["name"], behavior_id)
+    hold_deployment(session, before.deployment_id)
+    require_free_name(session, before.deployment_id, values["name"], behavior_id)
     changed = update(behaviors).where(behaviors.c.id == behavior_id)
     session.execute(changed.values(**values, updated_at=func.now()))
     _record(session, by, "behavior.replaced", behavior_id, organization_id)
@@ -139,8 +150,8 @@ def replace_behavior(
 def make_default_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> BehaviorSettings:
     """Set the default behavior, which answers messages that ask for no other."""
     behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
-    _hold_deployment(session, behavior.deployment_id)
-    _unset_default(session, behavior.deployment_id)
+    hold_deployment(session, behavior.deployment_id)
+    unset_default(session, behavior.deployment_id)
     changed = update(behaviors).where(behaviors.c.id == behavior_id)
     session.execute(changed.values(is_default=True, updated_at=func.now()))
     _record(session, by, "behavior.made_default", behavior_id, organization_id)
@@ -148,9 +159,13 @@ def make_default_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> 
 
 
 def remove_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> None:
-    """Delete a behavior of a deployment. Raises DefaultBehavior for the default one while there are others."""
+    """Delete a behavior of a deployment.
+
+    Raises BehaviorOfEndpoint, and DefaultBehavior for the default one while there are others.
+    """
     behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
-    _hold_deployment(session, behavior.deployment_id)
+    _require_own(behavior)
+    hold_deployment(session, behavior.deployment_id)
     others = select(func.count()).where(
         behaviors.c.deployment_id == behavior.deployment_id, behaviors.c.id != behavior_id
     )
@@ -181,6 +196,8 @@ def _how_it_works(draft: BehaviorDraft) -> dict[str, Any]:
         if draft.script is not None:
             raise _wrong("script", "is of no use to a model behavior")
         return {"model": draft.model, "instructions": draft.instructions, "script": None}
+    if draft.kind is BehaviorKind.REMOTE:
+        raise _wrong("kind", "comes with the endpoint of a deployment; set that instead")
     if draft.model is not None:
         raise _wrong("model", "is of no use to a script behavior")
     if draft.script is not None:
@@ -247,13 +264,14 @@ def _get(session: Session, behavior_id: UUID) -> BehaviorSettings:
     return get_one(session, select(behaviors).where(behaviors.c.id == behavior_id), behavior_settings)
 
 
-def _hold_deployment(session: Session, deployment_id: UUID) -> None:
+def hold_deployment(session: Session, deployment_id: UUID) -> None:
     """Lock a deployment, so that changes of its behaviors wait for each other."""
     held = select(deployments.c.id).where(deployments.c.id == deployment_id)
     session.execute(held.with_for_update(key_share=True))
 
 
-def _require_free_name(session: Session, deployment_id: UUID, name: str, own_id: UUID | None) -> None:
+def require_free_name(session: Session, deployment_id: UUID, name: str, own_id: UUID | None) -> None:
+    """Raise BehaviorNameTaken if another behavior of the deployment has this name."""
     taken = select(behaviors.c.id).where(behaviors.c.deployment_id == deployment_id, behaviors.c.name == name)
     if own_id is not None:
         taken = taken.where(behaviors.c.id != own_id)
@@ -261,9 +279,15 @@ def _require_free_name(session: Session, deployment_id: UUID, name: str, own_id:
         raise BehaviorNameTaken
 
 
-def _unset_default(session: Session, deployment_id: UUID) -> None:
+def unset_default(session: Session, deployment_id: UUID) -> None:
+    """Let no behavior of a deployment be its default; the caller makes another one so."""
     held = update(behaviors).where(behaviors.c.deployment_id == deployment_id, behaviors.c.is_default)
     session.execute(held.values(is_default=False, updated_at=func.now()))
+
+
+def _require_own(behavior: BehaviorSettings) -> None:
+    if behavior.kind is BehaviorKind.REMOTE:
+        raise BehaviorOfEndpoint
 
 
 def _record(session: Session, by: Actor, action: str, behavior_id: UUID, organization_id: UUID) -> None:

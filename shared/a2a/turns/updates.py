@@ -22,6 +22,7 @@ class BehaviorKind(StrEnum):
 
     MODEL = "model"
     SCRIPT = "script"
+    REMOTE = "remote"
 
     @property
     def can_resume(self) -> bool:
@@ -48,7 +49,8 @@ class BehaviorSettings:
     """A row of `behaviors`: a named way a daemon works, shown on the card as a skill.
 
     A `MODEL` behavior has `model` and `instructions`; a `SCRIPT` behavior has `script`, the YAML text itself, or none
-    and follows the file of the setting `A2A_SCRIPT`.
+    and follows the file of the setting `A2A_SCRIPT`; a `REMOTE` behavior sends messages on to the endpoint of its
+    deployment.
     """
 
     id: UUID

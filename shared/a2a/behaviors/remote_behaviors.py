@@ -1,0 +1,57 @@
+"""The behavior of a deployment that answers messages itself: it comes and goes with the deployment's endpoint."""
+
+from uuid import UUID
+
+from sqlalchemy import Select, delete, func, insert, select, update
+
+from shared.a2a.behaviors.administration import hold_deployment, require_free_name, unset_default
+from shared.a2a.tables import behaviors
+from shared.a2a.turns.updates import BehaviorKind
+from shared.database import Session
+from shared.ids import new_id
+
+NAME = "Remote agent"
+DESCRIPTION = "Answers on a server of its own."
+EVERYTHING = ("*/*",)
+"""The remote agent itself judges what it reads."""
+_table = behaviors.c
+
+
+def install_remote_behavior(session: Session, deployment_id: UUID) -> None:
+    """Let the deployment's own server answer by default; once it does, nothing changes. Raises BehaviorNameTaken."""
+    hold_deployment(session, deployment_id)
+    if session.execute(_of(deployment_id)).first() is not None:
+        return
+    require_free_name(session, deployment_id, NAME, None)
+    unset_default(session, deployment_id)
+    session.execute(
+        insert(behaviors).values(
+            id=new_id(),
+            deployment_id=deployment_id,
+            name=NAME,
+            kind=BehaviorKind.REMOTE,
+            description=DESCRIPTION,
+            input_modes=EVERYTHING,
+            output_modes=EVERYTHING,
+            is_default=True,
+        )
+    )
+
+
+def remove_remote_behavior(session: Session, deployment_id: UUID) -> None:
+    """Delete the behavior; the oldest that is left answers by default, unless another one did already."""
+    hold_deployment(session, deployment_id)
+    session.execute(
+        delete(behaviors).where(_table.deployment_id == deployment_id, _table.kind == BehaviorKind.REMOTE)
+    )
+    of_deployment = _table.deployment_id == deployment_id
+    has_default = select(_table.id).where(of_deployment, _table.is_default)
+    if session.execute(has_default).first() is None:
+        oldest = select(_table.id).where(of_deployment).order_by(_table.id).limit(1).scalar_subquery()
+        session.execute(
+            update(behaviors).where(_table.id == oldest).values(is_default=True, updated_at=func.now())
+        )
+
+
+def _of(deployment_id: UUID) -> Select[tuple[UUID]]:
+    return select(_table.id).where(_table.deployment_id == deployment_id, _table.kind == BehaviorKind.REMOTE)

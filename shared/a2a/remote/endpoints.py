@@ -1,0 +1,233 @@
+"""Endpoints: the address of the A2A server that a deployment runs elsewhere, and how messages are sent there.
+
+Setting an endpoint makes sending messages on the deployment's default behavior; deleting it ends that. Replacing an
+endpoint replaces its credential too: who cannot read a credential must not be able to have it sent to another address.
+What the agent's card says is kept beside it (`agent_cards.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.a2a.behaviors.remote_behaviors import install_remote_behavior, remove_remote_behavior
+from shared.a2a.remote.tables import deployment_endpoints
+from shared.database import Session
+from shared.egress.errors import HeaderRefused
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import check_headers, parse_url
+from shared.encryption import Encryption
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_for_deployment
+from shared.identity.existence import get_one
+from shared.identity.permissions import Permission
+from shared.schema import columns_of
+from shared.settings import Settings
+
+OUR_HEADERS = frozenset(
+    {
+        "a2a-version",
+        "a2a-extensions",
+        "accept",
+        "authorization",
+        "content-type",
+        "idempotency-key",
+        "if-none-match",
+        "service-usage-attribution",
+        "user-agent",
+    }
+)
+"""What we say of a request ourselves, in lower case."""
+_table = deployment_endpoints.c
+
+
+class Binding(StrEnum):
+    """How an agent's server is spoken to."""
+
+    HTTP_JSON = "http+json"
+    JSONRPC = "jsonrpc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A header that the agent's server, or what stands before it, asks for besides our own."""
+
+    header: str
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointDraft:
+    """What an endpoint is to be; `interface_override` replaces the address that the card names."""
+
+    url: str
+    card_url: str | None = None
+    interface_override: str | None = None
+    credential: Credential | None = None
+    resends: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where messages to a deployment are sent; `binding` and `interface_url` are None until its card was read.
+
+    `has_list_tasks` is None while nobody knows. `resends` says that a message may be sent again that may have arrived.
+    """
+
+    deployment_id: UUID
+    url: str
+    card_url: str | None
+    interface_override: str | None
+    credential_header: str | None
+    credential_encrypted: bytes | None = field(repr=False)
+    resends: bool
+    binding: Binding | None
+    interface_url: str | None
+    tenant: str | None
+    streams: bool
+    has_list_tasks: bool | None
+
+    def credential_headers(self, encryption: Encryption) -> Mapping[str, str]:
+        """Give the header of the endpoint's own credential, or none."""
+        if self.credential_header is None or self.credential_encrypted is None:
+            return {}
+        return {self.credential_header: encryption.decrypt(self.credential_encrypted)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownEndpoint:
+    """An endpoint as administrators see it: never its credential."""
+
+    deployment_id: UUID
+    url: str
+    card_url: str | None
+    interface_override: str | None
+    credential_header: str | None
+    resends: bool
+    binding: Binding | None
+    interface_url: str | None
+    streams: bool
+    problem: str | None
+    checked_at: datetime | None
+    updated_at: datetime
+    created_at: datetime
+
+
+def find_endpoint(session: Session, deployment_id: UUID) -> Endpoint | None:
+    """Find the endpoint of a deployment."""
+    columns = columns_of(Endpoint, deployment_endpoints)
+    row = session.execute(select(*columns).where(_table.deployment_id == deployment_id)).one_or_none()
+    return None if row is None else _endpoint(row)
+
+
+def put_endpoint(
+    session: Session, settings: Settings, *, by: Actor, deployment_id: UUID, draft: EndpointDraft
+) -> ShownEndpoint:
+    """Set or replace the endpoint of a deployment; its card is read soon.
+
+    Raises SchemeRefused, UrlRefused, AddressRefused, ValidationFailed, BehaviorNameTaken.
+    """
+    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    values = _values(settings, draft)
+    install_remote_behavior(session, deployment_id)
+    before = find_endpoint(session, deployment_id)
+    if before is None or any(values[name] != getattr(before, name) for name in _WHERE):
+        values |= _NOTHING_READ
+    values |= {"etag": None, "problem": None, "checked_at": None, "next_check_at": func.now()}
+    values["updated_at"] = func.now()
+    session.execute(
+        insert(deployment_endpoints)
+        .values(deployment_id=deployment_id, organization_id=organization_id, **values)
+        .on_conflict_do_update(index_elements=[_table.deployment_id], set_=values)
+    )
+    record(session, by, "endpoint.set", deployment_id, organization_id=organization_id, url=values["url"])
+    return _get(session, deployment_id)
+
+
+def get_endpoint(session: Session, *, by: Actor, deployment_id: UUID) -> ShownEndpoint:
+    """Get the endpoint of a deployment. Raises ResourceNotFound when there is none."""
+    authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    return _get(session, deployment_id)
+
+
+def remove_endpoint(session: Session, *, by: Actor, deployment_id: UUID) -> None:
+    """Delete the endpoint of a deployment; its turns under way fail, and another behavior becomes the default."""
+    organization_id = authorize_for_deployment(session, by, Permission.DEPLOYMENT_MANAGE, deployment_id)
+    remove_remote_behavior(session, deployment_id)
+    removed = session.execute(delete(deployment_endpoints).where(_table.deployment_id == deployment_id))
+    if removed.rowcount:
+        record(session, by, "endpoint.removed", deployment_id, organization_id=organization_id)
+
+
+def _values(settings: Settings, draft: EndpointDraft) -> dict[str, Any]:
+    policy = EgressPolicy.of(settings)
+    for url in filter(None, (draft.url, draft.card_url, draft.interface_override)):
+        parse_url(url, policy, with_secrets=True)
+    for name in ("url", "interface_override"):
+        if set(getattr(draft, name) or "") & {"?", "#"}:
+            raise _wrong("url" if name == "url" else "interfaceUrl", "must be without a query and a fragment")
+    sealed = None
+    if draft.credential is not None:
+        _check_credential(draft.credential)
+        sealed = Encryption(settings).encrypt(draft.credential.value)
+    return {
+        "url": draft.url.rstrip("/"),
+        "card_url": draft.card_url,
+        "interface_override": draft.interface_override and draft.interface_override.rstrip("/"),
+        "credential_header": draft.credential.header if draft.credential else None,
+        "credential_encrypted": sealed,
+        "resends": draft.resends,
+    }
+
+
+def _check_credential(credential: Credential) -> None:
+    if credential.header.lower() in OUR_HEADERS:
+        raise _wrong("credential.header", "is a header that the service sends itself")
+    try:
+        check_headers({credential.header: credential.value})
+    except HeaderRefused as refused:
+        raise _wrong("credential", "is malformed, or its header belongs to the connection") from refused
+    if not credential.value.strip():
+        raise _wrong("credential.value", "must not be empty")
+
+
+def _endpoint(row: Row[Any]) -> Endpoint:
+    sealed = row.credential_encrypted
+    return Endpoint(
+        **{
+            **row._asdict(),
+            "binding": Binding(row.binding) if row.binding is not None else None,
+            "credential_encrypted": bytes(sealed) if sealed is not None else None,
+        }
+    )
+
+
+def _get(session: Session, deployment_id: UUID) -> ShownEndpoint:
+    columns = columns_of(ShownEndpoint, deployment_endpoints)
+    return get_one(session, select(*columns).where(_table.deployment_id == deployment_id), _shown)
+
+
+def _shown(row: Row[Any]) -> ShownEndpoint:
+    binding = Binding(row.binding) if row.binding is not None else None
+    return ShownEndpoint(**{**row._asdict(), "binding": binding})
+
+
+def _wrong(name: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="body", name=name, message=message)])
+
+
+_WHERE = ("url", "card_url", "interface_override")
+_NOTHING_READ: Mapping[str, Any] = {
+    "binding": None,
+    "interface_url": None,
+    "tenant": None,
+    "streams": False,
+    "has_list_tasks": None,
+    "card": None,
+}

@@ -1,0 +1,30 @@
+"""Request tokens: the `Authorization` by which a deployment's own server knows that a request comes from us.
+
+A compact JWS with a type of its own, bound to one deployment by its audience and minted for each request. Verified by
+the published keys (`/.well-known/jwks.json`). The key is that of attributions: the type keeps the two apart.
+"""
+
+from uuid import UUID, uuid4
+
+from shared.identity.key_rotation import REQUEST_TOKEN_SECONDS, Purpose
+from shared.identity.signed_tokens import sign
+from shared.identity.signing_keys import SigningKeys
+from shared.settings import Settings
+
+TYPE = "agent-request+jwt"
+SUBJECT = "quartermaster"
+
+
+def mint_request_token(keys: SigningKeys, settings: Settings, deployment_id: UUID) -> str:
+    """Sign a token for one request to a deployment's server."""
+    issued_at = int(keys.now())
+    claims = {
+        "iss": settings.base_url,
+        "aud": str(deployment_id),
+        "sub": SUBJECT,
+        "iat": issued_at,
+        "exp": issued_at + REQUEST_TOKEN_SECONDS,
+        "jti": str(uuid4()),
+    }
+    signer = keys.signing_key(Purpose.ATTRIBUTION)
+    return sign(claims, typ=TYPE, kid=signer.kid, key=signer.key)

@@ -1,0 +1,39 @@
+"""The table of endpoints: where deployments run that answer messages themselves, mirrored by migration 0026.
+
+`interface_url` and what follows it are what the agent's card said last, null until it was read. `card` is kept as it
+was read, and stays when a later reading fails.
+"""
+
+import sqlalchemy as sa
+
+from shared.a2a.exact_json import ExactJson
+from shared.schema import created_at, instant, metadata
+
+deployment_endpoints = sa.Table(
+    "deployment_endpoints",
+    metadata,
+    sa.Column("deployment_id", sa.ForeignKey("deployments.id"), primary_key=True),
+    sa.Column("organization_id", sa.Uuid, nullable=False),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("card_url", sa.Text),
+    sa.Column("interface_override", sa.Text),
+    sa.Column("credential_header", sa.Text),
+    sa.Column("credential_encrypted", sa.LargeBinary),
+    sa.Column("resends", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("binding", sa.Text),
+    sa.Column("interface_url", sa.Text),
+    sa.Column("tenant", sa.Text),
+    sa.Column("streams", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("has_list_tasks", sa.Boolean),
+    sa.Column("card", ExactJson),
+    sa.Column("etag", sa.Text),
+    sa.Column("problem", sa.Text),
+    instant("checked_at"),
+    instant("next_check_at", nullable=False, server_default=sa.text("now()"), index=True),
+    instant("updated_at", nullable=False, server_default=sa.text("now()")),
+    created_at(),
+    sa.Index("ix_deployment_endpoints_due", "organization_id", "next_check_at"),
+    sa.CheckConstraint("(credential_header IS NULL) = (credential_encrypted IS NULL)", name="credential"),
+    sa.CheckConstraint("binding IN ('http+json', 'jsonrpc')", name="binding"),
+    sa.CheckConstraint("(binding IS NULL) = (interface_url IS NULL)", name="interface"),
+)

@@ -1,0 +1,50 @@
+"""Administer the endpoints of deployments: the servers that answer messages themselves."""
+
+from uuid import UUID
+
+from shared.a2a.behaviors.administration import BehaviorNameTaken
+from shared.a2a.remote import endpoints as domain
+from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
+from web.a2a import endpoint_schemas as schemas
+from web.administration import AdministrationRoutes
+from web.calls import Answer, Call
+
+ENDPOINT = "/deployments/<id:deployment_id>/endpoint"
+routes = AdministrationRoutes("endpoints")
+
+
+@routes.changes(
+    "PUT",
+    ENDPOINT,
+    schemas.NewEndpoint,
+    schemas.EndpointBody,
+    SchemeRefused,
+    UrlRefused,
+    AddressRefused,
+    BehaviorNameTaken,
+    summary="Replace the endpoint of a deployment, whose own A2A 1.0 server answers its messages from then on",
+    description=(
+        "The deployment gets a behavior of kind `remote` as its default, which sends messages on. What is left out "
+        "is empty from then on, the credential too."
+    ),
+)
+def put_endpoint(call: Call, deployment_id: UUID) -> Answer:
+    by = call.actor
+    body: schemas.NewEndpoint = call.read_body()
+    with call.services.database.transaction() as session:
+        shown = domain.put_endpoint(
+            session, call.services.settings, by=by, deployment_id=deployment_id, draft=body.draft()
+        )
+    return Answer(body=schemas.EndpointBody.of(shown))
+
+
+endpoint = routes.resource(ENDPOINT, schemas.EndpointBody)
+endpoint.reads(
+    "read_endpoint",
+    domain.get_endpoint,
+    summary="Get the endpoint of a deployment, without its credential",
+)
+endpoint.removes(
+    domain.remove_endpoint,
+    summary="Delete the endpoint of a deployment, and the behavior that sent messages there",
+)
