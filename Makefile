@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel clean
+.PHONY: help up test coverage test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -45,6 +45,7 @@ lint: $(TEST_READY) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file sdk/pyproject.toml
 	$(BIN)/lint-imports
 
 format: $(TEST_READY) ## Format the code and mend what can be mended mechanically
@@ -75,22 +76,31 @@ wheel: $(TEST_READY) ## Build the distribution into dist/
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(DIST) .
 	@rm -rf build
 
+sdk: $(TEST_READY) ## Write the SDK's sync form from its async one
+	$(BIN)/python -m sdk.generate
+
+sdk-wheel: $(TEST_READY) ## Build the SDK's distribution into dist/
+	@rm -rf sdk/build
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(DIST) ./sdk
+	@rm -rf sdk/build
+
 clean: ## Remove the virtual environment and what builds leave; ./var, which holds data, stays
-	rm -rf $(VENV) build dist ./*.egg-info
+	rm -rf $(VENV) build dist ./*.egg-info sdk/src/*.egg-info
 
 # The maintainer of the pins runs this: uv resolves once for every supported Python, hashes included. The marker of the
 # platform, the same on every line, is dropped so that the files read, and install elsewhere as far as wheels exist.
 PLATFORM := platform_machine == 'x86_64' and platform_python_implementation == 'CPython' and sys_platform == 'linux'
-COMPILE = UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile pyproject.toml --quiet --universal \
-	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(ARGUMENTS)
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile $(1) --quiet --universal \
+	--python-version $(2) --generate-hashes --no-emit-index-url --no-emit-find-links $(ARGUMENTS)
 
 requirements: $(TEST_READY) ## Resolve the pinned requirements anew (ARGUMENTS=--upgrade for the newest)
 	$(PIP) install uv
-	$(COMPILE) --group build -o deploy/requirements.txt
-	$(COMPILE) --group build --extra embedded -c deploy/requirements.txt -o deploy/requirements-embedded.txt
-	$(COMPILE) --group dev --extra embedded -c deploy/requirements-embedded.txt -o deploy/requirements-dev.txt
+	$(call COMPILE,pyproject.toml,3.11) --group build -o deploy/requirements.txt
+	$(call COMPILE,pyproject.toml,3.11) --group build --extra embedded -c deploy/requirements.txt -o deploy/requirements-embedded.txt
+	$(call COMPILE,pyproject.toml,3.11) --group dev --extra embedded -c deploy/requirements-embedded.txt -o deploy/requirements-dev.txt
+	$(call COMPILE,sdk/pyproject.toml,3.10) -c deploy/requirements-dev.txt -o sdk/requirements.txt
 	sed -i -E "s/ ; python_full_version < '3.15' and (implementation_name != 'PyPy' and )?$(PLATFORM)//; s/ and $(PLATFORM)//" \
-		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt
+		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt sdk/requirements.txt
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Quartermaster needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -103,9 +113,10 @@ $(RUN_READY): deploy/requirements-embedded.txt pyproject.toml | $(BIN)/python
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(TEST_READY): deploy/requirements-dev.txt $(RUN_READY)
+$(TEST_READY): deploy/requirements-dev.txt sdk/pyproject.toml $(RUN_READY)
 	@echo "Installing what tests and checks need into $(VENV)"
 	@$(PIP) install --require-hashes -r deploy/requirements-dev.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable sdk
 	@touch $@
 
 $(UPSTREAMS)/.ready: tests/upstreams/requirements.txt | $(BIN)/python

@@ -17,7 +17,7 @@ pytest_plugins = [
     "tests.shared.egress.servers",
 ]
 
-STACKS = ("tests/journeys/models/", "tests/journeys/", "tests/clients/")
+STACKS = ("tests/journeys/models/", "tests/journeys/", "tests/clients/", "sdk/tests/live/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
 LONGEST = (
     *("tests/journeys/models/", "tests/journeys/", "tests/chaos/", "tests/contracts/test_blob_store.py"),
@@ -25,6 +25,7 @@ LONGEST = (
         "tests/web/files/test_owner_scope.py",
         "tests/deploy/",
         "tests/clients/",
+        "sdk/tests/live/",
         "tests/web/test_list_plans.py",
     ),
     *("tests/web/test_admission.py", "tests/web/identity/test_administration_matrix.py"),

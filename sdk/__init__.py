@@ -1,0 +1,1 @@
+"""The SDK beside the service; the distribution itself is what lies in `src`."""

@@ -1,0 +1,97 @@
+"""The client: one pool of connections, one credential, and what can be asked of the service."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import httpx
+
+from quartermaster._async.credentials import (
+    AsyncCallerAuth,
+    AsyncExchangedTokens,
+    AsyncFixedToken,
+    AsyncTokens,
+)
+from quartermaster._async.files import AsyncFiles
+from quartermaster._async.sending import AsyncSender
+from quartermaster._settings import DEFAULT_MAX_RETRIES, ApiKey, read_settings
+
+if TYPE_CHECKING:
+    import openai
+
+
+class AsyncClient:
+    """A caller of the service: with an API key, or with a client id and its secret.
+
+    What is not given comes from SERVICE_BASE_URL, and SERVICE_CLIENT_ID with SERVICE_CLIENT_SECRET, else
+    SERVICE_API_KEY.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        timeout: float | httpx.Timeout | None = None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+    ) -> None:
+        settings = read_settings(
+            base_url=base_url,
+            api_key=api_key,
+            client_id=client_id,
+            client_secret=client_secret,
+            timeout=timeout,
+            max_retries=max_retries,
+        )
+        self._settings = settings
+        self._http = httpx.AsyncClient(timeout=settings.timeout)
+        sender = AsyncSender(self._http, settings)
+        tokens: AsyncTokens
+        if isinstance(settings.credential, ApiKey):
+            tokens = AsyncFixedToken(settings.credential)
+        else:
+            tokens = AsyncExchangedTokens(sender, settings.credential)
+        self._auth = AsyncCallerAuth(tokens, settings.base_url)
+        self._openai: openai.AsyncOpenAI | None = None
+        self.files = AsyncFiles(sender, self._auth)
+
+    @property
+    def base_url(self) -> str:
+        """The service's address."""
+        return str(self._settings.base_url)
+
+    def openai(self) -> openai.AsyncOpenAI:
+        """Give OpenAI's own client for this service (needs the extra `openai`): it asks as this client does."""
+        if self._openai is None:
+            # Takes half a second to import.
+            import openai
+
+            self._openai = openai.AsyncOpenAI(
+                base_url=f"{self.base_url}/v1",
+                api_key="written by the client's own authorization",
+                http_client=httpx.AsyncClient(auth=self._auth, timeout=openai.DEFAULT_TIMEOUT),  # type: ignore[arg-type] # httpx serves
+            )
+        return self._openai
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+        if self._openai is not None:
+            await self._openai.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        """Use the client for a block."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections at the end of the block."""
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        """Name the service, and no credential."""
+        return f"{type(self).__name__}(base_url={self.base_url!r})"

@@ -1,0 +1,151 @@
+"""Who calls: the Authorization of each request, and on whose behalf.
+
+A client secret goes to the token endpoint only. Its token is refreshed before it expires, once for all threads or
+tasks, and once more after a 401. The clock of the machine plays no part: lives are counted from when they were asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import httpx
+
+from quartermaster import context
+from quartermaster._async.sending import AsyncSender
+from quartermaster._concurrency import AsyncLock
+from quartermaster._settings import ApiKey, ClientSecret
+from quartermaster.errors import ConnectionFailed, RateLimited, ServerError
+
+TOKEN_PATH = "/oauth/token"  # noqa: S105 (an address)
+REFRESH_BEFORE_SECONDS = 60.0
+REFRESH_BEFORE_SHARE = 0.2
+FAILED_REFRESH_PAUSE_SECONDS = 5.0
+PRINCIPAL_SELECTOR = "Service-Principal-Selector"
+_UNAUTHORIZED = 401
+
+
+class AsyncTokens(Protocol):
+    """Where bearer tokens come from."""
+
+    async def get(self) -> str:
+        """Give a token that is valid for a while."""
+        ...
+
+    async def renew(self, refused: str) -> str | None:
+        """Give another token after one was refused, None if there is none."""
+        ...
+
+
+class AsyncFixedToken:
+    """An API key."""
+
+    def __init__(self, key: ApiKey) -> None:
+        self._key = key
+
+    async def get(self) -> str:
+        """Give the key."""
+        return self._key.value
+
+    async def renew(self, refused: str) -> str | None:  # noqa: ARG002 (there is only one)
+        """Give none: a key that was refused stays refused."""
+        return None
+
+
+@dataclass(frozen=True)
+class _Token:
+    value: str = field(repr=False)
+    refresh_at: float
+    expires_at: float
+
+
+class AsyncExchangedTokens:
+    """Short-lived tokens in exchange for a client secret."""
+
+    def __init__(self, sender: AsyncSender, secret: ClientSecret) -> None:
+        self._sender = sender
+        self._secret = secret
+        self._lock = AsyncLock()
+        self._token: _Token | None = None
+
+    async def get(self) -> str:
+        """Give a token, a new one when the present one expires soon. Raises what an exchange raises."""
+        token = self._token
+        if token is not None and time.monotonic() < token.refresh_at:
+            return token.value
+        async with self._lock:
+            if self._token is token:
+                self._token = await self._refresh(token)
+            current = self._token
+        return current.value if current is not None else await self.get()
+
+    async def renew(self, refused: str) -> str | None:
+        """Exchange again, unless somebody else did so since."""
+        async with self._lock:
+            if self._token is not None and self._token.value == refused:
+                self._token = None
+        return await self.get()
+
+    async def _refresh(self, token: _Token | None) -> _Token:
+        try:
+            return await self._exchange()
+        except (ConnectionFailed, RateLimited, ServerError):
+            # There was time left on purpose, for just this.
+            now = time.monotonic()
+            if token is None or now >= token.expires_at:
+                raise
+            return replace(token, refresh_at=now + FAILED_REFRESH_PAUSE_SECONDS)
+
+    async def _exchange(self) -> _Token:
+        asked_at = time.monotonic()
+        response = await self._sender.send(self._make_request, None, is_repeatable=True)
+        answer = response.json()
+        seconds = float(answer["expires_in"])
+        early = min(REFRESH_BEFORE_SECONDS, seconds * REFRESH_BEFORE_SHARE)
+        return _Token(
+            value=answer["access_token"],
+            refresh_at=asked_at + seconds - early,
+            expires_at=asked_at + seconds,
+        )
+
+    def _make_request(self) -> httpx.Request:
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": self._secret.client_id,
+            "client_secret": self._secret.client_secret,
+        }
+        return self._sender.http.build_request("POST", self._sender.url(TOKEN_PATH), data=form)
+
+
+class AsyncCallerAuth(httpx.Auth):
+    """Writes the caller's token and the context's attribution on requests to the service, and on no others."""
+
+    def __init__(self, tokens: AsyncTokens, base_url: httpx.URL) -> None:
+        self._tokens = tokens
+        self._origin = _origin(base_url)
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        """Authorize a request; after a 401 send it once more with a new token."""
+        for name in ("Authorization", context.ATTRIBUTION_HEADER, PRINCIPAL_SELECTOR):
+            request.headers.pop(name, None)
+        if _origin(request.url) != self._origin:
+            yield request
+            return
+        current = context.current()
+        if current is not None:
+            request.headers[context.ATTRIBUTION_HEADER] = current.attribution
+        token = await self._tokens.get()
+        request.headers["Authorization"] = f"Bearer {token}"
+        response = yield request
+        if response.status_code != _UNAUTHORIZED:
+            return
+        other = await self._tokens.renew(token)
+        if other is not None:
+            request.headers["Authorization"] = f"Bearer {other}"
+            yield request
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port

@@ -1,0 +1,32 @@
+"""The frame around an upload's one part, `file` (RFC 7578)."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from urllib.parse import quote
+
+from quartermaster._contents import Content
+
+
+class Frame:
+    """What stands before and after the content; its size is known before anything is read."""
+
+    def __init__(self, content: Content) -> None:
+        boundary = secrets.token_hex(16)
+        # The digest of the part lets the service refuse content that was damaged on its way, and store nothing.
+        lines = (
+            f"--{boundary}",
+            f"Content-Disposition: form-data; name=\"file\"; filename*=UTF-8''{quote_name(content.file_name)}",
+            f"Content-Type: {content.media_type}",
+            f"Content-Digest: sha-256=:{base64.b64encode(content.sha256).decode()}:",
+        )
+        self.content_type = f"multipart/form-data; boundary={boundary}"
+        self.head = ("\r\n".join(lines) + "\r\n\r\n").encode()
+        self.tail = f"\r\n--{boundary}--\r\n".encode()
+        self.size_bytes = len(self.head) + content.size_bytes + len(self.tail)
+
+
+def quote_name(file_name: str) -> str:
+    """Write a file name, whatever characters it has, as an extended parameter (RFC 8187)."""
+    return quote(file_name.encode("utf-8", "replace"), safe="")

@@ -1,0 +1,1 @@
+"""The source of both forms: `python -m sdk.generate` writes the sync one from it."""

@@ -1,0 +1,97 @@
+"""The client: one pool of connections, one credential, and what can be asked of the service."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import httpx
+
+from quartermaster._sync.credentials import (
+    CallerAuth,
+    ExchangedTokens,
+    FixedToken,
+    Tokens,
+)
+from quartermaster._sync.files import Files
+from quartermaster._sync.sending import Sender
+from quartermaster._settings import DEFAULT_MAX_RETRIES, ApiKey, read_settings
+
+if TYPE_CHECKING:
+    import openai
+
+
+class Client:
+    """A caller of the service: with an API key, or with a client id and its secret.
+
+    What is not given comes from SERVICE_BASE_URL, and SERVICE_CLIENT_ID with SERVICE_CLIENT_SECRET, else
+    SERVICE_API_KEY.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        timeout: float | httpx.Timeout | None = None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+    ) -> None:
+        settings = read_settings(
+            base_url=base_url,
+            api_key=api_key,
+            client_id=client_id,
+            client_secret=client_secret,
+            timeout=timeout,
+            max_retries=max_retries,
+        )
+        self._settings = settings
+        self._http = httpx.Client(timeout=settings.timeout)
+        sender = Sender(self._http, settings)
+        tokens: Tokens
+        if isinstance(settings.credential, ApiKey):
+            tokens = FixedToken(settings.credential)
+        else:
+            tokens = ExchangedTokens(sender, settings.credential)
+        self._auth = CallerAuth(tokens, settings.base_url)
+        self._openai: openai.OpenAI | None = None
+        self.files = Files(sender, self._auth)
+
+    @property
+    def base_url(self) -> str:
+        """The service's address."""
+        return str(self._settings.base_url)
+
+    def openai(self) -> openai.OpenAI:
+        """Give OpenAI's own client for this service (needs the extra `openai`): it asks as this client does."""
+        if self._openai is None:
+            # Takes half a second to import.
+            import openai
+
+            self._openai = openai.OpenAI(
+                base_url=f"{self.base_url}/v1",
+                api_key="written by the client's own authorization",
+                http_client=httpx.Client(auth=self._auth, timeout=openai.DEFAULT_TIMEOUT),  # type: ignore[arg-type] # httpx serves
+            )
+        return self._openai
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+        if self._openai is not None:
+            self._openai.close()
+
+    def __enter__(self) -> Client:
+        """Use the client for a block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections at the end of the block."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Name the service, and no credential."""
+        return f"{type(self).__name__}(base_url={self.base_url!r})"

@@ -1,0 +1,150 @@
+"""Downloads: resumed where they broke off, whole or not at all, and with the digest that the service announced."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+from uuid import UUID
+
+import httpx
+
+from quartermaster._sync.bodies import Progress
+from quartermaster._sync.sending import Sender
+from quartermaster._concurrency import PIECE_BYTES, call, sleep
+from quartermaster._retries import Unanswered, pause_before_retry
+from quartermaster._wire import query_of
+from quartermaster.errors import ConnectionFailed, DigestMismatch
+
+_PARTIAL = 206
+
+
+@dataclass
+class _Received:
+    """What has arrived so far of the version that the entity tag names."""
+
+    file: IO[bytes]
+    start: int
+    size_bytes: int = 0
+    total_bytes: int = 0
+    entity_tag: str | None = None
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def write(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        self.file.write(piece)
+        self.digest.update(piece)
+        self.size_bytes += len(piece)
+
+    def begin(self, entity_tag: str | None, total_bytes: int) -> None:
+        """Start from nothing: what came before was of another version."""
+        if self.size_bytes:
+            self.file.seek(self.start)
+            self.file.truncate()
+        self.size_bytes, self.total_bytes = 0, total_bytes
+        self.entity_tag, self.digest = entity_tag, hashlib.sha256()
+
+    def require_whole(self) -> None:
+        """Compare what arrived with the digest that the entity tag is."""
+        if self.entity_tag != f'"{self.digest.hexdigest()}"':
+            raise DigestMismatch("The content that arrived does not have the digest that was announced.")
+
+
+class Downloads:
+    """Downloads content with the caller's credentials."""
+
+    def __init__(self, sender: Sender, auth: httpx.Auth) -> None:
+        self._sender = sender
+        self._auth = auth
+
+    def download(
+        self,
+        path: str,
+        to: str | os.PathLike[str] | IO[bytes],
+        version_id: UUID | None,
+        progress: Progress | None,
+    ) -> int:
+        """Download content to a path or into a file; give its size."""
+        query = query_of({"version_id": version_id})
+        if not isinstance(to, (str, os.PathLike)):
+            return self._receive(path, query, to, progress)
+        with _part_of(Path(to)) as part:
+            return self._receive(path, query, part, progress)
+
+    def _receive(
+        self, path: str, query: dict[str, str], file: IO[bytes], progress: Progress | None
+    ) -> int:
+        received = _Received(file, start=file.tell() if file.seekable() else 0)
+        retries = 0
+        while True:
+            before = received.size_bytes
+            failure = self._continue(path, query, received, progress)
+            if failure is None:
+                received.require_whole()
+                return received.size_bytes
+            # Only attempts that brought nothing count: a large file over a bad line may break off often.
+            retries = 0 if received.size_bytes > before else retries + 1
+            pause = pause_before_retry(
+                failure,
+                retries_so_far=retries,
+                max_retries=self._sender.settings.max_retries,
+                is_repeatable=True,
+            )
+            if pause is None:
+                raise ConnectionFailed(failure.reason)
+            sleep(pause)
+
+    def _continue(
+        self, path: str, query: dict[str, str], received: _Received, progress: Progress | None
+    ) -> Unanswered | None:
+        """Receive from where the last attempt ended."""
+        headers = {"Accept-Encoding": "identity"}
+        if received.size_bytes and received.entity_tag:
+            headers |= {"Range": f"bytes={received.size_bytes}-", "If-Range": received.entity_tag}
+
+        def make_request() -> httpx.Request:
+            return self._sender.http.build_request(
+                "GET", self._sender.url(path), params=query, headers=headers
+            )
+
+        response = self._sender.open(make_request, self._auth)
+        try:
+            if response.status_code != _PARTIAL:
+                length = int(response.headers.get("Content-Length", 0))
+                call(received.begin, response.headers.get("ETag"), length)
+            for piece in response.iter_raw(PIECE_BYTES):
+                call(received.write, piece)
+                if progress is not None:
+                    progress(received.size_bytes, received.total_bytes)
+        except httpx.TransportError as error:
+            return Unanswered(f"GET {path}: {type(error).__name__}", was_sent=True)
+        finally:
+            response.close()
+        return None
+
+
+@contextmanager
+def _part_of(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file beside a path that takes its place when the block ends well, and is removed otherwise."""
+    handle, name = call(
+        tempfile.mkstemp, prefix=f".{path.name}.", suffix=".part", dir=path.parent
+    )
+    try:
+        with os.fdopen(handle, "wb") as part:
+            yield part
+            call(_make_durable, part)
+        call(os.replace, name, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            call(os.unlink, name)
+        raise
+
+
+def _make_durable(part: IO[bytes]) -> None:
+    part.flush()
+    os.fsync(part.fileno())

@@ -1,0 +1,254 @@
+"""The file routes: upload, replace, renew, delete, read, list, share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from os import PathLike
+from typing import IO, Any, Literal
+from uuid import UUID, uuid4
+
+import httpx
+
+from quartermaster._sync.bodies import FramedBody, Progress, open_content
+from quartermaster._sync.downloads import Downloads
+from quartermaster._sync.sending import Sender
+from quartermaster._contents import Source, Content
+from quartermaster._multipart import Frame
+from quartermaster._wire import Value, identifier, query_of, quote_segment, write_timestamp
+from quartermaster.errors import DigestMismatch
+from quartermaster.resources import (
+    DeletedFile,
+    File,
+    FileVersion,
+    ListedLink,
+    Metadata,
+    ReadLink,
+    Reference,
+    UploadedFile,
+    read,
+)
+
+Id = UUID | str
+Association = tuple[Literal["Task", "Conversation", "Message", "Schedule", "Resource"], str]
+SHORTEST_TTL_MINUTES, LONGEST_TTL_MINUTES = 1, 1440
+PAGE_LIMIT = 100
+
+
+class Files:
+    """Files of the identity on whose behalf is worked: the context's, else the caller's own."""
+
+    def __init__(self, sender: Sender, auth: httpx.Auth) -> None:
+        self._sender = sender
+        self._auth = auth
+        self._downloads = Downloads(sender, auth)
+
+    def upload(
+        self,
+        source: Source,
+        *,
+        file_name: str | None = None,
+        media_type: str | None = None,
+        retention_expires_at: datetime | None = None,
+        association: Association | None = None,
+        organization_id: Id | None = None,
+        operation_id: Id | None = None,
+        progress: Progress | None = None,
+    ) -> UploadedFile:
+        """Store agent output: a path, bytes, a binary file or an iterable of bytes; without a deadline for ever.
+
+        The operation id is made once and used by all retries; give one of your own to repeat an upload after a
+        restart. Raises ApiError, ConnectionFailed, ContentChanged, DigestMismatch.
+        """
+        kind, associated = association or (None, None)
+        parameters: dict[str, Value] = {
+            "operation_id": _operation(operation_id),
+            "organization_id": identifier(organization_id) if organization_id is not None else None,
+            "retention_expires_at": retention_expires_at,
+            "association_kind": kind,
+            "association_id": associated,
+        }
+        with open_content(source, file_name, media_type) as content:
+            return self._store("POST", "/files/agent-artifacts", parameters, content, progress)
+
+    def replace(
+        self,
+        file_id: Id,
+        source: Source,
+        *,
+        expected_version_id: Id,
+        expected_revision: int,
+        file_name: str | None = None,
+        media_type: str | None = None,
+        operation_id: Id | None = None,
+        progress: Progress | None = None,
+    ) -> UploadedFile:
+        """Replace a file's content; raise PreconditionFailed when it has another version than expected."""
+        parameters: dict[str, Value] = {
+            "operation_id": _operation(operation_id),
+            "expected_version_id": identifier(expected_version_id),
+            "expected_revision": expected_revision,
+        }
+        with open_content(source, file_name, media_type) as content:
+            return self._store("PUT", _path(file_id), parameters, content, progress)
+
+    def get(self, file_id: Id) -> File:
+        """Get a file's metadata; an expired or deleted file still answers."""
+        return read(File, self._ask("GET", _path(file_id)))
+
+    def renew(self, file_id: Id, until: datetime | None) -> File:
+        """Keep a file until a later deadline, which needs a time zone, or with None for ever."""
+        deadline = None if until is None else write_timestamp(until)
+        body = {"retentionExpiresAt": deadline}
+        return read(File, self._ask("PUT", _path(file_id, "retention"), json=body))
+
+    def delete(self, file_id: Id, *, operation_id: Id | None = None) -> DeletedFile:
+        """Delete a file and all its versions; raise Conflict while something refers to it."""
+        parameters: dict[str, Value] = {"operation_id": _operation(operation_id)}
+        return read(DeletedFile, self._ask("DELETE", _path(file_id), parameters))
+
+    def list(
+        self,
+        *,
+        purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None,
+        availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None,
+    ) -> Iterator[File]:
+        """List files, newest first; pages are read as they are needed."""
+        wanted: dict[str, Value] = {"purpose": purpose, "availability": availability}
+        for body in self._pages("/files", "files", wanted):
+            yield read(File, body)
+
+    def versions(self, file_id: Id) -> tuple[FileVersion, ...]:
+        """List a file's versions, newest first."""
+        body = self._ask("GET", _path(file_id, "versions"))
+        return tuple(read(FileVersion, at) for at in body["versions"])
+
+    def references(self, file_id: Id) -> tuple[Reference, ...]:
+        """List what refers to a file, oldest first."""
+        body = self._ask("GET", _path(file_id, "references"))
+        return tuple(read(Reference, at) for at in body["references"])
+
+    def add_reference(self, file_id: Id, association: Association) -> Reference:
+        """Let a resource refer to a file, which then cannot be deleted."""
+        return read(Reference, self._ask("PUT", _path(file_id, "references", *association)))
+
+    def remove_reference(self, file_id: Id, association: Association) -> None:
+        """Take a reference away; raise NotFound when there is none."""
+        self._request("DELETE", _path(file_id, "references", *association))
+
+    def download(
+        self,
+        file_id: Id,
+        to: str | PathLike[str] | IO[bytes],
+        *,
+        version_id: Id | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Download content into a file or to a path, where it appears only when it is whole; give its size.
+
+        A download that breaks off goes on where it was; the digest is checked at the end. Raises ApiError,
+        ConnectionFailed, DigestMismatch.
+        """
+        version = None if version_id is None else identifier(version_id)
+        return self._downloads.download(_path(file_id, "content"), to, version, progress)
+
+    def create_read_link(self, file_id: Id, version_id: Id, *, ttl_minutes: int = 60) -> ReadLink:
+        """Make a link to one exact version for 1 to 1440 whole minutes; the file's retention may end it earlier."""
+        path = _path(file_id, "versions", str(identifier(version_id)), "grants")
+        parameters: dict[str, Value] = {"ttl_seconds": _seconds(ttl_minutes)}
+        return read(ReadLink, self._ask("POST", path, parameters, is_repeatable=False))
+
+    def links(self, file_id: Id) -> Iterator[ListedLink]:
+        """List the links of a file, newest first, without their urls."""
+        for body in self._pages(_path(file_id, "grants"), "grants", {}):
+            yield read(ListedLink, body)
+
+    def revoke_link(self, file_id: Id, link_id: Id) -> ListedLink:
+        """End a link at once."""
+        body = self._ask("DELETE", _path(file_id, "grants", str(identifier(link_id))))
+        return read(ListedLink, body)
+
+    def _store(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Value],
+        content: Content,
+        progress: Progress | None,
+    ) -> UploadedFile:
+        query = query_of({**parameters, "byte_size": content.size_bytes})
+        frame = Frame(content)
+        headers = {"Content-Type": frame.content_type, "Content-Length": str(frame.size_bytes)}
+
+        def make_request() -> httpx.Request:
+            http = self._sender.http
+            request = http.build_request(method, self._sender.url(path), params=query, headers=headers)
+            request.stream = FramedBody(frame, content, progress)
+            return request
+
+        response = self._sender.send(make_request, self._auth, is_repeatable=True)
+        stored = read(UploadedFile, response.json())
+        _require_digest(stored.metadata, content)
+        return stored
+
+    def _pages(
+        self, path: str, members: str, parameters: Mapping[str, Value]
+    ) -> Iterator[Mapping[str, Any]]:
+        cursor: str | None = None
+        while True:
+            body = self._ask("GET", path, {**parameters, "cursor": cursor, "limit": PAGE_LIMIT})
+            for member in body[members]:
+                yield member
+            cursor = body["nextCursor"]
+            if cursor is None:
+                return
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Value] | None = None,
+        *,
+        json: Mapping[str, Any] | None = None,
+        is_repeatable: bool = True,
+    ) -> Mapping[str, Any]:
+        response = self._request(method, path, parameters, json=json, is_repeatable=is_repeatable)
+        body: Mapping[str, Any] = response.json()
+        return body
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Value] | None = None,
+        *,
+        json: Mapping[str, Any] | None = None,
+        is_repeatable: bool = True,
+    ) -> httpx.Response:
+        url, query = self._sender.url(path), query_of(parameters or {})
+
+        def make_request() -> httpx.Request:
+            return self._sender.http.build_request(method, url, params=query, json=json)
+
+        return self._sender.send(make_request, self._auth, is_repeatable=is_repeatable)
+
+
+def _path(file_id: Id, *rest: str) -> str:
+    return "/".join(("/files", str(identifier(file_id)), *(quote_segment(at) for at in rest)))
+
+
+def _operation(operation_id: Id | None) -> UUID:
+    return uuid4() if operation_id is None else identifier(operation_id)
+
+
+def _seconds(ttl_minutes: int) -> int:
+    if type(ttl_minutes) is not int or not SHORTEST_TTL_MINUTES <= ttl_minutes <= LONGEST_TTL_MINUTES:
+        raise ValueError(
+            f"ttl_minutes is a whole number from {SHORTEST_TTL_MINUTES} to {LONGEST_TTL_MINUTES}."
+        )
+    return ttl_minutes * 60
+
+
+def _require_digest(metadata: Metadata, content: Content) -> None:
+    if metadata.content_sha256 != content.sha256.hex():
+        raise DigestMismatch("The service stored other content than was sent.")

@@ -1,0 +1,76 @@
+"""Send requests: again where that is safe, with errors as exceptions that hold no request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+
+from quartermaster._concurrency import sleep
+from quartermaster._retries import Unanswered, pause_before_retry
+from quartermaster._settings import Settings
+from quartermaster.errors import ApiError, ConnectionFailed, read_error
+
+MakeRequest = Callable[[], httpx.Request]
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+class Sender:
+    """Sends requests over one pool of connections."""
+
+    def __init__(self, http: httpx.Client, settings: Settings) -> None:
+        self.http = http
+        self.settings = settings
+
+    def url(self, path: str) -> str:
+        """Give the address of a path of the service."""
+        return f"{self.settings.base_url}{path}"
+
+    def send(
+        self, make_request: MakeRequest, auth: httpx.Auth | None, *, is_repeatable: bool
+    ) -> httpx.Response:
+        """Send a request until it is answered with success; the answer is read to its end.
+
+        Raises ApiError and ConnectionFailed.
+        """
+        return self.open(make_request, auth, is_repeatable=is_repeatable, is_read=True)
+
+    def open(
+        self,
+        make_request: MakeRequest,
+        auth: httpx.Auth | None,
+        *,
+        is_repeatable: bool = True,
+        is_read: bool = False,
+    ) -> httpx.Response:
+        """Send a request; the caller reads and closes the answer, unless `is_read`."""
+        retries = 0
+        while True:
+            outcome = self._attempt(make_request(), auth, is_read=is_read)
+            if isinstance(outcome, httpx.Response):
+                return outcome
+            pause = pause_before_retry(
+                outcome,
+                retries_so_far=retries,
+                max_retries=self.settings.max_retries,
+                is_repeatable=is_repeatable,
+            )
+            if pause is None:
+                raise outcome if isinstance(outcome, ApiError) else ConnectionFailed(outcome.reason)
+            sleep(pause)
+            retries += 1
+
+    def _attempt(
+        self, request: httpx.Request, auth: httpx.Auth | None, *, is_read: bool
+    ) -> httpx.Response | ApiError | Unanswered:
+        # Failures are values here: what is raised later has no context that holds the request and its credential.
+        try:
+            response = self.http.send(request, auth=auth, stream=True)
+            if is_read or not response.is_success:
+                response.read()
+        except httpx.RequestError as error:
+            reason = f"{request.method} {request.url.path}: {type(error).__name__}"
+            return Unanswered(reason, was_sent=not isinstance(error, _UNSENT))
+        if response.is_success:
+            return response
+        return read_error(response.status_code, response.headers, response.content)

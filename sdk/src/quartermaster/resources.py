@@ -1,0 +1,147 @@
+"""What the service answers, as frozen dataclasses; members that a newer service adds are passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_type_hints
+from uuid import UUID
+
+from quartermaster._wire import camel_case, read_timestamp
+
+Resource = TypeVar("Resource")
+_Member = tuple[str, str, Callable[[Any], Any]]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What is known of content; `retention_expires_at` is None for no timed expiry."""
+
+    file_name: str
+    media_type: str
+    byte_size: int
+    content_sha256: str
+    created_at: datetime
+    retention_expires_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The identity whose file it is: a `PrincipalIdentity` or a `DaemonIdentity`."""
+
+    kind: str
+    id: UUID
+
+
+@dataclass(frozen=True)
+class File:
+    """A file, as it is now."""
+
+    id: UUID
+    version_id: UUID
+    revision: int
+    organization_id: UUID
+    purpose: str
+    owner: Owner
+    availability: str
+    metadata: Metadata
+    retention_renewal_supported: bool
+    can_renew_retention: bool
+
+
+@dataclass(frozen=True)
+class FileVersion:
+    """One version of a file."""
+
+    version_id: UUID
+    revision: int
+    metadata: Metadata
+
+
+@dataclass(frozen=True)
+class UploadedFile:
+    """The version that an upload or a replace stored; `url` is the protected address, not a link to share."""
+
+    id: UUID
+    version_id: UUID
+    revision: int
+    url: str
+    purpose: str
+    metadata: Metadata
+    replayed: bool
+    availability: str = "Available"
+
+
+@dataclass(frozen=True)
+class DeletedFile:
+    """A file that was deleted."""
+
+    id: UUID
+    availability: str
+    deleted_at: datetime
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class ReadLink:
+    """A link to one exact version; who holds its `url` can read it, so it is a secret, given once."""
+
+    id: UUID
+    version_id: UUID
+    url: str = field(repr=False)
+    access_expires_at: datetime
+    retention_expires_at: datetime | None
+    link_id: UUID = field(metadata={"wire": "grantId"})
+
+
+@dataclass(frozen=True)
+class ListedLink:
+    """A link that was made, without its url."""
+
+    link_id: UUID = field(metadata={"wire": "grantId"})
+    file_id: UUID
+    version_id: UUID
+    created_by: UUID
+    created_at: datetime
+    access_expires_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A resource that refers to a file, which then cannot be deleted."""
+
+    kind: str
+    reference_id: str
+    created_at: datetime
+
+
+def read(kind: type[Resource], body: Mapping[str, Any]) -> Resource:
+    """Make a resource of an answer's JSON."""
+    members = _members(cast("Any", kind))
+    return kind(**{name: reader(body[key]) for name, key, reader in members if key in body})
+
+
+@cache
+def _members(kind: Any) -> tuple[_Member, ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        (at.name, at.metadata.get("wire", camel_case(at.name)), _reader(hints[at.name]))
+        for at in fields(kind)
+    )
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """Give what makes a value of JSON one of a field's type."""
+    if type(None) in get_args(hint):
+        inner = _reader(next(at for at in get_args(hint) if at is not type(None)))
+        return lambda value: None if value is None else inner(value)
+    if hint is datetime:
+        return read_timestamp
+    if hint is UUID:
+        return UUID
+    if is_dataclass(hint):
+        return lambda value: read(hint, value)  # type: ignore[arg-type]
+    return lambda value: value
