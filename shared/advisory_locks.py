@@ -5,10 +5,12 @@ A key never changes: the previous release's processes take the same lock during 
 
 from enum import IntEnum
 from typing import Any, Protocol
+from uuid import UUID
 
 from sqlalchemy import text
 
 _TAKE = text("SELECT pg_advisory_xact_lock(:key)")
+_TAKE_FOR = text("SELECT pg_advisory_xact_lock(hashtextextended(:of, :key))")
 
 
 class AdvisoryLock(IntEnum):
@@ -20,6 +22,8 @@ class AdvisoryLock(IntEnum):
     IMPORT_CLAIMS = 7_140_331_004
     DELIVERY_CLAIMS = 7_140_331_005
     DEFAULT_AGENT = 7_140_331_007
+    DELIVERY_ORDER = 7_140_331_008
+    """Of one destination each (`take_for`)."""
 
 
 class _Executes(Protocol):
@@ -32,3 +36,8 @@ class _Executes(Protocol):
 def take(transaction: _Executes, lock: AdvisoryLock) -> None:
     """Wait until no other transaction has the lock, and keep it until this one ends."""
     transaction.execute(_TAKE, {"key": int(lock)})
+
+
+def take_for(transaction: _Executes, lock: AdvisoryLock, of: UUID) -> None:
+    """Wait until no other transaction has this lock of that row, and keep it until this one ends."""
+    transaction.execute(_TAKE_FOR, {"key": int(lock), "of": str(of)})

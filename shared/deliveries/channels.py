@@ -4,14 +4,13 @@ So a moved destination, a rotated secret and a removed endpoint count from the n
 no copy of a secret. A kind without a channel keeps its encrypted address beside its message.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
 from shared.database import Session
-from shared.encryption import Encryption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +22,9 @@ class Message:
     content_type: str
     body: bytes = field(repr=False)
     sealed_address: bytes | None = field(repr=False)
+    sequence: int | None
+    attempted_at: datetime
+    """By the database's clock: a worker whose own is off would be refused by every receiver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +43,3 @@ class Channel(Protocol):
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
         """Disable a destination that answered 410; False when its address has changed since."""
-
-
-class SealedAddresses:
-    """The channel of messages that brought their address along."""
-
-    def __init__(self, encryption: Encryption) -> None:
-        self._encryption = encryption
-
-    def find_address(self, session: Session, message: Message) -> Address | None:  # noqa: ARG002 (no row to ask)
-        """Open the address."""
-        if message.sealed_address is None:
-            return None
-        opened = json.loads(self._encryption.decrypt(message.sealed_address))
-        return Address(url=opened["url"], headers=opened["headers"])
-
-    def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:  # noqa: ARG002
-        """Do nothing: other messages that bring this address along are given up with this one."""
-        return True

@@ -5,16 +5,18 @@ claimed now; a claim moves `due_at` to the end of its lease. One claimer at a ti
 exact. Only the newest claim, counted by `claims`, records a failure; an arrival counts whichever claim saw it.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Executable, text
 
 from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Session
 from shared.deliveries.channels import Message
+from shared.deliveries.ordering import release_next
 from shared.deliveries.schedule import SPREAD
 from shared.fair_claims import Rotation, next_in_turn
 from shared.leases import LeasedTable
@@ -51,7 +53,8 @@ MARK_READY = _LEASED.mark_ready(also=", lapses = lapses + CAST(state = 'Sending'
 _CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
 _LOAD = text(
     f"""
-SELECT id, kind, destination_id, content_type, body, address_encrypted, attempts, attempt_limit, lapses
+SELECT id, kind, destination_id, content_type, body, address_encrypted, sequence, now() AS attempted_at, attempts,
+    attempt_limit, lapses
 FROM deliveries WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
@@ -60,7 +63,7 @@ _DELIVERED = text(
 UPDATE deliveries
 SET state = 'Delivered', attempts = attempts + 1, last_status = :status, last_code = NULL, last_attempt_at = now(),
     ended_at = now(), body = NULL, address_encrypted = NULL
-WHERE id = :id AND state <> 'Delivered'
+WHERE id = :id AND state <> 'Delivered' RETURNING place
 """
 )
 _FAILED = text(
@@ -87,7 +90,7 @@ _DEAD = text(
 UPDATE deliveries
 SET state = 'Dead', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
     ended_at = now()
-WHERE {_LEASED.held}
+WHERE {_LEASED.held} RETURNING place
 """  # noqa: S608 (a condition from the code)
 )
 
@@ -155,6 +158,8 @@ def find_claimed(session: Session, claim: Claim) -> Claimed | None:
         content_type=row.content_type,
         body=bytes(row.body),
         sealed_address=None if row.address_encrypted is None else bytes(row.address_encrypted),
+        sequence=row.sequence,
+        attempted_at=row.attempted_at,
     )
     return Claimed(
         kind=row.kind,
@@ -167,7 +172,7 @@ def find_claimed(session: Session, claim: Claim) -> Claimed | None:
 
 def record_delivered(session: Session, claim: Claim, *, status: int) -> None:
     """Note that the message has arrived, and forget its body."""
-    session.execute(_DELIVERED, {"id": claim.id, "status": status})
+    _end(session, claim, _DELIVERED, {"id": claim.id, "status": status})
 
 
 def record_failed(
@@ -203,4 +208,10 @@ def set_aside(session: Session, claim: Claim, *, wait_seconds: float) -> None:
 
 def record_dead(session: Session, claim: Claim, *, status: int | None, code: str | None) -> None:
     """Note that the message was given up."""
-    session.execute(_DEAD, {"id": claim.id, "token": claim.claim, "status": status, "code": code})
+    _end(session, claim, _DEAD, {"id": claim.id, "token": claim.claim, "status": status, "code": code})
+
+
+def _end(session: Session, claim: Claim, statement: Executable, values: Mapping[str, Any]) -> None:
+    """End a message, and let the next of its order go on."""
+    if session.execute(statement, values).scalar() is not None:
+        release_next(session, claim.destination_id)

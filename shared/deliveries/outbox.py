@@ -4,21 +4,19 @@ Delivery is at least once, always under the same id, the delivery's own. A body 
 on arrival, and with the row some weeks after a dead letter.
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, case, func, insert, literal, select, update
 
 from shared.database import Session
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
+from shared.deliveries.ordering import HELD_UNTIL, place_last, release_next
 from shared.deliveries.schedule import MAX_ATTEMPTS
 from shared.deliveries.tables import deliveries
-from shared.encryption import Encryption
 from shared.ids import new_id
 from shared.jobs import Job
 from shared.pagination import Page, Position, newest_first
@@ -59,7 +57,9 @@ class Delivery:
     state: DeliveryState
     attempts: int
     due_at: datetime
-    """When the next attempt is due, while it waits."""
+    """When the next attempt is due, while it waits and is not held."""
+    is_held: bool
+    """Whether it waits for one before it in the order of its destination."""
     last_status: int | None
     last_code: str | None
     """What the last attempt failed with, when there was no answer."""
@@ -80,12 +80,15 @@ def enqueue_delivery(
     sealed_address: bytes | None = None,
     in_flight_limit: int = DEFAULT_IN_FLIGHT,
     attempt_limit: int = MAX_ATTEMPTS,
+    ordered: bool = False,
+    sequence: int | None = None,
 ) -> UUID:
     """Enqueue a message to be posted after the commit; give the id it is sent under.
 
     The channel of `kind` gives address and signature at each attempt; without one the message goes to
-    `sealed_address` (from `seal_address`). `in_flight_limit` bounds the messages under way to one destination; 1
-    keeps their order while none fails. Raises DeliveryTooLarge.
+    `sealed_address` (from `seal_address`). `in_flight_limit` bounds the messages under way to one destination. An
+    `ordered` message waits until every ordered one before it to the destination has arrived or was given up;
+    `sequence` is told to the receiver. Raises DeliveryTooLarge.
     """
     if len(body) > MAX_BODY_BYTES:
         raise DeliveryTooLarge
@@ -102,17 +105,12 @@ def enqueue_delivery(
             body=body,
             in_flight_limit=in_flight_limit,
             attempt_limit=attempt_limit,
-            # The clock at each statement: messages go out in the order in which a transaction wrote them.
-            due_at=func.clock_timestamp(),
+            sequence=sequence,
+            **(place_last(session, destination_id) if ordered else {"due_at": func.clock_timestamp()}),
         )
     )
     session.enqueue(SendDeliveries())
     return delivery_id
-
-
-def seal_address(encryption: Encryption, *, url: str, headers: Mapping[str, str]) -> bytes:
-    """Encrypt where to post and with which headers, either of which may be secret."""
-    return encryption.encrypt(json.dumps({"url": url, "headers": dict(headers)}))
 
 
 def get_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
@@ -137,7 +135,7 @@ def list_deliveries(
 
 def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
     """Resend a delivery that was given up, under the id it had. Raises DeliveryNotFound, DeliveryNotDead."""
-    if _revive(session, _table.id == delivery_id, _table.destination_id == destination_id) == 0:
+    if _revive(session, destination_id, _table.id == delivery_id) == 0:
         get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
         raise DeliveryNotDead
     return get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
@@ -145,7 +143,7 @@ def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID
 
 def resend_dead(session: Session, *, destination_id: UUID) -> int:
     """Resend every delivery to a destination that was given up; return how many."""
-    return _revive(session, _table.destination_id == destination_id)
+    return _revive(session, destination_id)
 
 
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
@@ -156,16 +154,29 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
     given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state == "Waiting")
     if sealed_address is not None:
         given_up = given_up.where(_table.address_encrypted == sealed_address)
-    return session.execute(given_up.values(state="Dead", last_code=code, ended_at=func.now())).rowcount
+    values = {"state": "Dead", "last_code": code, "ended_at": func.now(), "is_held": False}
+    count = session.execute(given_up.values(values)).rowcount
+    release_next(session, destination_id)
+    return count
 
 
-def _revive(session: Session, *conditions: Any) -> int:
+def _revive(session: Session, destination_id: UUID, *conditions: Any) -> int:
+    is_ordered = _table.place.is_not(None)
     result = session.execute(
         update(deliveries)
-        .where(*conditions, _table.state == "Dead")
-        .values(state="Waiting", attempts=0, lapses=0, is_ready=True, due_at=func.now(), ended_at=None)
+        .where(_table.destination_id == destination_id, *conditions, _table.state == "Dead")
+        .values(
+            state="Waiting",
+            attempts=0,
+            lapses=0,
+            is_held=is_ordered,
+            is_ready=~is_ordered,
+            due_at=case((is_ordered, literal(HELD_UNTIL)), else_=func.now()),
+            ended_at=None,
+        )
     )
     if result.rowcount:
+        release_next(session, destination_id)
         session.enqueue(SendDeliveries())
     return result.rowcount
 
@@ -183,6 +194,7 @@ _columns = (
     _table.state,
     _table.attempts,
     _table.due_at,
+    _table.is_held,
     _table.last_status,
     _table.last_code,
     _table.last_attempt_at,

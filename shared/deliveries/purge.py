@@ -1,10 +1,14 @@
-"""Purge the outbox: records of what arrived, and later dead letters, which were given up, with their bodies."""
+"""Purge the outbox: records of what arrived, and later dead letters, which were given up, with their bodies.
+
+The sweep also looks after orders that have stalled.
+"""
 
 from datetime import timedelta
 
 from sqlalchemy import text
 
 from shared.database import Database
+from shared.deliveries.ordering import release_stalled
 from shared.jobs import Context, sweep
 from shared.queues import RETENTION
 from shared.sweeping import run_in_batches
@@ -31,6 +35,7 @@ def _purge_deliveries(context: Context) -> int:
 
 def purge_deliveries(database: Database) -> int:
     """Delete old deliveries, batch by batch; return how many."""
+    release_stalled(database)
     ended = (("Delivered", DELIVERED_KEPT), ("Dead", DEAD_KEPT))
     return sum(
         run_in_batches(database, _PURGE, {"state": state, "kept": kept}, size=BATCH_SIZE, swept="deliveries")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from shared import failpoints
 from shared.admission import Pool, PoolKey, Slot
 from shared.database import Database, Session
-from shared.deliveries.channels import Address, Channel, SealedAddresses
+from shared.deliveries.channels import Address, Channel
 from shared.deliveries.circuit_breaker import CircuitBreakers, Origin, origin_of
 from shared.deliveries.claims import (
     Claim,
@@ -28,6 +28,7 @@ from shared.deliveries.claims import (
 )
 from shared.deliveries.outbox import give_up
 from shared.deliveries.schedule import wait_seconds
+from shared.deliveries.sealed_addresses import SealedAddresses
 from shared.egress.errors import EgressError
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import post

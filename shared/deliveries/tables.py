@@ -1,7 +1,8 @@
-"""The rows of the outbox, mirrored by migrations 0005 and 0014.
+"""The rows of the outbox, mirrored by migrations 0005, 0014 and 0027.
 
 `due_at` is the time of the next attempt, or the end of the lease of the one under way. A message's body and address
-are deleted on arrival.
+are deleted on arrival. An ordered message has a `place` among those to its destination; `ordering.py` says when
+`is_held` is true.
 """
 
 import sqlalchemy as sa
@@ -27,6 +28,9 @@ deliveries = sa.Table(
     sa.Column("lapses", sa.Integer, nullable=False, server_default=sa.text("0")),
     instant("due_at", nullable=False, server_default=sa.func.now()),
     sa.Column("is_ready", sa.Boolean, nullable=False, server_default=sa.text("true")),
+    sa.Column("place", sa.BigInteger),
+    sa.Column("is_held", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    sa.Column("sequence", sa.BigInteger),
     sa.Column("last_status", sa.Integer),
     sa.Column("last_code", sa.Text),
     instant("last_attempt_at"),
@@ -65,6 +69,19 @@ deliveries = sa.Table(
     ),
     sa.Index("ix_deliveries_due", "due_at", postgresql_where=sa.text("state IN ('Waiting', 'Sending')")),
     sa.Index("ix_deliveries_sending", "destination_id", postgresql_where=sa.text("state = 'Sending'")),
+    sa.Index(
+        "ix_deliveries_order",
+        "destination_id",
+        "place",
+        unique=True,
+        postgresql_where=sa.text("place IS NOT NULL"),
+    ),
+    sa.Index("ix_deliveries_held", "destination_id", "place", postgresql_where=sa.text("is_held")),
+    sa.Index(
+        "ix_deliveries_head",
+        "destination_id",
+        postgresql_where=sa.text("place IS NOT NULL AND NOT is_held AND state IN ('Waiting', 'Sending')"),
+    ),
     sa.Index("ix_deliveries_delivered", "ended_at", postgresql_where=sa.text("state = 'Delivered'")),
     sa.Index("ix_deliveries_dead", "ended_at", postgresql_where=sa.text("state = 'Dead'")),
 )

@@ -3,8 +3,6 @@
 While a replaced secret is valid both sign, so that receivers may change over at any time.
 """
 
-import base64
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,8 +12,9 @@ from shared.database import Session
 from shared.deliveries.channels import Address, Message
 from shared.deliveries.outbox import SendDeliveries
 from shared.deliveries.sender import Sender
+from shared.deliveries.signatures import webhook_headers
 from shared.encryption import Encryption
-from shared.identity.webhook_secrets import list_webhook_secrets, sign
+from shared.identity.webhook_secrets import list_webhook_secrets
 from shared.jobs import Context, handles
 from shared.media import notifications
 from shared.media.notification_tables import notification_endpoints
@@ -46,7 +45,7 @@ class DistributionChannel:
         secrets = list_webhook_secrets(session, self._encryption, message.destination_id)
         if endpoint is None or not secrets:
             return None
-        headers = _sign(secrets, message, timestamp=str(int(endpoint.at.timestamp())))
+        headers = webhook_headers(message, secrets)
         return Address(url=self._decrypt(endpoint.url_encrypted), headers=headers)
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
@@ -61,20 +60,8 @@ class DistributionChannel:
         return self._encryption.decrypt(bytes(token))
 
 
-def _sign(secrets: Sequence[str], message: Message, *, timestamp: str) -> dict[str, str]:
-    message_id = str(message.id)
-    text = f"{message_id}.{timestamp}.".encode() + message.body
-    signatures = (sign(secret, text) for secret in secrets)
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": timestamp,
-        "webhook-signature": " ".join(f"v1,{base64.b64encode(one).decode()}" for one in signatures),
-    }
-
-
 _OF_DISTRIBUTION = notification_endpoints.c.distribution_id == bindparam("distribution")
-# The database's clock: a worker whose own is off would be refused by every receiver.
-_ENDPOINT = select(notification_endpoints.c.url_encrypted, func.now().label("at")).where(
+_ENDPOINT = select(notification_endpoints.c.url_encrypted).where(
     _OF_DISTRIBUTION, notification_endpoints.c.disabled_at.is_(None)
 )
 _HELD = select(notification_endpoints.c.url_encrypted).where(_OF_DISTRIBUTION).with_for_update()

@@ -68,7 +68,7 @@ DELIVERIES = Waiting(
     " WHERE state IN ('Waiting', 'Sending') LIMIT 5",
     ended_leases="UPDATE deliveries SET due_at = now()"
     " WHERE state = 'Sending' AND due_at > now() AND random() < 0.3",
-    passed_time="UPDATE deliveries SET due_at = now() WHERE state = 'Waiting' AND due_at > now()"
+    passed_time="UPDATE deliveries SET due_at = now() WHERE state = 'Waiting' AND NOT is_held AND due_at > now()"
     " OR state = 'Sending' AND due_at BETWEEN now() AND now() + interval '50 seconds'",
 )
 AGENTS = Waiting(

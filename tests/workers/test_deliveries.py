@@ -8,7 +8,8 @@ import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.database import Database
-from shared.deliveries.outbox import SendDeliveries, enqueue_delivery, get_delivery, seal_address
+from shared.deliveries.outbox import SendDeliveries, enqueue_delivery, get_delivery
+from shared.deliveries.sealed_addresses import seal_address
 from shared.encryption import Encryption
 from shared.queues import NOTIFICATIONS
 from tests.shared.egress.servers import content, serve

@@ -18,7 +18,7 @@ from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import task_turns, tasks
 from shared.credits.tables import credit_balances, invocations, storage_days, storage_mark, usage_rollup
 from shared.database import Database
-from shared.deliveries.outbox import seal_address
+from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.tables import deliveries
 from shared.encryption import Encryption
 from shared.files.tables import blobs, files, operations, versions

@@ -54,7 +54,9 @@ class NotificationBody(Shown):
     type: str = Field(description="What it tells about, such as `media.import.stored`.")
     state: StateName
     attempts: JsonCount
-    next_attempt_at: UtcTime | None = Field(description="When it is tried again, while it waits.")
+    next_attempt_at: UtcTime | None = Field(
+        description="When it is tried again, while it waits; absent while it waits for another before it."
+    )
     last_status: JsonCount | None = Field(description="What the endpoint answered last.")
     last_code: str | None = Field(description="Why the last attempt failed, when there was no answer.")
     last_attempt_at: UtcTime | None
@@ -69,13 +71,17 @@ class NotificationBody(Shown):
             type=delivery.event,
             state=delivery.state.value,
             attempts=delivery.attempts,
-            next_attempt_at=delivery.due_at if delivery.state is DeliveryState.WAITING else None,
+            next_attempt_at=delivery.due_at if _is_due(delivery) else None,
             last_status=delivery.last_status,
             last_code=delivery.last_code,
             last_attempt_at=delivery.last_attempt_at,
             ended_at=delivery.ended_at,
             created_at=delivery.created_at,
         )
+
+
+def _is_due(delivery: Delivery) -> bool:
+    return delivery.state is DeliveryState.WAITING and not delivery.is_held
 
 
 class NotificationPage(ShownPage):

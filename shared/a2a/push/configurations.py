@@ -1,7 +1,8 @@
 """Where a client wants updates of a task posted to: kept with the task, encrypted with its credentials, guarded.
 
 An address may be secret, so only its origin is kept in clear. It is checked here as text and again at each
-connection. Credentials are never given back; the client's own token is.
+connection. Credentials are never given back; the client's own token is. A token signs what is posted (Standard
+Webhooks); one that is a `whsec_…` secret is for nothing else and is not sent along.
 """
 
 import base64
@@ -20,12 +21,14 @@ from shared.a2a.identifiers import check_identifier, is_identifier
 from shared.a2a.tables import task_push_configurations, tasks
 from shared.a2a.types import AuthenticationInfo, TaskPushNotificationConfig
 from shared.database import Session
-from shared.deliveries.outbox import give_up, seal_address
+from shared.deliveries.outbox import give_up
+from shared.deliveries.sealed_addresses import seal_address
 from shared.egress.errors import EgressError
 from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.encryption import Encryption
 from shared.errors import FieldError
+from shared.identity.secrets import WEBHOOK_SECRET_PREFIX
 from shared.ids import new_id
 
 CONFIGURATIONS_LIMIT = 20
@@ -56,7 +59,7 @@ class PushConfigurations:
         """
         self.require_support()
         config_id = check_identifier("id", wanted.id) if wanted.id else str(task_id)
-        headers = _headers(wanted)
+        headers, secret = _headers(wanted), _secret(wanted.token)
         self._check(wanted.url, headers)
         session.execute(select(tasks.c.id).where(tasks.c.id == task_id).with_for_update())
         count = select(func.count()).where(_table.task_id == task_id, _table.id != config_id)
@@ -65,7 +68,9 @@ class PushConfigurations:
         values = {
             "url": origin_of(wanted.url),
             "scheme": wanted.authentication.scheme if wanted.authentication else None,
-            "address_encrypted": seal_address(self.encryption, url=wanted.url, headers=headers),
+            "address_encrypted": seal_address(
+                self.encryption, url=wanted.url, headers=headers, secret=secret
+            ),
         }
         kept = insert(task_push_configurations).values(
             task_id=task_id, id=config_id, destination_id=new_id(), **values
@@ -113,7 +118,7 @@ class PushConfigurations:
             id=row.id,
             task_id=str(row.task_id),
             url=opened["url"],
-            token=opened["headers"].get(TOKEN_HEADER),
+            token=opened["headers"].get(TOKEN_HEADER) or opened.get("secret"),
             authentication=AuthenticationInfo(scheme=row.scheme) if row.scheme else None,
         )
 
@@ -125,13 +130,29 @@ def origin_of(url: str) -> str:
 
 
 def _headers(wanted: TaskPushNotificationConfig) -> dict[str, str]:
-    headers = {TOKEN_HEADER: wanted.token} if wanted.token else {}
+    token = wanted.token or ""
+    headers = {TOKEN_HEADER: token} if token and not token.startswith(WEBHOOK_SECRET_PREFIX) else {}
     proof = wanted.authentication
     if proof is not None:
         if not _SCHEME.fullmatch(proof.scheme):
             raise _wrong("authentication.scheme", "must be the name of an HTTP authentication scheme")
         headers["Authorization"] = f"{proof.scheme} {proof.credentials or ''}".strip()
     return headers
+
+
+def _secret(token: str | None) -> str | None:
+    """Give what to sign with: the token if it is a Standard Webhooks secret, else its bytes."""
+    if not token:
+        return None
+    if not token.startswith(WEBHOOK_SECRET_PREFIX):
+        return WEBHOOK_SECRET_PREFIX + base64.b64encode(token.encode()).decode()
+    try:
+        key = base64.b64decode(token.removeprefix(WEBHOOK_SECRET_PREFIX), validate=True)
+    except ValueError:
+        key = b""
+    if not key:
+        raise _wrong("token", f"must be base64 after {WEBHOOK_SECRET_PREFIX}")
+    return token
 
 
 def _make_token(config_id: str) -> str:

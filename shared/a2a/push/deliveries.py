@@ -1,7 +1,7 @@
 """Post each update of a task to those who asked for it: one delivery per configuration, in the update's transaction.
 
-The outbox (`shared/deliveries`) sends them one after the other, so that a receiver sees them in order while none
-fails.
+The outbox (`shared/deliveries`) sends those of one configuration in order: what follows a failed post waits behind it.
+Each carries the number of its event in the task's log, which streams send as the event's id.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import select
 
 from shared.a2a.exact_json import render
-from shared.a2a.tables import task_push_configurations
+from shared.a2a.tables import task_push_configurations, tasks
 from shared.database import Session
 from shared.deliveries.outbox import MAX_BODY_BYTES, enqueue_delivery
 
@@ -20,11 +20,22 @@ CONTENT_TYPE = "application/a2a+json"
 ATTEMPTS = 6
 
 
-def deliver(session: Session, task_id: UUID, organization_id: UUID, event: Mapping[str, Any]) -> None:
-    """Hand an event, as streams send it, to the outbox for every configuration of its task."""
-    statement = select(
-        task_push_configurations.c.destination_id, task_push_configurations.c.address_encrypted
-    ).where(task_push_configurations.c.task_id == task_id)
+def deliver(
+    session: Session, task_id: UUID, organization_id: UUID, event: Mapping[str, Any], *, followers: int = 0
+) -> None:
+    """Hand an event, as streams send it, to the outbox for every configuration of its task.
+
+    `followers` events of the same transaction come after it in the task's log.
+    """
+    statement = (
+        select(
+            task_push_configurations.c.destination_id,
+            task_push_configurations.c.address_encrypted,
+            (tasks.c.last_sequence - followers).label("sequence"),
+        )
+        .join(tasks, tasks.c.id == task_push_configurations.c.task_id)
+        .where(task_push_configurations.c.task_id == task_id)
+    )
     name, body = next(iter(event)), render(event).encode()
     if len(body) > MAX_BODY_BYTES:
         body = render(_notice(event)).encode()
@@ -38,8 +49,9 @@ def deliver(session: Session, task_id: UUID, organization_id: UUID, event: Mappi
             body=body,
             content_type=CONTENT_TYPE,
             sealed_address=row.address_encrypted,
-            in_flight_limit=1,
             attempt_limit=ATTEMPTS,
+            ordered=True,
+            sequence=row.sequence,
         )
 
 

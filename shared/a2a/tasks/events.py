@@ -202,8 +202,8 @@ def _speaks(said: Update) -> bool:
 
 def _post(session: Session, task: TaskKey, entries: Sequence[_Entry], recorded_at: datetime) -> None:
     """Have updates posted to those who asked for it."""
-    for entry in entries:
+    for followers, entry in zip(reversed(range(len(entries))), entries, strict=True):
         if entry.kind == "status":
             entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)
         if entry.kind != "message":
-            deliver(session, task.id, task.organization_id, entry.wire)
+            deliver(session, task.id, task.organization_id, entry.wire, followers=followers)

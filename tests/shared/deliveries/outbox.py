@@ -13,7 +13,8 @@ from sqlalchemy import text
 from shared.database import Database, Session
 from shared.deliveries.channels import Channel
 from shared.deliveries.claims import Claim, Claimer
-from shared.deliveries.outbox import Delivery, enqueue_delivery, get_delivery, seal_address
+from shared.deliveries.outbox import Delivery, enqueue_delivery, get_delivery
+from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
 from shared.fair_claims import Rotation
@@ -87,7 +88,8 @@ def row(database: Database, delivery_id: UUID) -> Any:
 def let_time_pass(database: Database) -> None:
     """Let every wait and every lease end."""
     with database.transaction() as session:
-        session.execute(text("UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending')"))
+        ended = "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held"
+        session.execute(text(ended))
 
 
 def claim_due(session: Session, *, limit: int, rotation: Rotation | None = None) -> Sequence[Claim]:

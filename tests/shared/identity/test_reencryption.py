@@ -10,7 +10,8 @@ from sqlalchemy import LargeBinary, select, text
 
 from deploy.cli_encryption import all_tables
 from shared.database import Database
-from shared.deliveries.outbox import enqueue_delivery, seal_address
+from shared.deliveries.outbox import enqueue_delivery
+from shared.deliveries.sealed_addresses import seal_address
 from shared.encryption import Encryption
 from shared.identity import reencryption
 from shared.identity.authorization import OPERATOR

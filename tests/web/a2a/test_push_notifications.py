@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from standardwebhooks import Webhook
 
 from shared.a2a.exact_json import parse
 from shared.deliveries.sender import Sender
@@ -26,10 +27,12 @@ PATH = "/tasks/{task}/pushNotificationConfigs"
 
 @dataclass
 class Receiver:
-    """Somewhere that updates are posted to."""
+    """Somewhere that updates are posted to, which may fail to take the first of them."""
 
     url: str = ""
     received: list[tuple[dict[str, str], Any]] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)
+    failures: int = 0
 
     def bodies(self) -> list[Any]:
         return [body for _, body in self.received]
@@ -60,6 +63,11 @@ def receiver(cast: Cast) -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if receiver.failures:
+                receiver.failures -= 1
+                self.send_error(503)
+                return
+            receiver.raw.append(body)
             receiver.received.append((dict(self.headers), parse(body)))
             self.send_response(204)
             self.end_headers()
@@ -116,6 +124,38 @@ def test_every_update_is_posted_in_order_with_the_clients_credentials(
     }
 
 
+def test_updates_that_follow_a_failed_post_wait_behind_it(
+    cast: Cast, receiver: Receiver, sender: Sender
+) -> None:
+    receiver.failures = 1
+    task = cast.member.task("work", configuration={"taskPushNotificationConfig": {"url": receiver.url}})
+    wait_until(lambda: sender.send_due() >= 0 and receiver.failures == 0, "a post has failed")
+    assert receiver.received == []
+    with cast.front.services.database.transaction() as session:
+        session.execute(text("UPDATE deliveries SET due_at = now() WHERE state = 'Waiting' AND NOT is_held"))
+    told = collect(sender, receiver, 5)
+    assert states(told) == ["WORKING", "COMPLETED"]
+    assert [next(iter(body)) for body in told] == ["statusUpdate", *["artifactUpdate"] * 3, "statusUpdate"]
+    numbers = [int(headers["webhook-sequence"]) for headers, _ in receiver.received]
+    with cast.front.services.database.autocommit() as session:
+        log = "SELECT sequence FROM task_events WHERE task_id = :id ORDER BY sequence"
+        assert numbers == list(session.execute(text(log), {"id": task["id"]}).scalars())[-5:]
+
+
+@pytest.mark.parametrize("token", ["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", "my own token"])
+def test_a_post_is_signed_with_its_token(cast: Cast, receiver: Receiver, sender: Sender, token: str) -> None:
+    push = {"url": receiver.url, "token": token}
+    task = cast.member.task("work", configuration={"taskPushNotificationConfig": push})
+    collect(sender, receiver, 5)
+    is_secret = token.startswith("whsec_")
+    webhook = Webhook(token if is_secret else token.encode())
+    for (headers, _), body in zip(receiver.received, receiver.raw, strict=True):
+        webhook.verify(body, {name.lower(): value for name, value in headers.items()})
+        assert headers.get("X-A2A-Notification-Token") == (None if is_secret else token)
+    config = cast.member.ask("GET", f"{PATH.format(task=task['id'])}/{task['id']}").get_json()
+    assert config["token"] == token
+
+
 def test_a_configuration_that_is_made_later_tells_what_follows(
     cast: Cast, receiver: Receiver, sender: Sender
 ) -> None:
@@ -167,6 +207,7 @@ def test_configurations_are_listed_in_pages(cast: Cast) -> None:
         {"url": "http://169.254.169.254/latest"},
         {"url": "https://user:password@hooks.example/"},
         {"url": "https://hooks.example/", "token": "two\nlines"},
+        {"url": "https://hooks.example/", "token": "whsec_no base64"},
         {"url": "https://hooks.example/", "authentication": {"scheme": "Bearer x"}},
         {"url": "https://hooks.example/", "id": "\u0000"},
         {"authentication": {"scheme": "Bearer"}},

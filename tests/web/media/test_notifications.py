@@ -100,7 +100,7 @@ def told(front: Front, connector: Connector, server: Server) -> Told:
 
 def deliver(front: Front) -> None:
     """Send what is due, and what waits for another attempt, as the worker does in its time."""
-    sql(front, "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending')")
+    sql(front, "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held")
     channels = {KIND: DistributionChannel(Encryption(front.settings))}
     sender = Sender(front.services.database, front.settings, channels)
     sender.send_due()

@@ -1,0 +1,69 @@
+"""Keep ordered messages to a destination in order: one is the head, the others are held until it has ended.
+
+The head is the only ordered message of its destination that may be claimed; it keeps its turn while it waits for
+another attempt. When it arrives, or is given up, the first that is held becomes the head. A held message is not ready,
+and its `due_at` is the end of time: no statement that looks for what is due finds it. Every flow that adds a message to
+the order or ends one takes the destination's lock before it looks, and keeps it until the commit: no end is missed.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, case, exists, func, literal, or_, select, text
+
+from shared.advisory_locks import AdvisoryLock, take_for
+from shared.database import Database, Session
+from shared.deliveries.tables import deliveries
+
+HELD_UNTIL = datetime(9999, 12, 31, tzinfo=UTC)
+STALLED_LIMIT = 500
+
+_table = deliveries.c
+_HEAD = "place IS NOT NULL AND NOT is_held AND state IN ('Waiting', 'Sending')"
+_RELEASE = text(
+    f"""
+UPDATE deliveries SET is_held = false, is_ready = true, due_at = clock_timestamp()
+WHERE id = (SELECT id FROM deliveries WHERE destination_id = :destination AND is_held ORDER BY place LIMIT 1)
+    AND NOT EXISTS (SELECT FROM deliveries WHERE destination_id = :destination AND {_HEAD})
+"""  # noqa: S608 (a condition from the code)
+)
+_STALLED = text(
+    f"""
+SELECT DISTINCT destination_id FROM deliveries held
+WHERE is_held AND NOT EXISTS (
+    SELECT FROM deliveries WHERE destination_id = held.destination_id AND {_HEAD}
+) LIMIT :limit
+"""  # noqa: S608 (a condition from the code)
+)
+
+
+def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElement[Any]]:
+    """Give the columns of a message that comes last in its destination's order, and is the head if there is none."""
+    take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
+    ours = _table.destination_id == destination_id
+    last = select(func.max(_table.place)).where(ours, _table.place.is_not(None)).scalar_subquery()
+    is_behind = or_(exists().where(ours, text(_HEAD)), exists().where(ours, _table.is_held))
+    return {
+        "place": func.coalesce(last, 0) + 1,
+        "is_held": is_behind,
+        "is_ready": ~is_behind,
+        # The clock at each statement: messages go out in the order in which a transaction wrote them.
+        "due_at": case((is_behind, literal(HELD_UNTIL)), else_=func.clock_timestamp()),
+    }
+
+
+def release_next(session: Session, destination_id: UUID) -> None:
+    """Make the first held message of a destination the head, unless there is one."""
+    take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
+    session.execute(_RELEASE, {"destination": destination_id})
+
+
+def release_stalled(database: Database) -> int:
+    """Let orders go on whose head was ended by a process of the release before; give how many."""
+    with database.autocommit() as session:
+        stalled = session.execute(_STALLED, {"limit": STALLED_LIMIT}).scalars().all()
+    for destination_id in stalled:
+        with database.transaction() as session:
+            release_next(session, destination_id)
+    return len(stalled)

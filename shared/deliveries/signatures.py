@@ -1,0 +1,20 @@
+"""The headers of Standard Webhooks (version 1.0.0) that a message carries, made anew at every attempt."""
+
+import base64
+from collections.abc import Sequence
+
+from shared.deliveries.channels import Message
+from shared.identity.webhook_secrets import sign
+
+
+def webhook_headers(message: Message, secrets: Sequence[str]) -> dict[str, str]:
+    """Give the message's id, the time of the attempt and a signature for each of the secrets (`whsec_…`)."""
+    timestamp = str(int(message.attempted_at.timestamp()))
+    headers = {"webhook-id": str(message.id), "webhook-timestamp": timestamp}
+    if message.sequence is not None:
+        headers["webhook-sequence"] = str(message.sequence)
+    if secrets:
+        text = f"{message.id}.{timestamp}.".encode() + message.body
+        signatures = (base64.b64encode(sign(secret, text)).decode() for secret in secrets)
+        headers["webhook-signature"] = " ".join(f"v1,{signature}" for signature in signatures)
+    return headers
