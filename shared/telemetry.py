@@ -90,6 +90,11 @@ DELIVERIES = Counter(
 IMPORTS = Counter(
     "quartermaster_imports_total", "Attempts to import media, by how they ended.", ["network", "outcome"]
 )
+MESSAGES = Counter(
+    "quartermaster_distribution_messages_total",
+    "Messages that distributions received for agents, by what became of them.",
+    ["network", "outcome"],
+)
 LOST_LOG_LINES = Counter("quartermaster_log_lines_lost_total", "Lines of the log that could not be written.")
 
 # Measured when somebody asks for the metrics, and given by the process that was asked: of no registry.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.errors import TooManyStreams
 from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.tasks.routing import Router
 from shared.a2a.tasks.watching import TaskHints, TaskWatch
 from shared.admission import Pool, PoolKey
 from shared.database import Database
@@ -62,6 +63,7 @@ class AgentServices:
     watch: TaskWatch
     hints: TaskHints
     pushes: PushConfigurations
+    router: Router
     links: FileLinks
     slots: StreamSlots
     refusals: ScriptedRefusals
@@ -69,15 +71,18 @@ class AgentServices:
 
 def build_agent_services(settings: Settings, database: Database, streams: Pool) -> AgentServices:
     """Connect the parts; nothing is opened until it is used."""
+    pushes = PushConfigurations(
+        encryption=Encryption(settings),
+        policy=EgressPolicy.of(settings),
+        is_supported=settings.a2a_push_notifications,
+    )
+    directory = AgentDirectory(database, settings)
     return AgentServices(
-        directory=AgentDirectory(database, settings),
+        directory=directory,
         watch=TaskWatch(database, connect_valkey(settings.redis_url)),
         hints=TaskHints(connect_valkey(settings.redis_url, timeout_seconds=HINT_TIMEOUT_SECONDS)),
-        pushes=PushConfigurations(
-            encryption=Encryption(settings),
-            policy=EgressPolicy.of(settings),
-            is_supported=settings.a2a_push_notifications,
-        ),
+        pushes=pushes,
+        router=Router(own_extensions=directory.own, pushes=pushes),
         links=FileLinks(database, settings),
         slots=StreamSlots(streams, each=settings.streams_per_caller),
         refusals=ScriptedRefusals(settings.a2a_script),

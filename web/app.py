@@ -16,6 +16,7 @@ from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
 from web.credits.routes import ROUTES as CREDIT_ROUTES
+from web.door.messages import routes as message_routes
 from web.error_dialects import Dialects
 from web.errors import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
@@ -48,6 +49,7 @@ ROUTES = (
     *IDENTITY_ROUTES,
     *CREDIT_ROUTES,
     push_routes,
+    message_routes,
     import_routes,
     network_routes,
     notification_routes,

@@ -25,6 +25,7 @@ class LiveReceiver:
     distribution_id: UUID
     organization_id: UUID
     principal_id: UUID
+    deployment_id: UUID
     daemon_id: UUID
     networks: tuple[str, ...]
     media_retention_days: int
@@ -44,6 +45,7 @@ def read_receiver(row: Any) -> LiveReceiver:
         distribution_id=row.id,
         organization_id=row.organization_id,
         principal_id=row.principal_id,
+        deployment_id=row.deployment_id,
         daemon_id=row.daemon_id,
         networks=tuple(row.networks),
         media_retention_days=row.media_retention_days,
@@ -72,6 +74,7 @@ LIVE_RECEIVER = (
         distributions.c.id,
         distributions.c.organization_id,
         distributions.c.principal_identity_id.label("principal_id"),
+        distributions.c.deployment_id,
         deployments.c.daemon_identity_id.label("daemon_id"),
         distributions.c.networks,
         distributions.c.media_retention_days,

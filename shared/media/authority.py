@@ -4,6 +4,7 @@ The daemon of the distribution's target deployment and the receiving identity bo
 files, and nothing on the way may be disabled or suspended (docs/specification/media.md#authority).
 """
 
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
@@ -26,10 +27,43 @@ def authorize_import(
     Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, TargetDisabled,
     PermissionDenied, StorageUnpaid.
     """
+    row = _read(session, distribution_id, token_hash)
+    receiver = _require_live(read_receiver(row))
+    require_executor(receiver, Permission.FILE_CREATE)
+    if Permission.FILE_CREATE not in receiver.receiver_permissions:
+        raise PermissionDenied(
+            "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
+        )
+    refuse_unpaid_storage(is_refused=row.is_storage_refused)
+    return receiver
+
+
+def authorize_message(
+    session: Session, distribution_id: UUID, *, token_hash: bytes | None = None
+) -> LiveReceiver:
+    """Give who receives the texts of a distribution, which are stored nowhere as files.
+
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, TargetDisabled.
+    """
+    return _require_live(read_receiver(_read(session, distribution_id, token_hash)))
+
+
+def require_executor(receiver: LiveReceiver, permission: Permission) -> None:
+    """Raise PermissionDenied unless the target deployment's daemon holds this over the receiving identity."""
+    if permission not in receiver.executor_permissions:
+        raise PermissionDenied(
+            f"The deployment's daemon lacks {permission} over the receiving identity.", permission=permission
+        )
+
+
+def _read(session: Session, distribution_id: UUID, token_hash: bytes | None) -> Any:
     row = session.fetch_one(_AUTHORITY, {"distribution": distribution_id, "token": token_hash})
     if row is None:
         raise ResourceNotFound
-    receiver = read_receiver(row)
+    return row
+
+
+def _require_live(receiver: LiveReceiver) -> LiveReceiver:
     if receiver.is_disabled:
         raise DistributionDisabled
     if receiver.is_suspended:
@@ -38,16 +72,6 @@ def authorize_import(
         raise InvalidToken
     if not receiver.is_target_enabled:
         raise TargetDisabled
-    if Permission.FILE_CREATE not in receiver.executor_permissions:
-        raise PermissionDenied(
-            "The deployment's daemon lacks FileCreate over the receiving identity.",
-            permission=Permission.FILE_CREATE,
-        )
-    if Permission.FILE_CREATE not in receiver.receiver_permissions:
-        raise PermissionDenied(
-            "The receiving identity itself lacks FileCreate.", permission=Permission.FILE_CREATE
-        )
-    refuse_unpaid_storage(is_refused=row.is_storage_refused)
     return receiver
 
 

@@ -81,6 +81,7 @@ BODIES: dict[str, Any] = {
         "scopeId": str(uuid4()),
     },
     "push_media": MEDIA,
+    "push_message": {"messageId": "m", "text": "hello"},
     **dict.fromkeys(("send_message", "send_message_of_agent"), MESSAGE),
     **dict.fromkeys(("stream_message", "stream_message_of_agent"), MESSAGE),
     **dict.fromkeys(("create_push_configuration", "create_push_configuration_of_agent"), PUSH),

@@ -40,6 +40,8 @@ class OnBehalf:
     distribution_id: UUID | None
     transaction_id: str
     reported_caller: Mapping[str, Any] | None
+    channel: str = CHANNEL
+    """By which way the message came: the protocol, or the network of a distribution."""
 
     @classmethod
     def of(cls, caller: Caller, *, transaction_id: str) -> OnBehalf:
@@ -100,7 +102,7 @@ def make_agent_caller(
         payer_id=on_behalf.payer_id,
         distribution_id=on_behalf.distribution_id,
         transaction_id=on_behalf.transaction_id,
-        channel=CHANNEL,
+        channel=on_behalf.channel,
         message_id=message_id,
         reported_caller=reported,
     )

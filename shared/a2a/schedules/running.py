@@ -15,20 +15,15 @@ from uuid import UUID, uuid5
 from sqlalchemy import Row, bindparam, delete, func, insert, select, text, update
 
 from shared import failpoints
-from shared.a2a.agents.callers import OnBehalf, find_daemon, find_owner, make_agent_caller
-from shared.a2a.agents.directory import SKILL_KEY, authorize, get_agent
-from shared.a2a.agents.extensions import activate, check_data, declared_by, require
-from shared.a2a.agents.own_extensions import OwnExtensions
-from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.agents.callers import OnBehalf
+from shared.a2a.agents.directory import SKILL_KEY
 from shared.a2a.schedules.cron import Cron
 from shared.a2a.schedules.drafts import message_of
 from shared.a2a.schedules.resources import Missed, RunState
 from shared.a2a.schedules.tables import schedule_runs, schedules
-from shared.a2a.tasks.sending import Sending, send
-from shared.a2a.types import Message, Part, SendMessageConfiguration, SendMessageRequest
+from shared.a2a.tasks.routing import Routed, Router
+from shared.a2a.types import Message, Part
 from shared.database import Database, Session
-from shared.egress.policy import EgressPolicy
-from shared.encryption import Encryption
 from shared.errors import DomainError, Unavailable
 from shared.fair_claims import find_fairly, first_of_each
 from shared.identity.tables import deployments
@@ -53,8 +48,7 @@ class Scheduler:
     """What schedules are run with."""
 
     database: Database
-    own_extensions: OwnExtensions
-    pushes: PushConfigurations
+    router: Router
 
 
 @sweep("schedules.run_due", queue=RETENTION, every_seconds=5)
@@ -63,11 +57,7 @@ def _run_due(context: Context) -> int:
 
 
 def _make_scheduler(context: Context) -> Scheduler:
-    settings = context.settings
-    pushes = PushConfigurations(encryption=Encryption(settings), policy=EgressPolicy.of(settings))
-    return Scheduler(
-        database=context.database, own_extensions=OwnExtensions(settings.base_url), pushes=pushes
-    )
+    return Scheduler(database=context.database, router=Router.of(context.settings))
 
 
 def run_due_schedules(scheduler: Scheduler) -> int:
@@ -151,34 +141,16 @@ def _is_known(session: Session, schedule_id: UUID, tick: datetime) -> bool:
 
 def _send(session: Session, scheduler: Scheduler, row: Row[Any], tick: datetime) -> UUID:
     """Send the schedule's message as its agent's daemon, for the receiving identity if there is one."""
-    agent = get_agent(session, row.deployment_id)
     message = _message(row, tick)
-    declared = declared_by(agent, scheduler.own_extensions)
-    active = activate(declared, message.extensions)
-    require(declared, active)
-    check_data(message, active, scheduler.own_extensions)
     on_behalf = OnBehalf(
         owner_id=row.principal_id,
-        payer_id=agent.organization_id,
+        payer_id=row.organization_id,
         distribution_id=None,
         transaction_id=f"schedule/{row.id}/{_written(tick)}",
         reported_caller=None,
     )
-    daemon = find_daemon(session, agent.deployment_id)
-    owner = find_owner(session, row.principal_id) if row.principal_id is not None else None
-    caller, _ = make_agent_caller(
-        agent.deployment_id, daemon, owner, on_behalf, message_id=message.message_id
-    )
-    sending = Sending(
-        request=SendMessageRequest(
-            message=message, configuration=SendMessageConfiguration(return_immediately=True)
-        ),
-        agent=agent,
-        scope=authorize(caller, agent),
-        caller=caller,
-        active_extensions=active,
-    )
-    return send(session, sending, scheduler.pushes).task_id
+    routed = Routed(message=message, on_behalf=on_behalf, extensions=message.extensions)
+    return scheduler.router.route(session, row.deployment_id, routed).task_id
 
 
 def _message(row: Row[Any], tick: datetime) -> Message:

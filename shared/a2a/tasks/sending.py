@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 
 from shared import failpoints
-from shared.a2a.agents.callers import OnBehalf
+from shared.a2a.agents.callers import CHANNEL, OnBehalf
 from shared.a2a.agents.directory import SKILL_KEY, Agent, Scope
 from shared.a2a.errors import InvalidParams, TaskNotFound, UnsupportedOperation
 from shared.a2a.exact_json import render
@@ -46,6 +46,7 @@ class Sending:
     caller: Caller
     active_extensions: Collection[str] = ()
     idempotency_key: str | None = None
+    channel: str = CHANNEL
     turn_id: UUID = field(default_factory=new_id)
     new_task_id: UUID = field(default_factory=new_id)
     """The id of the task that the message makes, if it makes one."""
@@ -201,6 +202,8 @@ def _write(
     on_behalf = OnBehalf.of(sending.caller, transaction_id=str(sending.turn_id))
     modes = list(sending.configuration.accepted_output_modes)
     request = {"metadata": sending.request.metadata or {}, "acceptedOutputModes": modes}
+    if sending.channel != CHANNEL:
+        request["channel"] = sending.channel
     reported = on_behalf.reported_caller
     turn = {
         "turn_id": sending.turn_id,

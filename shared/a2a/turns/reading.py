@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from shared.a2a.agents.callers import Daemon, OnBehalf, make_agent_caller
+from shared.a2a.agents.callers import CHANNEL, Daemon, OnBehalf, make_agent_caller
 from shared.a2a.agents.directory import read_behavior
 from shared.a2a.errors import UnsupportedOperation
 from shared.a2a.exact_json import parse
@@ -27,8 +27,8 @@ def read_turn(database: Database, row: Any) -> Turn:
     if row.kind is None:
         raise UnsupportedOperation("The behavior that was to answer has been removed.")
     message = Message.model_validate(parse(row.said))
-    caller, attribution = _caller(row, message)
     request = parse(row.request)
+    caller, attribution = _caller(row, message, channel=request.get("channel", CHANNEL))
     return Turn(
         id=row.id,
         task_id=row.task_id,
@@ -53,13 +53,14 @@ def task_of(row: Any) -> TaskKey:
     return TaskKey(id=row.task_id, context_id=row.context_id, organization_id=row.organization_id)
 
 
-def _caller(row: Any, message: Message) -> tuple[Caller, Attribution]:
+def _caller(row: Any, message: Message, *, channel: str) -> tuple[Caller, Attribution]:
     on_behalf = OnBehalf(
         owner_id=row.owner_id,
         payer_id=row.payer_id,
         distribution_id=row.distribution_id,
         transaction_id=row.transaction_id,
         reported_caller=parse(row.reported_caller) if row.reported_caller is not None else None,
+        channel=channel,
     )
     daemon = None
     if row.daemon_id is not None and row.suspended_at is None:

@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.a2a.agents.own_extensions import OwnExtensions
-from shared.a2a.push.configurations import PushConfigurations
 from shared.a2a.schedules.running import Scheduler
+from shared.a2a.tasks.routing import Router
 from shared.database import Database
-from shared.egress.policy import EgressPolicy
-from shared.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
 
 
@@ -25,9 +22,4 @@ def agents(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) ->
 
 @pytest.fixture
 def scheduler(agents: Agents) -> Scheduler:
-    pushes = PushConfigurations(
-        encryption=Encryption(agents.settings), policy=EgressPolicy.of(agents.settings)
-    )
-    return Scheduler(
-        database=agents.database, own_extensions=OwnExtensions(agents.settings.base_url), pushes=pushes
-    )
+    return Scheduler(database=agents.database, router=Router.of(agents.settings))

@@ -1,0 +1,94 @@
+"""Send an agent a message that no client of the protocol sent: a schedule's, or one that a distribution received.
+
+The agent's own daemon sends it, for the identity that is to own what the agent makes, and the agent's organization
+pays. Rows decide at the time of sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared.a2a.agents.callers import OnBehalf, find_daemon, find_owner, make_agent_caller
+from shared.a2a.agents.directory import Scope, authorize, get_agent
+from shared.a2a.agents.extensions import activate, check_data, declared_by, require
+from shared.a2a.agents.own_extensions import OwnExtensions
+from shared.a2a.push.configurations import PushConfigurations
+from shared.a2a.tasks.sending import Sending, Sent, send
+from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest
+from shared.database import Session
+from shared.egress.policy import EgressPolicy
+from shared.encryption import Encryption
+from shared.identity.callers import Caller
+from shared.ids import new_id
+from shared.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routed:
+    """A message, for whom it is sent, and what it activates of what the agent declares.
+
+    `new_task_id` is the id of the task that it makes, unless it names one.
+    """
+
+    message: Message
+    on_behalf: OnBehalf
+    extensions: Collection[str] = ()
+    new_task_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Router:
+    """Sends routed messages."""
+
+    own_extensions: OwnExtensions
+    pushes: PushConfigurations
+
+    @classmethod
+    def of(cls, settings: Settings) -> Router:
+        """Put the router of a process together."""
+        return cls(
+            own_extensions=OwnExtensions(settings.base_url),
+            pushes=PushConfigurations(encryption=Encryption(settings), policy=EgressPolicy.of(settings)),
+        )
+
+    def route(self, session: Session, deployment_id: UUID, routed: Routed) -> Sent:
+        """Send a message in the caller's transaction; its task is visible at once.
+
+        Raises AgentNotFound, AgentUnavailable, PermissionDenied, ExtensionSupportRequired, and what `send` raises.
+        """
+        agent = get_agent(session, deployment_id)
+        message = routed.message
+        declared = declared_by(agent, self.own_extensions)
+        active = activate(declared, routed.extensions)
+        require(declared, active)
+        check_data(message, active, self.own_extensions)
+        caller = _caller(session, deployment_id, routed)
+        sending = Sending(
+            request=SendMessageRequest(
+                message=message, configuration=SendMessageConfiguration(return_immediately=True)
+            ),
+            agent=agent,
+            scope=authorize(caller, agent),
+            caller=caller,
+            active_extensions=active,
+            channel=routed.on_behalf.channel,
+            new_task_id=routed.new_task_id or new_id(),
+        )
+        return send(session, sending, self.pushes)
+
+
+def scope_of(deployment_id: UUID, daemon_id: UUID, principal_id: UUID) -> Scope:
+    """Name the tasks of messages that are routed to an agent for a principal."""
+    return Scope(caller_id=daemon_id, principal_id=principal_id, deployment_id=deployment_id)
+
+
+def _caller(session: Session, deployment_id: UUID, routed: Routed) -> Caller:
+    on_behalf = routed.on_behalf
+    daemon = find_daemon(session, deployment_id)
+    owner = find_owner(session, on_behalf.owner_id) if on_behalf.owner_id is not None else None
+    caller, _ = make_agent_caller(
+        deployment_id, daemon, owner, on_behalf, message_id=routed.message.message_id
+    )
+    return caller

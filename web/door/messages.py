@@ -1,0 +1,119 @@
+"""The message door: a distribution pushes what somebody said, and its deployment's agent answers."""
+
+from uuid import UUID
+
+from shared import failpoints
+from shared.a2a import errors as agent_errors
+from shared.a2a.agents.callers import AgentUnavailable
+from shared.a2a.door.errors import MessageConflict
+from shared.a2a.door.messages import InboundMessage
+from shared.a2a.door.reception import Received, receive_message
+from shared.a2a.door.sending import Door
+from shared.body_errors import ContentTooLarge, UploadTimeout
+from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.identity.callers import ReportedCaller
+from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
+from shared.media.errors import DistributionDisabled
+from shared.media.imports import STANDARD
+from shared.media.networks.webhooks import SignatureInvalid
+from shared.telemetry import MESSAGES
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.door import schemas
+from web.http.requests import (
+    MAXIMUM_JSON_BYTES,
+    FieldRequired,
+    MalformedJson,
+    MalformedRequest,
+    UnknownParameter,
+    UnsupportedMediaType,
+    read_json,
+)
+from web.http.small_bodies import read_small_body
+from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
+from web.routes import Routes
+
+routes = Routes("messages")
+
+_ERRORS: tuple[type[DomainError], ...] = (
+    SignatureInvalid,
+    PermissionDenied,
+    ResourceNotFound,
+    OrganizationSuspended,
+    DistributionDisabled,
+    TargetDisabled,
+    MessageConflict,
+    AgentUnavailable,
+    agent_errors.AgentNotFound,
+    agent_errors.UnsupportedOperation,
+    agent_errors.ContentTypeNotSupported,
+    agent_errors.ExtensionSupportRequired,
+    MalformedJson,
+    MalformedRequest,
+    UnknownParameter,
+    UnsupportedMediaType,
+    FieldRequired,
+    ValidationFailed,
+    ContentTooLarge,
+    UploadTimeout,
+    Unavailable,
+)
+
+
+@routes.route(
+    "POST",
+    "/distributions/<id:distribution_id>/messages",
+    summary="Send a message that a distribution received to its deployment's agent",
+    description=(
+        "The receiving identity owns what the agent makes, and the organization pays. The same `messageId` "
+        "with the same content is taken once; with other content it is refused."
+    ),
+    authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
+    body=schemas.NewMessage,
+    answers={202: schemas.RoutedMessageBody},
+    errors=_ERRORS,
+)
+def push_message(call: Call, distribution_id: UUID) -> Answer:
+    message = _read(call, distribution_id)
+    return Answer(body=schemas.RoutedMessageBody.of(_receive(call, distribution_id, message)), status=202)
+
+
+def _read(call: Call, distribution_id: UUID) -> InboundMessage:
+    """Read the message of a distribution that has proved who it is."""
+    if call.has_credential:
+        require_own_token(call, distribution_id)
+        raw = None
+    else:
+        raw = read_signed_body(call, distribution_id)
+    if call.http.mimetype != "application/json":
+        raise UnsupportedMediaType("Send the body as application/json.")
+    if raw is None:
+        raw = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_JSON_BYTES)
+    return _inbound(read_json(raw, schemas.NewMessage))
+
+
+def _inbound(sent: schemas.NewMessage) -> InboundMessage:
+    reported = sent.reported_caller
+    return InboundMessage(
+        network=STANDARD,
+        message_id=sent.message_id,
+        conversation_id=sent.conversation_id,
+        text=sent.text,
+        channel=sent.channel,
+        reported_caller=ReportedCaller(id=reported.id, display=reported.display) if reported else None,
+    )
+
+
+def _receive(call: Call, distribution_id: UUID, message: InboundMessage) -> Received:
+    services = call.services
+    door = Door(settings=services.settings, router=services.agents.router)
+    with services.database.transaction() as session:
+        received = receive_message(
+            session, door, message, distribution_id=distribution_id, token_hash=token_hash_of(call)
+        )
+    failpoints.hit("message.taken")
+    if received.sent is not None:
+        services.agents.hints.announce_turn()
+        services.agents.hints.tell(received.sent.task_id)
+    MESSAGES.labels(message.network, received.outcome).inc()
+    return received
