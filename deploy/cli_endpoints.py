@@ -7,7 +7,9 @@ import click
 
 from deploy.administration import acts_on, installation, show
 from shared.a2a.remote import endpoints as domain
+from shared.a2a.remote.card_checks import check_endpoint as check
 from shared.identity.authorization import OPERATOR
+from shared.identity.signing_keys import SigningKeys
 
 endpoints = click.Group("endpoints", help="Manage the endpoints of deployments.")
 
@@ -51,6 +53,17 @@ def set_endpoint(
     with installation() as (database, settings), database.transaction() as session:
         shown = domain.put_endpoint(session, settings, by=OPERATOR, deployment_id=deployment_id, draft=draft)
     show(shown)
+
+
+@endpoints.command("check", help="Check the endpoint of a deployment, and say what is wrong with it.")
+@click.argument("deployment_id", type=click.UUID, metavar="DEPLOYMENT")
+def check_endpoint(deployment_id: UUID) -> None:
+    with installation() as (database, settings):
+        keys = SigningKeys(database, settings)
+        report = check(database, keys, settings, by=OPERATOR, deployment_id=deployment_id)
+    show(report)
+    if not report.is_usable:
+        raise click.exceptions.Exit(1)
 
 
 acts_on(

@@ -40,7 +40,7 @@ MODULES = {
     ),
     MEDIA: ("shared.media.fetching",),
     NOTIFICATIONS: ("shared.media.notification_channel",),
-    AGENTS: ("shared.a2a.turns.rows",),
+    AGENTS: ("shared.a2a.turns.rows", "shared.a2a.remote.card_refresh"),
 }
 """The modules in which the handlers of a queue stand."""
 

@@ -111,6 +111,9 @@ def administer_endpoint(operator: Operator, deployment: str) -> None:
     endpoint = operator.do("endpoints", "set", deployment, **told)
     assert (endpoint["credentialHeader"], "k" * 40 in str(endpoint)) == ("X-API-Key", False)
     assert operator.do("endpoints", "show", deployment) == endpoint
+    operator.do("endpoints", "set", deployment, url="https://localhost")
+    with pytest.raises(AssertionError, match="public internet"):
+        operator.do("endpoints", "check", deployment)
     assert operator.do("endpoints", "remove", deployment) == {}
 
 

@@ -1,13 +1,15 @@
 """The JSON of deployments' endpoints, as administrators send and see it."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
+from shared.a2a.remote.card_documents import Fault
 from shared.a2a.remote.endpoints import Binding, Credential, EndpointDraft
 from shared.egress.urls import MAX_HEADER_CHARACTERS, MAX_URL_CHARACTERS
 from web.http.schemas import Shown
-from web.http.wire_types import Id, Sent, Text, UtcTime
+from web.http.wire_types import Id, Sent, Text, UtcTime, Wire
 
 Url = Annotated[str, Text(minimum=1, maximum=MAX_URL_CHARACTERS)]
 
@@ -71,3 +73,20 @@ class EndpointBody(Shown):
     checked_at: UtcTime | None
     updated_at: UtcTime
     created_at: UtcTime
+
+
+class FindingBody(Wire):
+    """Something to know of an endpoint."""
+
+    code: Fault
+    message: str
+
+
+class EndpointReportBody(Shown):
+    """What a check found."""
+
+    is_usable: bool = Field(description="Whether messages can be sent to the agent.")
+    problems: Sequence[FindingBody]
+    warnings: Sequence[FindingBody]
+    card_address: str | None = Field(description="Where the card lay.")
+    endpoint: EndpointBody

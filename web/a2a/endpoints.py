@@ -4,6 +4,7 @@ from uuid import UUID
 
 from shared.a2a.behaviors.administration import BehaviorNameTaken
 from shared.a2a.remote import endpoints as domain
+from shared.a2a.remote.card_checks import check_endpoint as check
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from web.a2a import endpoint_schemas as schemas
 from web.administration import AdministrationRoutes
@@ -36,6 +37,24 @@ def put_endpoint(call: Call, deployment_id: UUID) -> Answer:
             session, call.services.settings, by=by, deployment_id=deployment_id, draft=body.draft()
         )
     return Answer(body=schemas.EndpointBody.of(shown))
+
+
+@routes.administers(
+    "POST",
+    f"{ENDPOINT}/check",
+    {200: schemas.EndpointReportBody},
+    summary="Check the endpoint of a deployment: read its card, ask its server, and say what is wrong",
+    description=(
+        "Reads the agent's card, keeps what it says, and asks the server for the tasks of a context that does not "
+        "exist, with a request token and the endpoint's credential. May take twenty seconds."
+    ),
+)
+def check_endpoint(call: Call, deployment_id: UUID) -> Answer:
+    by, services = call.actor, call.services
+    report = check(
+        services.database, services.signing_keys, services.settings, by=by, deployment_id=deployment_id
+    )
+    return Answer(body=schemas.EndpointReportBody.of(report))
 
 
 endpoint = routes.resource(ENDPOINT, schemas.EndpointBody)

@@ -1,6 +1,6 @@
 """An agent's card: how it introduces itself to anybody, and a little more to those who may talk to it.
 
-Skills are the agent's behaviors; a card is made from rows at every reading.
+Skills are the agent's behaviors, or those of the server that answers for it; a card is made from rows at every reading.
 """
 
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from shared.a2a.agents.directory import Agent
 from shared.a2a.errors import ExtendedAgentCardNotConfigured
 from shared.a2a.media_types import modes_of
+from shared.a2a.remote.card_composition import compose_card
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.a2a.types import (
     AgentCapabilities,
@@ -26,7 +27,7 @@ def make_card(
     agent: Agent, declared: Sequence[DeclaredExtension], *, url: str, base_url: str, pushes: bool
 ) -> AgentCard:
     """Make the public card of an agent that is spoken to at `url`."""
-    return AgentCard(
+    own = AgentCard(
         name=agent.name,
         description=_description(agent),
         supported_interfaces=(
@@ -47,13 +48,15 @@ def make_card(
         default_output_modes=_modes(agent, "output_modes"),
         skills=tuple(_skill(behavior) for behavior in agent.behaviors),
     )
+    return compose_card(own, agent)
 
 
 def extend_card(card: AgentCard, agent: Agent) -> AgentCard:
     """Add what only callers learn: what each skill works with. Raises ExtendedAgentCardNotConfigured without any."""
     if not agent.behaviors:
         raise ExtendedAgentCardNotConfigured
-    skills = tuple(_extended_skill(behavior) for behavior in agent.behaviors)
+    own = {str(behavior.id): behavior for behavior in agent.behaviors}
+    skills = tuple(_extended(skill, own.get(skill.id)) for skill in card.skills)
     return card.model_copy(update={"skills": skills})
 
 
@@ -77,9 +80,12 @@ def _skill(behavior: BehaviorSettings) -> AgentSkill:
     )
 
 
-def _extended_skill(behavior: BehaviorSettings) -> AgentSkill:
-    skill = _skill(behavior)
-    works_with = behavior.model if behavior.kind is BehaviorKind.MODEL else "a script"
+def _extended(skill: AgentSkill, behavior: BehaviorSettings | None) -> AgentSkill:
+    if behavior is not None and behavior.kind is BehaviorKind.MODEL:
+        works_with = behavior.model
+    else:
+        is_script = behavior is not None and behavior.kind is BehaviorKind.SCRIPT
+        works_with = "a script" if is_script else "a server of its own"
     return skill.model_copy(update={"description": f"{skill.description} (Works with {works_with}.)"})
 
 

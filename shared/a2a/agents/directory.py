@@ -13,8 +13,11 @@ from uuid import UUID
 from sqlalchemy import Row, select, text
 
 from shared.a2a.errors import AgentNotFound, InvalidParams, UnsupportedOperation
+from shared.a2a.remote.card_documents import CardUnusable, read_document
+from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.tables import behaviors
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
+from shared.a2a.types import AgentCard
 from shared.credits.errors import BillingOrganizationRequired
 from shared.database import Session
 from shared.errors import FieldError, PermissionDenied
@@ -40,6 +43,8 @@ class Agent:
     behaviors: tuple[BehaviorSettings, ...]
     networks: tuple[str, ...]
     changed_at: datetime
+    remote_card: AgentCard | None = None
+    """What the deployment's own server says of itself, where that answers by default."""
 
     def choose_behavior(self, skill_id: object) -> BehaviorSettings:
         """Give the behavior that a message asks for, or the default. Raises InvalidParams, UnsupportedOperation."""
@@ -84,7 +89,21 @@ def get_agent(session: Session, deployment_id: UUID) -> Agent:
         behaviors=held,
         networks=tuple(sorted({name for found in routed for name in found.networks})),
         changed_at=max(at for at in changes if at is not None),
+        remote_card=_find_remote_card(session, deployment_id, held),
     )
+
+
+def _find_remote_card(
+    session: Session, deployment_id: UUID, held: Sequence[BehaviorSettings]
+) -> AgentCard | None:
+    if not held or held[0].kind is not BehaviorKind.REMOTE:
+        return None
+    kept = select(deployment_endpoints.c.card).where(deployment_endpoints.c.deployment_id == deployment_id)
+    document = session.execute(kept).scalar()
+    try:
+        return read_document(document).card if document is not None else None
+    except CardUnusable:
+        return None  # kept by a release that read cards otherwise; the next reading replaces it
 
 
 def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:

@@ -185,7 +185,7 @@ def _values(draft: BehaviorDraft) -> dict[str, Any]:
         "examples": _texts("examples", draft.examples),
         "input_modes": _texts("inputModes", draft.input_modes),
         "output_modes": _texts("outputModes", draft.output_modes),
-        "extensions": [_stored(extension) for extension in _extensions(draft.extensions)],
+        "extensions": [stored_extension(extension) for extension in _extensions(draft.extensions)],
     }
 
 
@@ -231,7 +231,8 @@ def _extensions(declared: Sequence[DeclaredExtension]) -> Sequence[DeclaredExten
     return declared
 
 
-def _stored(extension: DeclaredExtension) -> Mapping[str, Any]:
+def stored_extension(extension: DeclaredExtension) -> Mapping[str, Any]:
+    """Give an extension as the column `extensions` has it."""
     return {
         "uri": extension.uri,
         "description": extension.description,

@@ -1,12 +1,18 @@
 """The behavior of a deployment that answers messages itself: it comes and goes with the deployment's endpoint."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import Select, delete, func, insert, select, update
 
-from shared.a2a.behaviors.administration import hold_deployment, require_free_name, unset_default
+from shared.a2a.behaviors.administration import (
+    hold_deployment,
+    require_free_name,
+    stored_extension,
+    unset_default,
+)
 from shared.a2a.tables import behaviors
-from shared.a2a.turns.updates import BehaviorKind
+from shared.a2a.turns.updates import BehaviorKind, DeclaredExtension
 from shared.database import Session
 from shared.ids import new_id
 
@@ -34,6 +40,21 @@ def install_remote_behavior(session: Session, deployment_id: UUID) -> None:
             input_modes=EVERYTHING,
             output_modes=EVERYTHING,
             is_default=True,
+        )
+    )
+
+
+def describe_remote_behavior(
+    session: Session, deployment_id: UUID, *, description: str, extensions: Sequence[DeclaredExtension]
+) -> None:
+    """Let the behavior say of itself, and declare, what the agent's card does."""
+    session.execute(
+        update(behaviors)
+        .where(_table.deployment_id == deployment_id, _table.kind == BehaviorKind.REMOTE)
+        .values(
+            description=description,
+            extensions=[stored_extension(extension) for extension in extensions],
+            updated_at=func.now(),
         )
     )
 

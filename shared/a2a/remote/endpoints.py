@@ -27,6 +27,8 @@ from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.existence import get_one
 from shared.identity.permissions import Permission
+from shared.jobs import Job
+from shared.queues import AGENTS
 from shared.schema import columns_of
 from shared.settings import Settings
 
@@ -52,6 +54,14 @@ class Binding(StrEnum):
 
     HTTP_JSON = "http+json"
     JSONRPC = "jsonrpc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCards(Job):
+    """Read the cards that are due (`card_refresh.py`)."""
+
+    kind = "agents.read_cards"
+    queue = AGENTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +157,7 @@ def put_endpoint(
         .on_conflict_do_update(index_elements=[_table.deployment_id], set_=values)
     )
     record(session, by, "endpoint.set", deployment_id, organization_id=organization_id, url=values["url"])
+    session.enqueue(ReadCards())
     return _get(session, deployment_id)
 
 
@@ -179,7 +190,7 @@ def _values(settings: Settings, draft: EndpointDraft) -> dict[str, Any]:
     return {
         "url": draft.url.rstrip("/"),
         "card_url": draft.card_url,
-        "interface_override": draft.interface_override and draft.interface_override.rstrip("/"),
+        "interface_override": draft.interface_override,
         "credential_header": draft.credential.header if draft.credential else None,
         "credential_encrypted": sealed,
         "resends": draft.resends,

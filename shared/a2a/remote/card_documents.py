@@ -1,0 +1,150 @@
+"""Read the card of an agent that runs elsewhere: what it has to say, and what of it can be shown.
+
+Liberal about what a card leaves out and strict about what it says, because all of it is shown on our own card. A skill
+that cannot be read is left out, and the rest stays.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+
+from shared.a2a.exact_json import parse, render
+from shared.a2a.turns.updates import DeclaredExtension
+from shared.a2a.types import AgentCard, AgentSkill
+
+MAX_CARD_BYTES = 256 << 10
+SKILLS_LIMIT = 200
+EXTENSIONS_LIMIT = 50
+_URI_CHARACTERS = 2048
+_REQUIRED = ("name", "description", "version", "supportedInterfaces")
+_ABSENT: Mapping[str, Any] = {
+    "capabilities": {},
+    "defaultInputModes": [],
+    "defaultOutputModes": [],
+    "skills": [],
+}
+_NAMED_MISTAKES = 5
+
+
+class Fault(StrEnum):
+    """What is wrong with an endpoint."""
+
+    UNREACHABLE = "unreachable"
+    CARD_NOT_FOUND = "card_not_found"
+    CARD_NOT_JSON = "card_not_json"
+    CARD_INCOMPLETE = "card_incomplete"
+    OLD_PROTOCOL = "protocol_too_old"
+    NO_INTERFACE = "no_usable_interface"
+    OTHER_ORIGIN = "interface_on_another_origin"
+    CREDENTIAL_REFUSED = "credential_refused"
+    INTERFACE_FAILED = "interface_failed"
+    NO_TASK_LIST = "no_task_list"
+    SKILLS_LEFT_OUT = "skills_left_out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that an administrator should know of an endpoint."""
+
+    code: Fault
+    message: str
+
+
+class CardUnusable(Exception):
+    """An agent cannot be spoken to; the finding says why."""
+
+    def __init__(self, code: Fault, message: str) -> None:
+        super().__init__(message)
+        self.finding = Finding(code=code, message=message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCard:
+    """A card that can be used: as it was sent, and as we understand it."""
+
+    document: Mapping[str, Any]
+    card: AgentCard
+    warnings: tuple[Finding, ...] = ()
+
+
+def read_card(body: bytes) -> RemoteCard:
+    """Read what lies at a card's address. Raises CardUnusable."""
+    try:
+        document = parse(body)
+        written = render(document).encode()
+    except (ValueError, RecursionError) as error:
+        raise CardUnusable(Fault.CARD_NOT_JSON, "What lies at the card's address is not JSON.") from error
+    if not isinstance(document, dict) or rb"\u0000" in written:
+        raise CardUnusable(Fault.CARD_NOT_JSON, "What lies at the card's address is no JSON object of text.")
+    return read_document(document)
+
+
+def read_document(document: Mapping[str, Any]) -> RemoteCard:
+    """Read a card that was parsed. Raises CardUnusable."""
+    _require_new_protocol(document)
+    missing = [name for name in _REQUIRED if not document.get(name)]
+    if missing:
+        raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card lacks what is required: {', '.join(missing)}.")
+    said = {**_ABSENT, **{name: value for name, value in document.items() if value is not None}}
+    try:
+        card = AgentCard.model_validate({**said, "skills": ()})
+    except ValidationError as error:
+        raise CardUnusable(Fault.CARD_INCOMPLETE, f"The card is wrong: {_mistakes(error)}.") from error
+    skills, warnings = _read_skills(said["skills"])
+    return RemoteCard(
+        document=document, card=card.model_copy(update={"skills": skills}), warnings=tuple(warnings)
+    )
+
+
+def declared_extensions(card: AgentCard) -> tuple[DeclaredExtension, ...]:
+    """Give the extensions that a card declares and a header can name, each once."""
+    usable = {at.uri: at for at in card.capabilities.extensions if _is_uri(at.uri)}
+    return tuple(
+        DeclaredExtension(
+            uri=at.uri, description=at.description, required=bool(at.required), params=at.params
+        )
+        for at in list(usable.values())[:EXTENSIONS_LIMIT]
+    )
+
+
+def _require_new_protocol(document: Mapping[str, Any]) -> None:
+    said = document.get("protocolVersion")
+    if not document.get("supportedInterfaces") and (said or isinstance(document.get("url"), str)):
+        version = f"version {said}" if isinstance(said, str) else "version 0.3 or older"
+        raise too_old(version)
+
+
+def too_old(version: str) -> CardUnusable:
+    """Say that an agent speaks a version of the protocol that is not spoken here any more."""
+    return CardUnusable(
+        Fault.OLD_PROTOCOL,
+        f"The agent speaks {version} of the protocol, and can only be spoken to in version 1.0; update its server.",
+    )
+
+
+def _read_skills(said: object) -> tuple[tuple[AgentSkill, ...], Iterable[Finding]]:
+    listed = said if isinstance(said, list) else []
+    skills = []
+    for one in listed[:SKILLS_LIMIT]:
+        try:
+            skills.append(AgentSkill.model_validate({"tags": (), **one} if isinstance(one, dict) else one))
+        except ValidationError:
+            continue
+    left_out = len(listed) - len(skills)
+    if not left_out:
+        return tuple(skills), ()
+    message = f"{left_out} of its {len(listed)} skills cannot be read, or are beyond {SKILLS_LIMIT}."
+    return tuple(skills), (Finding(code=Fault.SKILLS_LEFT_OUT, message=message),)
+
+
+def _mistakes(error: ValidationError) -> str:
+    mistakes = [f"{'.'.join(map(str, at['loc']))} ({at['msg']})" for at in error.errors()]
+    return ", ".join(mistakes[:_NAMED_MISTAKES])
+
+
+def _is_uri(uri: str) -> bool:
+    """Tell whether a header can name an extension of this URI."""
+    return len(uri) <= _URI_CHARACTERS and uri.isascii() and uri.isprintable() and not set(uri) & {",", " "}
