@@ -24,6 +24,8 @@ class AdvisoryLock(IntEnum):
     DEFAULT_AGENT = 7_140_331_007
     DELIVERY_ORDER = 7_140_331_008
     """Of one destination each (`take_for`)."""
+    RESUMABLE_UPLOADS = 7_140_331_009
+    """Of one payer, and of one executor each (`take_for`)."""
 
 
 class _Executes(Protocol):

@@ -83,6 +83,12 @@ class Settings(BaseSettings):
     """Slower senders are cut off with 408 once the grace has passed."""
     concurrent_uploads: PositiveInt = 48
     """Uploads one web process receives at once, shared among organizations."""
+    upload_kept_seconds: PositiveInt = 86_400
+    """Bytes of a resumable upload are kept this long after the last of them came."""
+    open_uploads_per_caller: PositiveInt = 32
+    """Resumable uploads that one agent or user has unfinished at once, at the most."""
+    open_uploads_per_organization: PositiveInt = 256
+    """Resumable uploads that one paying organization has unfinished at once, at the most."""
     concurrent_small_bodies: PositiveInt = 64
     """JSON and form bodies one web process receives at once, shared among organizations."""
     concurrent_downloads: PositiveInt = 128

@@ -77,6 +77,8 @@ class Route:
     answers: Mapping[int, type[BaseModel] | str | None]
     query: type[BaseModel] | None = None
     body: type[BaseModel] | FilePart | FormBody | JsonOrForm | RawBody | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Optional headers that the handler reads, and what they say."""
     errors: Sequence[type[DomainError]] = ()
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hidden: bool = False

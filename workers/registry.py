@@ -20,6 +20,7 @@ MODULES = {
         "shared.files.expiry",
         "shared.files.collection",
         "shared.files.sweeps",
+        "shared.files.resumable.expiry",
         "shared.files.scrubbing",
         "shared.identity.key_rotation",
         "shared.identity.sweeps",

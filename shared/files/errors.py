@@ -126,3 +126,38 @@ class ReplaceNotSupported(DomainError):
 
     code = "replace_not_supported"
     kind = Kind.CONFLICT
+
+
+class UploadNotFound(DomainError):
+    """There is no such resumable upload of the caller's."""
+
+    code = "upload_not_found"
+    kind = Kind.NOT_FOUND
+
+
+class UploadEnded(DomainError):
+    """The resumable upload has expired or was cancelled; begin it anew with the same operationId."""
+
+    code = "upload_ended"
+    kind = Kind.GONE
+
+
+class MismatchingUploadOffset(DomainError):
+    """The content does not begin where the upload ends; ask for its offset and go on from there."""
+
+    code = "mismatching_upload_offset"
+    kind = Kind.CONFLICT
+
+
+class InconsistentUploadLength(DomainError):
+    """The content, or what is said of its length, does not fit byteSize; what was kept before it stays."""
+
+    code = "inconsistent_upload_length"
+    kind = Kind.MALFORMED
+
+
+class TooManyUploads(DomainError):
+    """Too many resumable uploads are unfinished; finish or cancel some."""
+
+    code = "too_many_uploads"
+    kind = Kind.LIMITED

@@ -70,6 +70,17 @@ class Standing:
     is_storage_refused: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A write that may begin: its operation, what an earlier attempt did, and for whom it will be stored."""
+
+    operation: Operation
+    outcome: Outcome | None
+    owner_id: UUID
+    organization_id: UUID
+    payer_id: UUID
+
+
 def hash_request(**values: Any) -> bytes:
     """Hash what a request asks for; equal requests have equal hashes, whatever the order of their parameters."""
     return hashlib.sha256(json.dumps(values, default=str, sort_keys=True).encode()).digest()
@@ -107,6 +118,11 @@ def replay(store: BlobStore, outcome: Outcome, content: ReceivedContent) -> Rece
     """Give the first result of an operation again, for the same content. Raises OperationConflict for any other."""
     if outcome.content_hash != hash_content(content):
         raise OperationConflict
+    return replayed_receipt(store, outcome)
+
+
+def replayed_receipt(store: BlobStore, outcome: Outcome) -> Receipt:
+    """Give the first result of an operation again."""
     return Receipt(
         version=outcome.version,
         purpose=outcome.purpose,

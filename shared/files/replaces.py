@@ -20,6 +20,7 @@ from shared.files.errors import (
     VersionMismatch,
 )
 from shared.files.idempotency import (
+    Judged,
     Operation,
     OperationKind,
     get_standing,
@@ -87,17 +88,13 @@ def replace(
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
     VersionMismatch, StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
-    operation = _operation(caller, request)
-    with database.autocommit() as session:
-        file = _get_file(session, store, caller, request)
-        standing = get_standing(session, operation, payer_id=file.payer_id)
+    file, judged = judge_replace(database, store, caller, request)
+    operation = judged.operation
     authorize_again = partial(_authorize_again, recheck, caller, file)
-    if standing.outcome is not None:
+    if judged.outcome is not None:
         content = receive(Nowhere())
         authorize_again()
-        return replay(store, standing.outcome, content)
-    _require_replaceable(file, request)
-    refuse_unpaid_storage(is_refused=standing.is_storage_refused)
+        return replay(store, judged.outcome, content)
     with stage(
         database, store, size=request.byte_size, time_limit_seconds=request.time_limit_seconds
     ) as staged:
@@ -115,6 +112,26 @@ def replace(
         retention_expires_at=row.retention_expires_at,
         availability=staged_availability(store),
         replayed=False,
+    )
+
+
+def judge_replace(
+    database: Database, store: BlobStore, caller: Caller, request: ReplaceRequest
+) -> tuple[File, Judged]:
+    """Find out whether a replace may begin, or was done before; raises what `replace` does before the reception."""
+    operation = _operation(caller, request)
+    with database.autocommit() as session:
+        file = _get_file(session, store, caller, request)
+        standing = get_standing(session, operation, payer_id=file.payer_id)
+    if standing.outcome is None:
+        _require_replaceable(file, request)
+        refuse_unpaid_storage(is_refused=standing.is_storage_refused)
+    return file, Judged(
+        operation=operation,
+        outcome=standing.outcome,
+        owner_id=file.owner_id,
+        organization_id=file.organization_id,
+        payer_id=file.payer_id,
     )
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Integer, bindparam, delete, func, literal, select, text, 
 from shared import failpoints
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
+from shared.files.resumable.expiry import purge_uploads
 from shared.files.stores import StoreContext
 from shared.files.tables import operations, read_grants
 from shared.jobs import Context, sweep
@@ -77,7 +78,8 @@ def _doom_ownerless(database: Database, ids: Sequence[UUID]) -> set[UUID]:
 @sweep("files.purge_records", queue=RETENTION, every_seconds=3600)
 def _purge_records(context: Context) -> int:
     retention = timedelta(days=context.settings.operation_retention_days)
-    return purge_operations(context.database, retention) + purge_grants(context.database)
+    database = context.database
+    return purge_operations(database, retention) + purge_grants(database) + purge_uploads(database)
 
 
 def purge_operations(database: Database, retention: timedelta) -> int:

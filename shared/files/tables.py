@@ -7,6 +7,7 @@ answer what they were.
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 
 from shared.schema import created_at, id_column, instant, metadata
 
@@ -121,6 +122,59 @@ operations = sa.Table(
     sa.PrimaryKeyConstraint("executor_id", "kind", "operation_id"),
     sa.CheckConstraint("kind IN ('upload', 'replace', 'delete')", name="kind"),
     sa.Index("ix_file_operations_created_at", "created_at"),
+)
+
+resumable_uploads = sa.Table(
+    "resumable_uploads",
+    metadata,
+    id_column(),
+    sa.Column("state", sa.String, nullable=False),
+    sa.Column("executor_id", sa.Uuid, nullable=False),
+    sa.Column("kind", sa.String, nullable=False),
+    sa.Column("operation_id", sa.Uuid, nullable=False),
+    sa.Column("request_hash", sa.LargeBinary(32), nullable=False),
+    sa.Column("request", JSONB, nullable=False),
+    sa.Column("attribution", JSONB),
+    sa.Column("owner_id", sa.Uuid, nullable=False),
+    sa.Column("organization_id", sa.Uuid, nullable=False),
+    sa.Column("payer_id", sa.Uuid, nullable=False),
+    sa.Column("file_name", sa.String, nullable=False),
+    sa.Column("media_type", sa.String, nullable=False),
+    sa.Column("content_sha256", sa.LargeBinary(32)),
+    sa.Column("byte_size", sa.BigInteger, nullable=False),
+    sa.Column("received_bytes", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("lease", sa.Uuid, nullable=False),
+    instant("expires_at", nullable=False),
+    instant("ended_at"),
+    created_at(),
+    sa.CheckConstraint("state IN ('Receiving', 'Finished', 'Cancelled', 'Expired')", name="state"),
+    sa.CheckConstraint("received_bytes BETWEEN 0 AND byte_size", name="received"),
+    sa.Index(
+        "ix_resumable_uploads_open",
+        "executor_id",
+        "kind",
+        "operation_id",
+        unique=True,
+        postgresql_where=sa.text("state = 'Receiving'"),
+    ),
+    sa.Index("ix_resumable_uploads_due", "expires_at", postgresql_where=sa.text("state = 'Receiving'")),
+    sa.Index(
+        "ix_resumable_uploads_due_by_payer",
+        "payer_id",
+        "expires_at",
+        postgresql_where=sa.text("state = 'Receiving'"),
+    ),
+    sa.Index("ix_resumable_uploads_ended_at", "ended_at", postgresql_where=sa.text("ended_at IS NOT NULL")),
+)
+
+upload_pieces = sa.Table(
+    "upload_pieces",
+    metadata,
+    id_column("blob_id"),
+    sa.Column("upload_id", sa.Uuid, sa.ForeignKey("resumable_uploads.id"), nullable=False),
+    sa.Column("offset_bytes", sa.BigInteger, nullable=False),
+    sa.Column("byte_size", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("upload_id", "offset_bytes"),
 )
 
 references = sa.Table(

@@ -15,6 +15,7 @@ from shared.errors import FieldError, PermissionDenied, ValidationFailed
 from shared.files.access import Recheck, as_it_was, authorize_creation, explaining_refusal
 from shared.files.blobs.base import BlobStore
 from shared.files.idempotency import (
+    Judged,
     Operation,
     OperationKind,
     get_outcome,
@@ -100,17 +101,13 @@ def upload(
     Raises OwnerRequired, PermissionDenied, PayerMismatch, OperationConflict, OperationInProgress, ValidationFailed,
     StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
-    owner = _authorize(caller, request)
-    operation = _operation(caller, owner, request)
-    with database.autocommit() as session:
-        standing = get_standing(session, operation, payer_id=caller.payer_id)
+    owner, judged = judge_upload(database, caller, request)
+    operation = judged.operation
     authorize_again = partial(_authorize_again, recheck, caller, owner)
-    if standing.outcome is not None:
+    if judged.outcome is not None:
         content = receive(Nowhere())
         authorize_again()
-        return replay(store, standing.outcome, content)
-    _require_future(request.retention_expires_at, standing.now)
-    refuse_unpaid_storage(is_refused=standing.is_storage_refused)
+        return replay(store, judged.outcome, content)
     file_id = new_id()
     with stage(
         database, store, size=request.byte_size, time_limit_seconds=request.time_limit_seconds
@@ -129,6 +126,24 @@ def upload(
         retention_expires_at=request.retention_expires_at,
         availability=staged_availability(store),
         replayed=False,
+    )
+
+
+def judge_upload(database: Database, caller: Caller, request: UploadRequest) -> tuple[Owner, Judged]:
+    """Find out whether an upload may begin, or was done before; raises what `upload` does before the reception."""
+    owner = _authorize(caller, request)
+    operation = _operation(caller, owner, request)
+    with database.autocommit() as session:
+        standing = get_standing(session, operation, payer_id=caller.payer_id)
+    if standing.outcome is None:
+        _require_future(request.retention_expires_at, standing.now)
+        refuse_unpaid_storage(is_refused=standing.is_storage_refused)
+    return owner, Judged(
+        operation=operation,
+        outcome=standing.outcome,
+        owner_id=owner.id,
+        organization_id=owner.organization_id,
+        payer_id=caller.payer_id or owner.organization_id,
     )
 
 

@@ -84,7 +84,7 @@ class Rechecks:
             return caller
         direct = direct_caller(self._read(proof, caller.organization_id))
         if proof.attribution is not None:
-            direct = self._attributed(direct, proof.attribution)
+            direct = self.attributed(direct, proof.attribution)
         if direct.is_suspended and not caller.is_suspended:
             raise OrganizationSuspended
         if caller.organization_id not in (None, direct.organization_id):
@@ -103,7 +103,12 @@ class Rechecks:
             raise InvalidToken
         return credential
 
-    def _attributed(self, direct: Caller, claims: AttributionClaims) -> Caller:
+    def attributed(self, direct: Caller, claims: AttributionClaims) -> Caller:
+        """Give who calls on behalf of whom these claims name, as the rows have it now.
+
+        Claims that were good when work began stay so after their time. Raises AttributionInvalid and
+        OrganizationSuspended.
+        """
         with self._database.autocommit() as session:
             live = find_live_attribution(session, claims)
         if live is None:

@@ -217,6 +217,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
     upload = {"operationId": str(uuid4()), "byteSize": str(len(CONTENT))}
     form = EXAMPLES.body(OPERATIONS["upload_agent_artifact"][2])
     file = make("/files/agent-artifacts", by="deployment", query_string=upload, **form)
+    upload_id = begin_upload(front, acme)
     grant = make(f"/files/{file['id']}/versions/{file['versionId']}/grants")
     make(f"/files/{file['id']}/references/Task/reference-1", method="PUT")
     behavior = make(f"/admin/deployments/{deployment_id}/behaviors", BEHAVIOR)
@@ -256,6 +257,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
         "fileId": file["id"],
         "fileVersion": file["versionId"],
         "grantId": grant["id"],
+        "uploadId": upload_id,
         "importId": imported["importId"],
         "taskId": task["id"],
         "configId": configuration["id"],
@@ -265,6 +267,19 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
         "referenceId": "reference-1",
         "kid": "unknown",
     }
+
+
+def begin_upload(front: Front, acme: Tenant) -> str:
+    """Begin a resumable upload; give its id."""
+    headers = {
+        **acme.credentials["deployment"],
+        "Upload-Complete": "?0",
+        "Content-Disposition": "attachment; filename=a.txt",
+        "Content-Type": "text/plain",
+    }
+    query = {"operationId": str(uuid4()), "byteSize": "7"}
+    answer = front.client.post("/files/agent-artifacts", headers=headers, query_string=query)
+    return answer.headers["Location"].rpartition("/")[2]
 
 
 def make_notification(front: Front, acme: Tenant) -> str:

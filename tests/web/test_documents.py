@@ -101,6 +101,8 @@ def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Fron
         elif speaks_openai(path):
             codes = [(answer.status_code, answer.get_json()["error"]["code"]) for answer in (unknown, wrong)]
             assert codes == [(401, "invalid_api_key")] * 2
+        elif operation.method == "HEAD":
+            assert (unknown.status_code, wrong.status_code) == (401, 401)
         else:
             refuse(unknown, 401, "authentication_required")
             refuse(wrong, 401, "invalid_token")

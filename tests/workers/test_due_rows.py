@@ -21,7 +21,7 @@ from shared.database import Database
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.tables import deliveries
 from shared.encryption import Encryption
-from shared.files.tables import blobs, files, operations, versions
+from shared.files.tables import blobs, files, operations, resumable_uploads, versions
 from shared.identity.key_rotation import ensure_keys
 from shared.identity.tables import deployments, distributions, revoked_tokens
 from shared.media.imports import STANDARD, queue_imports
@@ -118,6 +118,13 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, operations, operation_id=at, kind="upload", created_at=LONG_AGO)
     return lambda: bench.ask("SELECT count(*) FROM file_operations WHERE operation_id = :id", id=at), 1, 0
+
+
+@due("files.expire_uploads")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, resumable_uploads, id=at, state="Receiving", received_bytes=0, expires_at=LONG_AGO)
+    state = "SELECT state FROM resumable_uploads WHERE id = :id"
+    return lambda: bench.ask(state, id=at), "Receiving", "Expired"
 
 
 @due("files.accrue_storage")

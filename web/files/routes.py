@@ -1,5 +1,5 @@
 """All file routes."""
 
-from web.files import metadata, references, sharing, writes
+from web.files import metadata, references, resumable, sharing, writes
 
-ROUTES = (writes.routes, metadata.routes, references.routes, sharing.routes)
+ROUTES = (writes.routes, resumable.routes, metadata.routes, references.routes, sharing.routes)

@@ -7,20 +7,23 @@ from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
+from flask import Response
+
 from shared import body_errors
 from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.files import errors, replaces, uploads
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
-from shared.files.placement import wait_while_staged
-from shared.files.resources import Availability, Receipt, ReceivedContent
+from shared.files.resources import ReceivedContent
 from shared.files.staging import Sink
 from shared.identity.errors import OwnerRequired, PayerMismatch
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import queries, schemas
-from web.files.answers import ENDED, FOUND, content_url
-from web.files.preferences import read_preference
+from web.files.answers import ENDED, FOUND
+from web.files.receipts import receipt_answer, time_limit_seconds
+from web.files.resumable import begin_resumable
+from web.files.upload_headers import BEGINNING_HEADERS, is_resumable
 from web.http.multipart import receive_file_part
 from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
 from web.routes import FilePart, Routes
@@ -40,6 +43,8 @@ _BODY: tuple[type[DomainError], ...] = (
     StorageReadOnly,
     errors.OperationConflict,
     errors.OperationInProgress,
+    errors.InconsistentUploadLength,
+    errors.TooManyUploads,
     StorageUnpaid,
     FieldRequired,
     ValidationFailed,
@@ -69,16 +74,18 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     description=(
         "The new file belongs to the owner of the call: the receiving identity of the attributed "
         "request, else the deployment's daemon. 201 for the first attempt, 200 for a retry, 202 "
-        "while the content is still being placed."
+        "while the content is still being placed. With `Upload-Complete: ?0`, headers of the file and no body it "
+        "begins a resumable upload: 201 with its `Location`."
     ),
     authentication=Authentication.CALLER,
     query=queries.UploadQuery,
+    headers=BEGINNING_HEADERS,
     body=FilePart(),
     answers={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
     links=_OF_UPLOADED,
     errors=(OwnerRequired, PermissionDenied, PayerMismatch, Unavailable, *_BODY),
 )
-def upload_agent_artifact(call: Call) -> Answer:
+def upload_agent_artifact(call: Call) -> Answer | Response:
     query: queries.UploadQuery = call.query
     association = None
     if query.association_kind is not None and query.association_id is not None:
@@ -89,8 +96,10 @@ def upload_agent_artifact(call: Call) -> Answer:
         byte_size=query.byte_size,
         retention_expires_at=query.retention_expires_at,
         association=association,
-        time_limit_seconds=_time_limit_seconds(call, query.byte_size),
+        time_limit_seconds=time_limit_seconds(call, query.byte_size),
     )
+    if is_resumable(call.http):
+        return begin_resumable(call, request)
     services = call.services
     receipt = uploads.upload(
         services.database,
@@ -100,7 +109,7 @@ def upload_agent_artifact(call: Call) -> Answer:
         partial(_receive, call, query.byte_size),
         recheck=services.rechecks.current,
     )
-    return _receipt_answer(call, receipt, first_status=201)
+    return receipt_answer(call, receipt, first_status=201)
 
 
 @routes.route(
@@ -109,12 +118,14 @@ def upload_agent_artifact(call: Call) -> Answer:
     summary="Replace the content of agent output",
     description=(
         "Both expectations must match the current version. The file keeps its id, owner and "
-        "retention; earlier versions stay readable by their versionId and their grants."
+        "retention; earlier versions stay readable by their versionId and their grants. "
+        "`Upload-Complete: ?0` begins a resumable upload, as for uploads."
     ),
     authentication=Authentication.CALLER,
     query=queries.ReplaceQuery,
+    headers=BEGINNING_HEADERS,
     body=FilePart(),
-    answers={200: schemas.UploadResult, 202: schemas.PendingUploadResult},
+    answers={200: schemas.UploadResult, 201: None, 202: schemas.PendingUploadResult},
     errors=(
         *FOUND,
         *ENDED,
@@ -124,7 +135,7 @@ def upload_agent_artifact(call: Call) -> Answer:
         *_BODY,
     ),
 )
-def replace_content(call: Call, file_id: UUID) -> Answer:
+def replace_content(call: Call, file_id: UUID) -> Answer | Response:
     query: queries.ReplaceQuery = call.query
     request = replaces.ReplaceRequest(
         operation_id=query.operation_id,
@@ -132,8 +143,10 @@ def replace_content(call: Call, file_id: UUID) -> Answer:
         expected_version_id=query.expected_version_id,
         expected_revision=query.expected_revision,
         byte_size=query.byte_size,
-        time_limit_seconds=_time_limit_seconds(call, query.byte_size),
+        time_limit_seconds=time_limit_seconds(call, query.byte_size),
     )
+    if is_resumable(call.http):
+        return begin_resumable(call, request)
     services = call.services
     receipt = replaces.replace(
         services.database,
@@ -143,7 +156,7 @@ def replace_content(call: Call, file_id: UUID) -> Answer:
         partial(_receive, call, query.byte_size),
         recheck=services.rechecks.current,
     )
-    return _receipt_answer(call, receipt, first_status=200)
+    return receipt_answer(call, receipt, first_status=200)
 
 
 def _receive(call: Call, byte_size: int, sink: Sink) -> ReceivedContent:
@@ -160,27 +173,3 @@ def _receive(call: Call, byte_size: int, sink: Sink) -> ReceivedContent:
                 value for name in ("Content-Digest", "Repr-Digest") if (value := headers.get(name))
             ),
         )
-
-
-def _time_limit_seconds(call: Call, byte_size: int) -> float:
-    settings = call.services.settings
-    return settings.upload_grace_seconds + byte_size / settings.upload_minimum_bytes_per_second
-
-
-def _receipt_answer(call: Call, receipt: Receipt, *, first_status: int) -> Answer:
-    """Answer with the stored version: at once if readers find it, else when it is placed or the wait is over."""
-    settings = call.services.settings
-    preference = read_preference(
-        call.http.headers.get("Prefer"), longest_wait_seconds=settings.upload_wait_seconds
-    )
-    is_pending = preference.responds_async and not receipt.replayed
-    if receipt.availability is Availability.PENDING:
-        is_pending = wait_while_staged(call.services.database, receipt.version.id, preference.wait_seconds)
-    url = content_url(call, receipt.version.file_id)
-    headers = {"Location": f"{settings.base_url}/files/{receipt.version.file_id}"}
-    if preference.applied:
-        headers["Preference-Applied"] = preference.applied
-    if is_pending:
-        return Answer(body=schemas.PendingUploadResult.of(receipt, url), status=202, headers=headers)
-    status = 200 if receipt.replayed else first_status
-    return Answer(body=schemas.UploadResult.of(receipt, url), status=status, headers=headers)

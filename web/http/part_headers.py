@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from shared.body_errors import FilePartRequired
+from shared.errors import FieldError, ValidationFailed
 from shared.files.file_names import clean_file_name
 from web.http.requests import MalformedRequest, UnsupportedMediaType
 
@@ -89,6 +90,32 @@ def read_form_part_header(block: bytes) -> PartHeader | FieldHeader:
         media_type=_media_type(headers.get("content-type", "")),
         digests=read_digests(headers.get("content-digest", ""), headers.get("repr-digest", "")),
     )
+
+
+def read_file_headers(disposition: str, content_type: str, repr_digest: str) -> PartHeader:
+    """Read what a request's own headers say of a file that comes in no form.
+
+    Raises ValidationFailed, MalformedRequest.
+    """
+    try:
+        disposition = disposition.encode("latin-1").decode("utf-8")  # as WSGI gives it
+    except UnicodeError:
+        raise MalformedRequest("Content-Disposition is not UTF-8.") from None
+    kind, _, _ = disposition.partition(";")
+    try:
+        return PartHeader(
+            file_name=clean_file_name(_file_name(_parameters(disposition[len(kind) :]))),
+            media_type=_media_type(content_type),
+            digests=read_digests(repr_digest),
+        )
+    except FilePartRequired:
+        raise ValidationFailed(
+            "Send the file's name in Content-Disposition and its media type in Content-Type.",
+            errors=[
+                FieldError(location="header", name=name, message="must be given")
+                for name in ("Content-Disposition", "Content-Type")
+            ],
+        ) from None
 
 
 def read_digests(*headers: str) -> tuple[bytes, ...]:

@@ -148,6 +148,9 @@ def _header_parameters(route: Route) -> Iterable[dict[str, Any]]:
         }
     if speaks_a2a(route.path) and route.authentication is Authentication.CALLER:
         yield from a2a_header_parameters(route.path)
+    for name, description in route.headers.items():
+        described = {"name": name, "in": "header", "required": False, "description": description}
+        yield described | {"schema": {"type": "string"}}
     if isinstance(route.body, FilePart):
         yield {
             "name": "Prefer",

@@ -1,0 +1,68 @@
+"""Complete resumable uploads: the pieces become one version, by the same steps as content that came in one request.
+
+So permission, credit, deadline, expectations and operationId are judged anew, and one transaction makes the version.
+A death before it leaves the pieces, and the next attempt completes them; after it the operationId gives the result.
+"""
+
+from contextlib import suppress
+
+from shared import failpoints
+from shared.body_errors import DigestMismatch
+from shared.database import Database
+from shared.errors import DomainError
+from shared.files.access import Recheck
+from shared.files.blobs.base import BlobStore
+from shared.files.errors import InconsistentUploadLength, OperationConflict
+from shared.files.idempotency import Judged, Outcome, replayed_receipt
+from shared.files.replaces import ReplaceRequest, judge_replace, replace
+from shared.files.resources import Receipt
+from shared.files.resumable.pieces import receiver
+from shared.files.resumable.uploads import Announced, Request, ResumableUpload, UploadState, end
+from shared.files.uploads import judge_upload, upload
+from shared.identity.callers import Caller
+
+
+def judge(database: Database, store: BlobStore, caller: Caller, request: Request) -> Judged:
+    """Judge what an upload asks for before any of its content comes; raises as `upload` and `replace` do."""
+    if isinstance(request, ReplaceRequest):
+        return judge_replace(database, store, caller, request)[1]
+    return judge_upload(database, caller, request)[1]
+
+
+def give_again(store: BlobStore, outcome: Outcome, announced: Announced) -> Receipt:
+    """Give the result of an operation to a request that sends no content. Raises OperationConflict for another."""
+    version = outcome.version
+    same = (version.file_name, version.media_type) == (announced.file_name, announced.media_type)
+    if not same or announced.sha256 not in (None, version.content_sha256):
+        raise OperationConflict
+    return replayed_receipt(store, outcome)
+
+
+def complete(
+    database: Database, store: BlobStore, caller: Caller, resumable: ResumableUpload, recheck: Recheck
+) -> Receipt:
+    """Make a version of content that is whole; an upload whose content has another digest is given up.
+
+    The caller is a bound one. Raises InconsistentUploadLength, and as `upload` and `replace` do.
+    """
+    request = resumable.request
+    if resumable.is_finished:
+        judged = judge(database, store, caller, request)
+        if judged.outcome is None:
+            raise OperationConflict
+        return give_again(store, judged.outcome, resumable.announced)
+    if resumable.received_bytes != request.byte_size:
+        raise InconsistentUploadLength
+    receive = receiver(database, store, resumable)
+    try:
+        if isinstance(request, ReplaceRequest):
+            receipt = replace(database, store, caller, request, receive, recheck=recheck)
+        else:
+            receipt = upload(database, store, caller, request, receive, recheck=recheck)
+    except DigestMismatch:
+        end(database, resumable.id, UploadState.CANCELLED)
+        raise
+    failpoints.hit("resumable.completed")
+    with suppress(DomainError):  # it is stored: what is left is found by its deadline
+        end(database, resumable.id, UploadState.FINISHED)
+    return receipt

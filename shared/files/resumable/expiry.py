@@ -1,0 +1,61 @@
+"""Give up resumable uploads of which nothing came for a day, by organizations in turn, and forget those that ended."""
+
+from datetime import timedelta
+
+from sqlalchemy import Integer, bindparam, delete, func, literal, select, text
+
+from shared import failpoints
+from shared.database import Database
+from shared.fair_claims import find_fairly, first_of_each
+from shared.files.resumable.uploads import UploadState, end_all
+from shared.files.tables import resumable_uploads as uploads
+from shared.jobs import Context, sweep
+from shared.queues import RETENTION
+from shared.sweeping import drain, run_in_batches
+from shared.telemetry import SWEPT
+
+BATCH_SIZE = 200
+ENDED_KEPT = timedelta(days=1)
+"""How long an upload that ended still says so."""
+
+_OPEN = "state = 'Receiving'"
+_OLDEST = text(
+    f"SELECT id FROM resumable_uploads WHERE {_OPEN} AND expires_at <= now()"  # noqa: S608 (from the code)
+    " ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED"
+)
+_HEADS = first_of_each(table="resumable_uploads", tenant="payer_id", ready=_OPEN, order="expires_at")
+FAIR = f"SELECT id FROM ({_HEADS}) due ORDER BY place, random() LIMIT :limit"  # noqa: S608
+_FAIR = text(FAIR)
+_STILL_DUE = text(
+    "SELECT id FROM resumable_uploads WHERE id = ANY (CAST(:ids AS uuid[])) AND state = 'Receiving'"
+    " AND expires_at <= now() FOR UPDATE SKIP LOCKED"
+)
+
+
+@sweep("files.expire_uploads", queue=RETENTION, every_seconds=60)
+def _expire_uploads(context: Context) -> int:
+    return expire_uploads(context.database)
+
+
+def expire_uploads(database: Database) -> int:
+    """Expire every upload that is due, batch by batch; their pieces become garbage. Return how many expired."""
+
+    def batch() -> int:
+        with database.transaction() as session:
+            found = find_fairly(session, oldest=_OLDEST, fair=_FAIR, limit=BATCH_SIZE)
+            due = list(session.execute(_STILL_DUE, {"ids": [str(at) for at in found]}).scalars())
+            ended = end_all(session, due, UploadState.EXPIRED)
+            failpoints.hit("resumable.before_expiry")
+        SWEPT.labels("uploads").inc(len(ended))
+        return len(ended)
+
+    return drain(batch, size=BATCH_SIZE)
+
+
+def purge_uploads(database: Database) -> int:
+    """Forget uploads that ended more than a day ago; return how many."""
+    long_ago = func.now() - literal(ENDED_KEPT)
+    limit = bindparam("limit", type_=Integer)
+    old = select(uploads.c.id).where(uploads.c.ended_at < long_ago).limit(limit)
+    forget = delete(uploads).where(uploads.c.id.in_(old))
+    return run_in_batches(database, forget, size=BATCH_SIZE, swept="uploads")

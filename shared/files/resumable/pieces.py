@@ -1,0 +1,220 @@
+"""The content of a resumable upload as it comes: pieces, each a blob of its own, durable before the offset moves.
+
+One statement records a piece's blob and moves the offset, if the request still has the upload's lease and the offset
+is where the piece begins. What was cut off, by its sender or by us, is kept up to its last byte. A process that dies
+leaves the piece that it was receiving to the sweeps of every upload (`staging.py`), and nothing of what it had told
+of is lost.
+
+Crash points: `resumable.*` here, and those of `staging.py`, for each piece.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from typing import Any, Protocol
+
+from sqlalchemy import select
+
+from shared import failpoints
+from shared.body_errors import DigestMismatch
+from shared.database import Database
+from shared.errors import DomainError
+from shared.files.access import Recheck, authorize, explaining_refusal
+from shared.files.blobs.base import AtMost, Blob, BlobStore
+from shared.files.blobs.chunks import checked_chunks
+from shared.files.errors import InconsistentUploadLength, MismatchingUploadOffset, OperationInProgress
+from shared.files.idempotency import OperationKind
+from shared.files.resources import ReceivedContent
+from shared.files.resumable.uploads import ResumableUpload
+from shared.files.staging import Sink, StagedContent, stage
+from shared.files.tables import blobs
+from shared.files.tables import upload_pieces as pieces
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+from shared.identity.rechecking import authority
+
+PIECE_BYTES = 8 << 20
+BUFFER_BYTES = 256 << 10
+
+_ADVANCE = """
+WITH upload AS (
+    UPDATE resumable_uploads SET received_bytes = received_bytes + :byte_size, expires_at = now() + :kept
+    WHERE id = :resumable_id AND lease = :lease AND received_bytes = :offset_bytes AND state = 'Receiving'
+        AND expires_at > now()
+    RETURNING id
+),
+version AS (
+    INSERT INTO upload_pieces (blob_id, upload_id, offset_bytes, byte_size)
+    SELECT :version_id, id, :offset_bytes, :byte_size FROM upload
+    WHERE {require_authority} RETURNING blob_id
+),
+blob AS ({record_staged})
+SELECT blob.version_id IS NOT NULL AS is_staged FROM version LEFT JOIN blob ON true
+"""
+
+
+class Body(Protocol):
+    """Where content comes from."""
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Put some bytes at the front of the buffer and tell how many; 0 at the end."""
+
+
+def append(
+    database: Database,
+    store: BlobStore,
+    caller: Caller,
+    upload: ResumableUpload,
+    body: Body,
+    *,
+    kept: timedelta,
+    time_limit_seconds: float,
+    recheck: Recheck,
+) -> int:
+    """Keep what a body brings, and tell up to where the upload now has content; the caller is a bound one.
+
+    Raises MismatchingUploadOffset when another request took the upload over, InconsistentUploadLength for more than
+    byteSize, what the body raises after keeping what came before, BlobStoreUnavailable, StorageFull.
+    """
+    buffer = memoryview(bytearray(BUFFER_BYTES))
+    authorize_again = partial(_authorize_again, recheck, caller, upload)
+    offset, failure, is_end = upload.received_bytes, None, False
+    while not is_end:
+        room = min(PIECE_BYTES, upload.request.byte_size - offset)
+        if room == 0:
+            _refuse_more(body, buffer)
+            return offset
+        with stage(database, store, size=AtMost(room), time_limit_seconds=time_limit_seconds) as staged:
+            size, failure, is_end = _receive(staged, body, buffer, room)
+            if size:
+                staged.seal()
+                values = _values(caller, upload, offset, kept)
+                with explaining_refusal(authorize_again):
+                    _advance(staged, values, size)
+        offset += size
+    if failure is not None:
+        raise failure
+    return offset
+
+
+def assemble(database: Database, store: BlobStore, upload: ResumableUpload, *, sink: Sink) -> ReceivedContent:
+    """Bring the whole content into a sink, hashed and counted on the way.
+
+    Raises DigestMismatch, InconsistentUploadLength while some is missing, OperationInProgress if another request
+    completes the upload at this moment, BlobDamaged, BlobStoreUnavailable.
+    """
+    digest, size = sha256(), 0
+    sink.open()
+    for row in _find_pieces(database, upload):
+        if row.state is None or row.state == "doomed" or row.offset_bytes != size:
+            raise OperationInProgress
+        for chunk in _chunks(store, row):
+            digest.update(chunk)
+            sink.write(chunk)
+            size += len(chunk)
+    if size != upload.request.byte_size:
+        raise OperationInProgress
+    if upload.announced.sha256 not in (None, digest.digest()):
+        raise DigestMismatch("The content does not have the digest that was sent when the upload began.")
+    return ReceivedContent(
+        file_name=upload.announced.file_name,
+        media_type=upload.announced.media_type,
+        byte_size=size,
+        sha256=digest.digest(),
+    )
+
+
+def _refuse_more(body: Body, buffer: memoryview) -> None:
+    if body.readinto(buffer[:1]):
+        raise InconsistentUploadLength
+
+
+def _receive(
+    staged: StagedContent, body: Body, buffer: memoryview, room: int
+) -> tuple[int, DomainError | None, bool]:
+    """Receive one piece; give its size, how the body failed, and whether there is nothing more of it."""
+    size = 0
+    while size < room:
+        try:
+            read = body.readinto(buffer[: room - size])
+        except DomainError as failure:
+            return size, failure, True
+        if not read:
+            return size, None, True
+        if not size:
+            staged.open()
+        staged.write(buffer[:read])
+        size += read
+    return size, None, False
+
+
+def _advance(staged: StagedContent, values: dict[str, Any], size: int) -> None:
+    content = ReceivedContent(file_name="", media_type="", byte_size=size, sha256=b"")
+    with staged.committing() as session:
+        row = staged.write_rows(session, _ADVANCE, values, content)
+    failpoints.hit("resumable.advanced")
+    if row is None:
+        raise MismatchingUploadOffset
+
+
+def _authorize_again(recheck: Recheck, caller: Caller, upload: ResumableUpload) -> None:
+    authorize(
+        recheck(caller),
+        _permission(upload),
+        owner_id=upload.owner_id,
+        organization_id=upload.organization_id,
+    )
+
+
+def _permission(upload: ResumableUpload) -> Permission:
+    return Permission.FILE_CREATE if upload.kind is OperationKind.UPLOAD else Permission.FILE_UPDATE
+
+
+def _values(caller: Caller, upload: ResumableUpload, offset: int, kept: timedelta) -> dict[str, Any]:
+    return {
+        "resumable_id": upload.id,
+        "lease": upload.lease,
+        "offset_bytes": offset,
+        "kept": kept,
+        "organization_id": upload.organization_id,
+        "authority": authority(
+            caller, _permission(upload), owner_id=upload.owner_id, organization_id=upload.organization_id
+        ),
+    }
+
+
+def _find_pieces(database: Database, upload: ResumableUpload) -> list[Any]:
+    found = (
+        select(pieces.c.offset_bytes, pieces.c.blob_id, pieces.c.byte_size)
+        .add_columns(blobs.c.state, blobs.c.upload_id, blobs.c.checksum, blobs.c.chunk_checksums)
+        .outerjoin(blobs, blobs.c.version_id == pieces.c.blob_id)
+        .where(pieces.c.upload_id == upload.id)
+        .order_by(pieces.c.offset_bytes)
+    )
+    with database.autocommit() as session:
+        return list(session.execute(found))
+
+
+def _chunks(store: BlobStore, row: Any) -> Any:
+    """Read one piece; where staged content cannot be read, place it first instead of waiting for a worker."""
+    if row.state == "staged" and not store.staged_is_readable:
+        blob = Blob(
+            version_id=row.blob_id, size_bytes=row.byte_size, upload_id=row.upload_id, checksum=row.checksum
+        )
+        for failure in store.place([blob]).values():
+            raise failure
+    with closing(store.open(row.blob_id, placed=row.state == "live")) as reader:
+        if row.chunk_checksums is None:
+            yield from reader.chunks(0, row.byte_size)
+        else:
+            checksums = bytes(row.chunk_checksums)
+            yield from checked_chunks(reader, 0, row.byte_size, size_bytes=row.byte_size, checksums=checksums)
+
+
+def receiver(
+    database: Database, store: BlobStore, upload: ResumableUpload
+) -> Callable[[Sink], ReceivedContent]:
+    """Give what receives the content of an upload, as a write of one request receives its body's."""
+    return lambda sink: assemble(database, store, upload, sink=sink)

@@ -1,0 +1,258 @@
+"""Resumable uploads: what is asked for is fixed when one begins; content comes later, and is kept as it comes.
+
+A request that works on an upload takes its lease, and so takes it from every older request: one that hangs somewhere
+can add nothing any more. The offset is that of the bytes that are durable (`pieces.py`).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+from pydantic import TypeAdapter
+from sqlalchemy import func, insert, literal, select, update
+
+from shared.advisory_locks import AdvisoryLock, take_for
+from shared.database import Database, Session
+from shared.files.collection import CollectDoomed
+from shared.files.errors import OperationConflict, TooManyUploads, UploadEnded, UploadNotFound
+from shared.files.idempotency import Judged, OperationKind
+from shared.files.replaces import ReplaceRequest
+from shared.files.tables import blobs
+from shared.files.tables import resumable_uploads as uploads
+from shared.files.tables import upload_pieces as pieces
+from shared.files.uploads import UploadRequest
+from shared.identity.callers import Caller
+from shared.identity.errors import AttributionMismatch
+from shared.identity.rechecking import Rechecks
+from shared.identity.usage_attribution import AttributionClaims
+
+Request = UploadRequest | ReplaceRequest
+RETRY_SECONDS = 60
+_REQUESTS: dict[OperationKind, TypeAdapter[Any]] = {
+    OperationKind.UPLOAD: TypeAdapter(UploadRequest),
+    OperationKind.REPLACE: TypeAdapter(ReplaceRequest),
+}
+_CLAIMS = TypeAdapter(AttributionClaims)
+_RECEIVING = uploads.c.state == "Receiving"
+
+
+class UploadState(StrEnum):
+    """What became of a resumable upload."""
+
+    RECEIVING = "Receiving"
+    FINISHED = "Finished"
+    CANCELLED = "Cancelled"
+    EXPIRED = "Expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """What is said of content before it comes; `sha256` only if its digest was sent."""
+
+    file_name: str
+    media_type: str
+    sha256: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How long an upload is kept, and how many may be unfinished."""
+
+    kept: timedelta
+    per_caller: int
+    per_organization: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumableUpload:
+    """An upload as it was when the request that works on it took its lease."""
+
+    id: UUID
+    state: UploadState
+    kind: OperationKind
+    request: Request
+    announced: Announced
+    owner_id: UUID
+    organization_id: UUID
+    received_bytes: int
+    lease: UUID
+    expires_at: datetime
+    seconds_left: int
+    attribution: AttributionClaims | None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the content is stored as a version."""
+        return self.state is UploadState.FINISHED
+
+
+def begin(
+    database: Database, caller: Caller, judged: Judged, request: Request, announced: Announced, bounds: Bounds
+) -> ResumableUpload:
+    """Begin an upload that was judged, or find it where an earlier request with its operationId began it.
+
+    Raises OperationConflict if that one asked for something else, TooManyUploads.
+    """
+    with database.transaction() as session:
+        for counted in (judged.payer_id, judged.operation.executor_id):
+            take_for(session, AdvisoryLock.RESUMABLE_UPLOADS, counted)
+        row = _find_open(session, judged)
+        if row is None:
+            _refuse_too_many(session, judged, bounds)
+            session.execute(insert(uploads).values(_row(caller, judged, request, announced, bounds)))
+            row = _find_open(session, judged)
+    upload = _read(row)
+    if (row.request_hash, upload.announced) != (judged.operation.request_hash, announced):
+        raise OperationConflict
+    return upload
+
+
+def take_over(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
+    """Take the lease of an upload of the caller's. Raises UploadNotFound, UploadEnded."""
+    mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
+    taken = update(uploads).where(*mine).values(lease=uuid4()).returning(*_COLUMNS)
+    with database.autocommit() as session:
+        row = session.execute(taken).one_or_none()
+    return _require_open(row, caller)
+
+
+def look_at(database: Database, caller: Caller, upload_id: UUID) -> ResumableUpload:
+    """Read an upload of the caller's without its lease. Raises UploadNotFound, UploadEnded."""
+    mine = (uploads.c.id == upload_id, uploads.c.executor_id == caller.executor.id)
+    with database.autocommit() as session:
+        row = session.execute(select(*_COLUMNS).where(*mine)).one_or_none()
+    return _require_open(row, caller)
+
+
+def bound_caller(rechecks: Rechecks, caller: Caller, upload: ResumableUpload) -> Caller:
+    """Give the caller with the owner and the payer that the upload began with, by their rows as they are now.
+
+    Raises AttributionInvalid, AttributionMismatch, OrganizationSuspended.
+    """
+    if upload.attribution is None:
+        return caller
+    if upload.attribution.deployment_id != caller.deployment_id:
+        raise AttributionMismatch
+    return rechecks.attributed(caller, upload.attribution)
+
+
+def end(database: Database, upload_id: UUID, state: UploadState) -> None:
+    """End an upload, and let its pieces be removed; one that has ended stays as it is."""
+    with database.transaction() as session:
+        end_all(session, [upload_id], state)
+
+
+def end_all(session: Session, upload_ids: list[UUID], state: UploadState) -> list[UUID]:
+    """End those of these uploads that are still open; give them."""
+    ended = update(uploads).where(uploads.c.id.in_(upload_ids), _RECEIVING)
+    found = list(
+        session.execute(
+            ended.values(state=state.value, ended_at=func.now()).returning(uploads.c.id)
+        ).scalars()
+    )
+    # After the row locks, in a statement of its own: it sees a piece that was being added until then.
+    forgotten = pieces.delete().where(pieces.c.upload_id.in_(found)).returning(pieces.c.blob_id)
+    gone = list(session.execute(forgotten).scalars())
+    if gone:
+        doomed = update(blobs).where(blobs.c.version_id.in_(gone)).values(state="doomed", lease_until=None)
+        session.execute(doomed)
+        session.enqueue(CollectDoomed())
+    return found
+
+
+_COLUMNS = (
+    *uploads.c,
+    func.now().label("now"),
+    func.ceil(func.extract("epoch", uploads.c.expires_at - func.now())).label("seconds_left"),
+)
+
+
+def _find_open(session: Session, judged: Judged) -> Any:
+    """Take the lease of the open upload of an operation; end one that has expired."""
+    operation = judged.operation
+    key = (
+        uploads.c.executor_id == operation.executor_id,
+        uploads.c.kind == operation.kind.value,
+        uploads.c.operation_id == operation.operation_id,
+        _RECEIVING,
+    )
+    row = session.execute(
+        update(uploads).where(*key).values(lease=uuid4()).returning(*_COLUMNS)
+    ).one_or_none()
+    if row is not None and row.seconds_left <= 0:
+        end_all(session, [row.id], UploadState.EXPIRED)
+        return None
+    return row
+
+
+def _refuse_too_many(session: Session, judged: Judged, bounds: Bounds) -> None:
+    count = select(func.count()).select_from(uploads)
+    of_caller = count.where(uploads.c.executor_id == judged.operation.executor_id, _RECEIVING)
+    of_payer = count.where(uploads.c.payer_id == judged.payer_id, _RECEIVING)
+    if session.execute(of_caller).scalar_one() >= bounds.per_caller:
+        raise TooManyUploads(retry_after_seconds=RETRY_SECONDS, maximum=bounds.per_caller)
+    if session.execute(of_payer).scalar_one() >= bounds.per_organization:
+        raise TooManyUploads(retry_after_seconds=RETRY_SECONDS, maximum=bounds.per_organization)
+
+
+def _row(
+    caller: Caller, judged: Judged, request: Request, announced: Announced, bounds: Bounds
+) -> dict[str, Any]:
+    operation = judged.operation
+    claims = None if caller.proof is None else caller.proof.attribution
+    return {
+        "id": uuid4(),  # and not `new_id`, whose ids tell their time: this one is an address
+        "state": UploadState.RECEIVING.value,
+        "executor_id": operation.executor_id,
+        "kind": operation.kind.value,
+        "operation_id": operation.operation_id,
+        "request_hash": operation.request_hash,
+        "request": _REQUESTS[operation.kind].dump_python(request, mode="json"),
+        "attribution": None if claims is None else _CLAIMS.dump_python(claims, mode="json"),
+        "owner_id": judged.owner_id,
+        "organization_id": judged.organization_id,
+        "payer_id": judged.payer_id,
+        "file_name": announced.file_name,
+        "media_type": announced.media_type,
+        "content_sha256": announced.sha256,
+        "byte_size": request.byte_size,
+        "lease": uuid4(),
+        "expires_at": func.now() + literal(bounds.kept),
+    }
+
+
+def _require_open(row: Any, caller: Caller) -> ResumableUpload:
+    """Read a row, unless it is of another owner than the call's attribution names, or has ended unfinished."""
+    is_attributed = caller.proof is not None and caller.proof.attribution is not None
+    if row is None or (is_attributed and caller.owner is not None and caller.owner.id != row.owner_id):
+        raise UploadNotFound
+    upload = _read(row)
+    is_over = upload.state is UploadState.RECEIVING and upload.seconds_left <= 0
+    if is_over or upload.state in (UploadState.CANCELLED, UploadState.EXPIRED):
+        raise UploadEnded
+    return upload
+
+
+def _read(row: Any) -> ResumableUpload:
+    kind = OperationKind(row.kind)
+    digest = row.content_sha256
+    return ResumableUpload(
+        id=row.id,
+        state=UploadState(row.state),
+        kind=kind,
+        request=_REQUESTS[kind].validate_python(row.request),
+        announced=Announced(
+            file_name=row.file_name,
+            media_type=row.media_type,
+            sha256=None if digest is None else bytes(digest),
+        ),
+        owner_id=row.owner_id,
+        organization_id=row.organization_id,
+        received_bytes=row.received_bytes,
+        lease=row.lease,
+        expires_at=row.expires_at,
+        seconds_left=int(row.seconds_left),
+        attribution=None if row.attribution is None else _CLAIMS.validate_python(row.attribution),
+    )

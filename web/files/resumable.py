@@ -1,0 +1,245 @@
+"""Resumable uploads (draft-ietf-httpbis-resumable-upload): begin, ask, append and cancel; their content is raw.
+
+The multipart form of the specification stays as it is: a resumable upload is asked for by `Upload-Complete`, with the
+file's name and type in the request's own headers (docs/specification/files.md#resumable).
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from flask import Response
+
+from shared import body_errors
+from shared.credits.errors import StorageUnpaid
+from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.files import errors
+from shared.files.blobs.base import (
+    BlobDamaged,
+    BlobMissing,
+    BlobStoreUnavailable,
+    StorageFull,
+    StorageReadOnly,
+)
+from shared.files.idempotency import OperationKind
+from shared.files.resumable import completion, uploads
+from shared.files.resumable.pieces import PIECE_BYTES, append
+from shared.files.resumable.uploads import Bounds, ResumableUpload, UploadState
+from shared.files.resumable.uploads import Request as UploadRequest
+from shared.identity.callers import Caller
+from shared.identity.errors import AttributionInvalid, AttributionMismatch, OwnerRequired, PayerMismatch
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.errors import answer_domain_error
+from web.files import schemas
+from web.files.answers import ENDED
+from web.files.receipts import receipt_answer, time_limit_seconds
+from web.files.upload_headers import (
+    APPENDING_HEADERS,
+    MEDIA_TYPE,
+    check_length,
+    read_announced,
+    read_flag,
+    read_number,
+    refuse_content,
+)
+from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
+from web.routes import RawBody, Routes
+
+routes = Routes("files")
+
+_FOUND: tuple[type[DomainError], ...] = (errors.UploadNotFound, errors.UploadEnded, Unavailable)
+
+
+def begin_resumable(call: Call, request: UploadRequest) -> Answer | Response:
+    """Begin a resumable upload, or find the one that its operationId began, or give that one's result."""
+    refuse_content(call.http)
+    check_length(call.http, request.byte_size)
+    if request.byte_size > call.services.settings.max_upload_bytes:
+        raise body_errors.ContentTooLarge(maximumBytes=call.services.settings.max_upload_bytes)
+    services, announced = call.services, read_announced(call.http)
+    judged = completion.judge(services.database, services.blobs, call.caller, request)
+    if judged.outcome is not None:
+        receipt = completion.give_again(services.blobs, judged.outcome, announced)
+        return _finished(receipt_answer(call, receipt, first_status=200), request.byte_size)
+    begun = uploads.begin(services.database, call.caller, judged, request, announced, _bounds(call))
+    location = f"{services.settings.base_url}/files/uploads/{begun.id}"
+    return Answer(status=201, headers={"Location": location, **_progress(call, begun)})
+
+
+@routes.route(
+    "HEAD",
+    "/files/uploads/<id:upload_id>",
+    summary="Check how much of a resumable upload is kept",
+    description=(
+        "`Upload-Offset` tells where to go on. An older request that still sends content can add nothing more."
+    ),
+    authentication=Authentication.CALLER,
+    answers={204: None},
+    errors=_FOUND,
+)
+def read_upload(call: Call, upload_id: UUID) -> Answer:
+    upload = uploads.take_over(call.services.database, call.caller, upload_id)
+    return Answer(status=204, headers=_progress(call, upload))
+
+
+@routes.route(
+    "PATCH",
+    "/files/uploads/<id:upload_id>",
+    summary="Add content to a resumable upload; the last of it answers as an upload does",
+    description=(
+        "`Upload-Offset` must be where the upload ends. What arrives is kept, also of a request that breaks off. "
+        "204 while more is to come; with `Upload-Complete: ?1` the whole content is checked and stored: 201 for a new "
+        "file, 200 for a replaced one and for a retry."
+    ),
+    authentication=Authentication.CALLER,
+    headers=APPENDING_HEADERS,
+    body=RawBody(media_types=(MEDIA_TYPE,)),
+    answers={
+        200: schemas.UploadResult,
+        201: schemas.UploadResult,
+        202: schemas.PendingUploadResult,
+        204: None,
+    },
+    errors=(
+        *_FOUND,
+        *ENDED,
+        errors.FileNotFound,
+        errors.MismatchingUploadOffset,
+        errors.InconsistentUploadLength,
+        errors.OperationConflict,
+        errors.OperationInProgress,
+        errors.ReplaceNotSupported,
+        errors.PreconditionRequired,
+        errors.VersionMismatch,
+        AttributionInvalid,
+        AttributionMismatch,
+        OwnerRequired,
+        PayerMismatch,
+        PermissionDenied,
+        StorageUnpaid,
+        ValidationFailed,
+        FieldRequired,
+        MalformedRequest,
+        UnsupportedMediaType,
+        body_errors.DigestMismatch,
+        body_errors.UploadTimeout,
+        BlobDamaged,
+        BlobMissing,
+        BlobStoreUnavailable,
+        StorageFull,
+        StorageReadOnly,
+    ),
+)
+def append_content(call: Call, upload_id: UUID) -> Answer | Response:
+    services = call.services
+    upload = uploads.take_over(services.database, call.caller, upload_id)
+    try:
+        return _append(call, upload)
+    except DomainError as error:
+        return _with_progress(call, upload, error)
+
+
+@routes.route(
+    "DELETE",
+    "/files/uploads/<id:upload_id>",
+    summary="Cancel a resumable upload; what was kept of it is removed",
+    authentication=Authentication.CALLER,
+    answers={204: None},
+    errors=_FOUND,
+)
+def cancel_upload(call: Call, upload_id: UUID) -> Answer:
+    services = call.services
+    upload = uploads.take_over(services.database, call.caller, upload_id)
+    uploads.end(services.database, upload.id, UploadState.CANCELLED)
+    return Answer(status=204)
+
+
+def _append(call: Call, upload: ResumableUpload) -> Answer:
+    """Keep a request's content, and complete the upload if it is the last."""
+    http, size = call.http, upload.request.byte_size
+    if http.mimetype != MEDIA_TYPE:
+        raise UnsupportedMediaType(f"Send the content as {MEDIA_TYPE}.")
+    is_last, offset = read_flag(http), read_number(http, "Upload-Offset", is_required=True)
+    check_length(http, size)
+    caller = uploads.bound_caller(call.services.rechecks, call.caller, upload)
+    if upload.is_finished:
+        return _complete(call, caller, upload)
+    if offset != upload.received_bytes:
+        raise _mismatch(upload.received_bytes, offset)
+    if upload.received_bytes + (http.content_length or 0) > size:
+        raise errors.InconsistentUploadLength
+    _receive(call, caller, upload)
+    received = uploads.look_at(call.services.database, call.caller, upload.id)
+    if not is_last:
+        return Answer(status=204, headers=_progress(call, received))
+    return _complete(call, caller, received)
+
+
+def _receive(call: Call, caller: Caller, upload: ResumableUpload) -> None:
+    """Keep what a request brings. Raises UploadTimeout, MalformedRequest when its body ends early."""
+    services = call.services
+    with services.receptions.admit(call.http.environ) as body:
+        append(
+            services.database,
+            services.blobs,
+            caller,
+            upload,
+            body,
+            kept=_bounds(call).kept,
+            time_limit_seconds=time_limit_seconds(call, PIECE_BYTES),
+            recheck=services.rechecks.current,
+        )
+        if body.remaining_bytes:
+            raise MalformedRequest("The body breaks off; what came of it is kept.")
+
+
+def _complete(call: Call, caller: Caller, upload: ResumableUpload) -> Answer:
+    services = call.services
+    # All the content is read and written once more: that takes a slot as receiving it would.
+    call.admission.hold(services.pools.uploads)
+    receipt = completion.complete(
+        services.database, services.blobs, caller, upload, services.rechecks.current
+    )
+    first_status = 201 if upload.kind is OperationKind.UPLOAD else 200
+    answer = receipt_answer(call, receipt, first_status=first_status)
+    return _finished(answer, upload.request.byte_size)
+
+
+def _with_progress(call: Call, upload: ResumableUpload, error: DomainError) -> Response:
+    """Answer an error together with what is kept, so that its reader need not ask."""
+    response = answer_domain_error(error)
+    try:
+        now = uploads.look_at(call.services.database, call.caller, upload.id)
+    except DomainError:
+        return response  # it is over, or nobody can tell
+    response.headers.update(_progress(call, now))
+    return response
+
+
+def _progress(call: Call, upload: ResumableUpload) -> dict[str, str]:
+    settings, size = call.services.settings, upload.request.byte_size
+    return {
+        "Upload-Offset": str(size if upload.is_finished else upload.received_bytes),
+        "Upload-Complete": "?1" if upload.is_finished else "?0",
+        "Upload-Length": str(size),
+        "Upload-Limit": f"max-size={settings.max_upload_bytes}, max-age={max(0, upload.seconds_left)}",
+        "Cache-Control": "no-store",
+    }
+
+
+def _finished(answer: Answer, size: int) -> Answer:
+    headers = {"Upload-Offset": str(size), "Upload-Complete": "?1", "Upload-Length": str(size)}
+    return Answer(body=answer.body, status=answer.status, headers={**answer.headers, **headers})
+
+
+def _mismatch(expected: int, provided: int | None) -> errors.MismatchingUploadOffset:
+    return errors.MismatchingUploadOffset(expectedOffset=expected, providedOffset=provided)
+
+
+def _bounds(call: Call) -> Bounds:
+    settings = call.services.settings
+    return Bounds(
+        kept=timedelta(seconds=settings.upload_kept_seconds),
+        per_caller=settings.open_uploads_per_caller,
+        per_organization=settings.open_uploads_per_organization,
+    )
