@@ -140,6 +140,14 @@ class Settings(BaseSettings):
     """How long files that agents make are kept, in days; 0 for no deadline."""
     a2a_turn_seconds: PositiveFloat = 1800.0
     """How long an agent may take to answer one message, in seconds."""
+    a2a_remote_retry_seconds: PositiveFloat = 120.0
+    """How long an agent that runs elsewhere and cannot be reached is tried again, in seconds."""
+    a2a_remote_silence_seconds: PositiveFloat = 600.0
+    """How long an agent that runs elsewhere may say nothing about a message it has taken, in seconds."""
+    a2a_remote_answer_bytes: PositiveInt = 64 << 20
+    """Largest answer or stream taken from an agent that runs elsewhere, in bytes."""
+    a2a_remote_updates_per_second: PositiveInt = 500
+    """Updates a second that an agent that runs elsewhere may say for one message; more are slowed down."""
     default_agent: UUID | None = None
     """Deployment whose agent answers at the root, by its id; empty for the oldest."""
     a2a_require_version: bool = False

@@ -52,6 +52,10 @@ class Guard:
                 return self._watched(connection)
         raise ConnectionFailed
 
+    def note_sent(self) -> None:
+        """Note that some of the request leaves now."""
+        self._deadline.has_sent = True
+
     def _watched(self, connection: socket.socket) -> socket.socket:
         try:
             self._deadline.watch(connection)
@@ -131,6 +135,13 @@ class _GuardedConnection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         return self._guard.connect(self.host.strip("[]"), self.port)
+
+    def send(self, data: Any) -> None:
+        """Send some of the request, once there is a connection for it."""
+        if self.sock is None:
+            self.connect()
+        self._guard.note_sent()
+        super().send(data)
 
 
 class _GuardedSecureConnection(_GuardedConnection, HTTPSConnection):

@@ -40,6 +40,8 @@ class Deadline:
         self._watched: list[socket.socket] = []
         self._has_passed = False
         self._is_over = False
+        self.has_sent = False
+        """Whether a byte of the request has left."""
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
@@ -78,6 +80,14 @@ class Deadline:
             self._watched.append(duplicate)
         self.check()
 
+    def cut(self) -> None:
+        """End the time now, from another thread: the one that reads gets FetchTimedOut."""
+        with self._lock:
+            self._has_passed = True
+            for watched in self._watched:
+                with contextlib.suppress(OSError):
+                    watched.shutdown(socket.SHUT_RDWR)
+
     @property
     def _ends_at(self) -> float:
         seconds = self._seconds
@@ -97,8 +107,4 @@ class Deadline:
         if time.monotonic() < self._ends_at:
             self._set_timer()
             return
-        self._has_passed = True
-        with self._lock:
-            for watched in self._watched:
-                with contextlib.suppress(OSError):
-                    watched.shutdown(socket.SHUT_RDWR)
+        self.cut()

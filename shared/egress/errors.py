@@ -23,6 +23,8 @@ class EgressError(DomainError):
     kind = Kind.UPSTREAM_FAILED
     is_transient: bool = False
     """Whether the same request may succeed later."""
+    was_sent: bool = True
+    """Whether any of the request has left, so that the other side may have acted on it."""
 
 
 class AddressRefused(EgressError):

@@ -108,6 +108,19 @@ class Reply:
                 raise MediaTooLarge
             yield piece
 
+    def arriving(self, maximum_bytes: int) -> Iterator[bytes]:
+        """Read the body of a stream: each piece as soon as it has arrived. Raises as `chunks` does."""
+        received = 0
+        while True:
+            with translated(self._deadline, SourceTruncated):
+                piece: bytes = self._response.raw.read1(CHUNK_BYTES, decode_content=False)
+            if not piece:
+                return
+            received += len(piece)
+            if received > maximum_bytes:
+                raise MediaTooLarge
+            yield piece
+
 
 @contextmanager
 def exchange(
@@ -121,10 +134,14 @@ def exchange(
     """Send a request and give its answer. Raises the errors of `errors.py`."""
     adapter = GuardedAdapter(policy, deadline, connect_seconds)
     try:
-        with translated(deadline):
-            response = adapter.send(
-                _prepare(request), stream=True, timeout=(connect_seconds, idle_seconds), verify=True
-            )
+        try:
+            with translated(deadline):
+                response = adapter.send(
+                    _prepare(request), stream=True, timeout=(connect_seconds, idle_seconds), verify=True
+                )
+        except EgressError as error:
+            error.was_sent = deadline.has_sent
+            raise
         try:
             yield Reply(response, deadline)
         finally:

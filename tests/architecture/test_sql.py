@@ -9,6 +9,7 @@ PRODUCT = sorted(
 )
 VERSIONS = sorted((ROOT / "shared/migrations/versions").glob("0*.py"))
 DRIVERS_OWN = {
+    "shared/a2a/remote/turn_rows.py",
     "shared/a2a/tasks/artifacts.py",
     "shared/a2a/tasks/events.py",
     "shared/a2a/tasks/following.py",

@@ -10,6 +10,7 @@ from shared.a2a.behaviors.model_backed import ModelBackedBehavior
 from shared.a2a.behaviors.model_calls import ModelCalls
 from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.stored_files import StoredFiles
+from shared.a2a.remote.behavior import RemoteBehavior
 from shared.a2a.turns.updates import Behavior, BehaviorKind
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
@@ -57,4 +58,9 @@ def build_behaviors(
         inline_limit_bytes=settings.a2a_inline_artifact_bytes,
     )
     scripted = ScriptedBehavior(files, path=settings.a2a_script)
-    return Behaviors(by_kind={BehaviorKind.MODEL: model_backed, BehaviorKind.SCRIPT: scripted}, calls=calls)
+    by_kind: Mapping[BehaviorKind, Behavior] = {
+        BehaviorKind.MODEL: model_backed,
+        BehaviorKind.SCRIPT: scripted,
+        BehaviorKind.REMOTE: RemoteBehavior(database, files, settings),
+    }
+    return Behaviors(by_kind=by_kind, calls=calls)

@@ -36,10 +36,10 @@ def fold(events: Iterable[Mapping[str, Any]]) -> tuple[Artifact, ...]:
         if not piece.append:
             known.clear()
         known.append(piece)
-    return tuple(_whole([piece.artifact for piece in held]) for held in pieces.values())
+    return tuple(join([piece.artifact for piece in held]) for held in pieces.values())
 
 
-def _whole(pieces: Sequence[Artifact]) -> Artifact:
+def join(pieces: Sequence[Artifact]) -> Artifact:
     """Join the pieces of one artifact; what a later piece says of it besides its parts replaces what was said."""
     if len(pieces) == 1:
         return pieces[0]

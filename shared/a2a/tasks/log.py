@@ -99,7 +99,7 @@ class TaskLog:
             turn=turn,
             lease=lease,
             written=row.updates,
-            to_skip=row.updates,
+            to_skip=0 if turn.behavior.kind.reads_log else row.updates,
             has_artifacts=row.last_sequence > 0,
         )
 

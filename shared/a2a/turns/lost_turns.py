@@ -1,8 +1,8 @@
 """Find turns that nobody works on any more, because their worker died or has stalled for longer than its lease.
 
 Every worker of agents looks, twice a second. A turn whose agent has said nothing but that it works is run again, as
-is any turn of a behavior that says the same each time; otherwise its task fails and says why. A model is not called a
-second time behind its client's back.
+is any turn of a behavior that says the same each time or goes on where it was (`attempts.py`); otherwise its task fails
+and says why. A model is not called a second time behind its client's back.
 """
 
 from functools import partial
@@ -11,10 +11,10 @@ from uuid import UUID
 
 from sqlalchemy import Row, func, select, update
 
-from shared.a2a.agents.directory import find_behavior
 from shared.a2a.tables import task_turns
 from shared.a2a.tasks.events import Ending, HeldTask, Writer, find_and_hold_task, record
 from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.turns.attempts import may_run_again
 from shared.a2a.turns.leases import LEASE_SECONDS, Lease
 from shared.a2a.turns.rows import AnswerTurn, TurnOutcome, explain
 from shared.a2a.turns.updates import StatusChanged
@@ -25,7 +25,6 @@ from shared.telemetry import SWEPT, get_logger
 
 log = get_logger(__name__)
 
-MAXIMUM_ATTEMPTS = 3
 SWEEP_LIMIT = 200
 SWEEP_SECONDS = 0.5
 INTERRUPTED = "The agent was interrupted before it had finished, and cannot take up again."
@@ -91,7 +90,7 @@ def _take_back(database: Database, hints: TaskHints, turn_id: UUID, task_id: UUI
 
 def _give_up(session: Session, task: HeldTask, turn: Row[Any]) -> None:
     log.warning("turn.lost", turn_id=str(turn.id), attempts=turn.attempts)
-    if _may_run_again(session, turn):
+    if may_run_again(session, turn):
         back = {"state": "queued", "lease_id": None, "lease_until": None}
         session.execute(update(task_turns).where(task_turns.c.id == turn.id).values(back))
         session.enqueue(AnswerTurn())
@@ -100,15 +99,6 @@ def _give_up(session: Session, task: HeldTask, turn: Row[Any]) -> None:
         writer = Writer(turn_id=turn.id, lease_id=turn.lease_id, written=turn.updates)
         ending = Ending(own=TurnOutcome.FAILED, others=TurnOutcome.DROPPED)
         record(session, task, [failed], writer=writer, ending=ending)
-
-
-def _may_run_again(session: Session, turn: Row[Any]) -> bool:
-    if turn.attempts >= MAXIMUM_ATTEMPTS:
-        return False
-    if not turn.has_spoken:
-        return True
-    behavior = find_behavior(session, turn.behavior_id)
-    return behavior is not None and behavior.kind.can_resume
 
 
 _LOST = select(task_turns).where(

@@ -31,6 +31,7 @@ def read_turn(database: Database, row: Any) -> Turn:
     caller, attribution = _caller(row, message, channel=request.get("channel", CHANNEL))
     return Turn(
         id=row.id,
+        lease_id=row.lease_id,
         task_id=row.task_id,
         context_id=row.context_id,
         message=message,

@@ -26,8 +26,13 @@ class BehaviorKind(StrEnum):
 
     @property
     def can_resume(self) -> bool:
-        """Whether a turn may be run again after it has said something, because it will say the same."""
-        return self is BehaviorKind.SCRIPT
+        """Whether a turn may be run again after it has said something, without saying anything else."""
+        return self is not BehaviorKind.MODEL
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether a turn that is run again says only what its log lacks, instead of the same once more."""
+        return self is BehaviorKind.REMOTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +86,13 @@ class Turn:
     `caller` is the call as the agent makes it: executor is the deployment's live daemon, owner who owns what the
     agent writes. `attribution` is the same as a statement to sign, for an agent that runs elsewhere. `history` reads
     what was said in this context before `message`, oldest first. `is_first` says that its task begins with the
-    message. `is_cancelled` says that the turn is to end at once (`heartbeats.py`). `attempt` is more than 1 when an
-    earlier worker died; the log drops the updates it has already.
+    message. `lease_id` fences what a behavior writes besides its updates. `is_cancelled` says that the turn is to end
+    at once (`heartbeats.py`). `attempt` is more than 1 when an earlier worker died; unless the behavior goes on by
+    itself, the log drops the updates it has already.
     """
 
     id: UUID
+    lease_id: UUID
     task_id: UUID
     context_id: str
     message: Message

@@ -41,6 +41,7 @@ def make_turn(
     assert caller.payer_id is not None
     values: dict[str, Any] = {
         "id": new_id(),
+        "lease_id": new_id(),
         "task_id": task_id,
         "context_id": "context",
         "message": said if isinstance(said, Message) else message(said, task_id=task_id),

@@ -1,0 +1,157 @@
+"""Ask an agent's server: each request is guarded (`shared/egress`), and is cut when nobody waits for it.
+
+A stream is bounded by silence between two bytes and by its size, not by one timer for the whole of it. A thread that
+reads cannot be interrupted, so one thread of the process looks which turns were told to end and shuts their
+connections.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from shared.a2a.remote.bindings import EVENTS, AgentBinding, Call
+from shared.a2a.remote.errors import AnswerInvalid, AnswerTooLarge
+from shared.a2a.remote.reading import read_document
+from shared.egress.deadlines import Deadline
+from shared.egress.errors import EgressError, MediaTooLarge
+from shared.egress.exchanges import Reply, Request, exchange
+from shared.egress.observation import observed
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import check_headers, parse_url
+from shared.models.providers.sse import EventTooLarge, SseParser
+from shared.periodic_thread import InFlight
+
+LOOK_SECONDS = 0.2
+IDLE_SECONDS = 45.0
+"""A stream that is silent for so long is given up; servers write a comment every 15 seconds."""
+ASK_SECONDS = 30.0
+MAXIMUM_EVENT_BYTES = 16 << 20
+REFUSAL_BYTES = 64 << 10
+OK = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Open:
+    """An exchange under way, and whether it is to end."""
+
+    deadline: Deadline
+    is_unwanted: Callable[[], bool]
+
+
+def _cut_unwanted(exchanges: Sequence[_Open]) -> None:
+    for under_way in exchanges:
+        if under_way.is_unwanted():
+            under_way.deadline.cut()
+
+
+class Exchanges:
+    """The exchanges with agents of this process; its thread begins with the first."""
+
+    def __init__(self, policy: EgressPolicy, *, maximum_bytes: int) -> None:
+        """Take from no agent more at once than so many bytes."""
+        self.policy = policy
+        self.maximum_bytes = maximum_bytes
+        self.open = InFlight({"remote-agents": _cut_unwanted}, pause_seconds=LOOK_SECONDS)
+
+
+class AgentConnection:
+    """Asks the server of one agent, for one turn."""
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        binding: AgentBinding,
+        headers: Callable[[], Mapping[str, str]],
+        *,
+        is_unwanted: Callable[[], bool],
+        stream_seconds: float,
+    ) -> None:
+        """Take the headers of each request anew, because they hold statements that expire."""
+        self._exchanges = exchanges
+        self._headers = headers
+        self._is_unwanted = is_unwanted
+        self._stream_seconds = stream_seconds
+        self.binding = binding
+
+    def ask(self, call: Call, *, seconds: float = ASK_SECONDS) -> Any:
+        """Give the result of a call. Raises Refused, AnswerInvalid, AnswerTooLarge and EgressError."""
+        with self._exchange(call, seconds, seconds, {}, self._is_unwanted) as reply:
+            return self._result(reply)
+
+    @contextmanager
+    def stream(
+        self,
+        call: Call,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+        headers: Mapping[str, str] | None = None,
+        is_unwanted: Callable[[], bool] | None = None,
+    ) -> Iterator[Iterator[Any]]:
+        """Give the results of a call as they come; a server that does not stream gives its only one.
+
+        Raises as `ask` does, also while results are read.
+        """
+        unwanted = is_unwanted or self._is_unwanted
+        with self._exchange(call, self._stream_seconds, idle_seconds, headers or {}, unwanted) as reply:
+            is_stream = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower() == EVENTS
+            if reply.status == OK and is_stream:
+                reply.check_encoding()
+                yield self._results(reply)
+            else:
+                yield iter((self._result(reply),))
+
+    @contextmanager
+    def _exchange(
+        self,
+        call: Call,
+        seconds: float,
+        idle_seconds: float,
+        headers: Mapping[str, str],
+        is_unwanted: Callable[[], bool],
+    ) -> Iterator[Reply]:
+        sent = {**self._headers(), "Accept": call.accepts, **headers}
+        if call.body is not None:
+            sent["Content-Type"] = "application/json"
+        check_headers(sent)
+        policy = self._exchanges.policy
+        target = parse_url(call.url, policy, with_secrets=True)
+        request = Request(method=call.method, target=target, headers=sent, body=call.body)
+        with (
+            _translated(),
+            observed("agent", target.host),
+            Deadline(seconds) as deadline,
+            self._exchanges.open.attend(_Open(deadline, is_unwanted)),
+            exchange(request, policy=policy, deadline=deadline, idle_seconds=idle_seconds) as reply,
+        ):
+            yield reply
+
+    def _result(self, reply: Reply) -> Any:
+        if reply.status != OK:
+            refused = self.binding.refusal(reply.status, _read_refusal(reply))
+            refused.retry_after_seconds = reply.retry_after_seconds
+            raise refused
+        reply.check_encoding()
+        return self.binding.result(read_document(b"".join(reply.chunks(self._exchanges.maximum_bytes))))
+
+    def _results(self, reply: Reply) -> Iterator[Any]:
+        parser = SseParser(max_event_bytes=MAXIMUM_EVENT_BYTES)
+        for piece in reply.arriving(self._exchanges.maximum_bytes):
+            for event in parser.feed(piece):
+                if event.data.strip():
+                    yield self.binding.result(read_document(event.data))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (MediaTooLarge, EventTooLarge):
+        raise AnswerTooLarge from None
+
+
+def _read_refusal(reply: Reply) -> Any:
+    with contextlib.suppress(EgressError, AnswerInvalid):
+        return read_document(b"".join(reply.chunks(REFUSAL_BYTES)))
+    return None

@@ -1,0 +1,166 @@
+"""One turn of an agent that runs elsewhere: what is needed to ask it, and what its answers do to our log.
+
+The agent's first answer binds its task to the turn, before anything of it is written. Ids in later answers are not
+believed.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import uuid5
+
+from shared import failpoints
+from shared.a2a.behaviors.waiting import TurnCancellation
+from shared.a2a.remote.connection import AgentConnection
+from shared.a2a.remote.errors import AgentUnreachable, AnswerInvalid, AnswerTooLarge
+from shared.a2a.remote.reading import agents_message, ids_of
+from shared.a2a.remote.reconciling import LogCopy
+from shared.a2a.remote.turn_rows import SentTurn, SentTurns
+from shared.a2a.turns.updates import Replied, StatusChanged, Turn, Update
+from shared.a2a.types import Message, StreamResponse, Task, TaskState
+from shared.retry import backoff_seconds, jittered
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 15.0
+MAXIMUM_UPDATES = 100_000
+"""Of one run of a turn."""
+
+
+class Stopped(Exception):
+    """The turn was told to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What an agent may cost us, from the settings."""
+
+    retry_seconds: float
+    silence_seconds: float
+    updates_per_second: int
+
+
+class RemoteTurn:
+    """A turn, the connection to its agent, and how far both have come."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        sent: SentTurn,
+        *,
+        rows: SentTurns,
+        connection: AgentConnection,
+        copy: LogCopy,
+        bounds: Bounds,
+    ) -> None:
+        self.turn = turn
+        self.sent = sent
+        self.rows = rows
+        self.connection = connection
+        self.bounds = bounds
+        self.copy = copy
+        self.remote_task_id = sent.remote_task_id
+        self.cancellation = TurnCancellation(turn)
+        self._is_answered = False
+        self._pace = _Pace(bounds.updates_per_second)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing may follow."""
+        return self._is_answered or self.copy.is_settled
+
+    def bind(self, task_id: str, context_id: str | None) -> None:
+        """Note which task of the agent's this turn is. Raises TurnGone, Unavailable."""
+        self.rows.bind(self.turn, task_id, context_id)
+        self.remote_task_id = task_id
+        failpoints.hit("remote.bound")
+
+    def hear(self, event: StreamResponse) -> Iterator[Update]:
+        """Turn an answer of the agent into updates. Raises AnswerInvalid, AnswerTooLarge, Stopped."""
+        if event.message is not None:
+            self._is_answered = True
+            yield _answered(
+                event.message, has_task=self.remote_task_id is not None or bool(self.copy.updates)
+            )
+            return
+        if self.remote_task_id is None:
+            named = ids_of(event)
+            if named is None:
+                raise AnswerInvalid
+            self.bind(*named)
+        for said in self._updates(event):
+            self._bound()
+            yield said
+
+    def reconcile(self, task: Task) -> Iterator[Update]:
+        """Turn a task of the agent's into the updates that our log lacks. Raises AnswerTooLarge, Stopped."""
+        for said in self.copy.reconcile(task):
+            self._bound()
+            yield said
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises Stopped."""
+        if self.cancellation.wait(seconds):
+            raise Stopped
+
+    def check(self) -> None:
+        """Raise Stopped when the turn was told to end."""
+        if self.cancellation.is_set():
+            raise Stopped
+
+    def _updates(self, event: StreamResponse) -> Iterator[Update]:
+        if event.task is not None:
+            return self.copy.reconcile(event.task)
+        if event.status_update is not None:
+            return self.copy.hear_status(event.status_update)
+        if event.artifact_update is not None:
+            return self.copy.hear_artifact(event.artifact_update)
+        raise AnswerInvalid
+
+    def _bound(self) -> None:
+        """Slow an agent down that says more than may be written; what it says meanwhile waits at its side."""
+        if self.copy.updates > MAXIMUM_UPDATES:
+            raise AnswerTooLarge
+        seconds = self._pace.seconds_to_wait()
+        if seconds:
+            self.pause(seconds)
+
+
+class Patience:
+    """Growing pauses between attempts, for a time."""
+
+    def __init__(self, remote: RemoteTurn, seconds: float) -> None:
+        self._remote = remote
+        self._gives_up_at = time.monotonic() + seconds
+        self._failures = 0
+
+    def pause(self, reason: object, *, at_least_seconds: float | None = None) -> None:
+        """Wait before the next attempt. Raises AgentUnreachable when the time is over, and Stopped."""
+        self._failures += 1
+        seconds = backoff_seconds(self._failures, first=FIRST_PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
+        seconds = max(jittered(seconds), at_least_seconds or 0.0)
+        if time.monotonic() + seconds > self._gives_up_at:
+            raise AgentUnreachable(f"The agent could not be reached ({reason}).")
+        self._remote.pause(seconds)
+
+
+class _Pace:
+    """A rate: as many at once as a second allows, then one after the other."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._free_at = 0.0
+
+    def seconds_to_wait(self) -> float:
+        now = time.monotonic()
+        self._free_at = max(self._free_at, now - 1.0) + 1.0 / self._per_second
+        return max(0.0, self._free_at - now)
+
+
+def message_id_of(turn: Turn) -> str:
+    """Give the id that the turn's message has for the agent, the same whenever it is sent."""
+    return str(uuid5(turn.id, "message"))
+
+
+def _answered(message: Message, *, has_task: bool) -> Update:
+    said = agents_message(message)
+    return StatusChanged(state=TaskState.COMPLETED, message=said) if has_task else Replied(message=said)

@@ -1,0 +1,72 @@
+"""The binding HTTP+JSON of A2A 1.0, from the client's side (protocol definition, section 11)."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from shared.a2a.remote.bindings import (
+    EVENTS,
+    HISTORY_LENGTH,
+    JSON,
+    LISTED_TASKS,
+    Call,
+    Refused,
+    body_of,
+    reason_of,
+)
+
+
+class HttpJson:
+    """Speaks to one interface."""
+
+    def __init__(self, url: str, tenant: str | None) -> None:
+        self._base = url if tenant is None else f"{url}/{quote(tenant, safe='')}"
+        self._tenant = {} if tenant is None else {"tenant": tenant}
+
+    def send(self, request: Mapping[str, Any]) -> Call:
+        """Send a message, to be answered at once."""
+        return self._post("/message:send", {**self._tenant, **request})
+
+    def stream(self, request: Mapping[str, Any]) -> Call:
+        """Send a message, to be answered with a stream."""
+        return self._post("/message:stream", {**self._tenant, **request}, accepts=EVENTS)
+
+    def get(self, task_id: str) -> Call:
+        """Get a task."""
+        return self._get(_task(task_id), historyLength=HISTORY_LENGTH)
+
+    def list_tasks(self, context_id: str) -> Call:
+        """List the newest tasks of a context."""
+        return self._get("/tasks", contextId=context_id, pageSize=LISTED_TASKS, historyLength=HISTORY_LENGTH)
+
+    def subscribe(self, task_id: str) -> Call:
+        """Subscribe to a task."""
+        return self._post(f"{_task(task_id)}:subscribe", self._tenant, accepts=EVENTS)
+
+    def cancel(self, task_id: str) -> Call:
+        """Cancel a task."""
+        return self._post(f"{_task(task_id)}:cancel", self._tenant)
+
+    def result(self, document: Any) -> Any:
+        """Give what an answer or an event says. Raises Refused."""
+        if isinstance(document, dict) and isinstance(document.get("error"), dict):
+            raise self.refusal(0, document)
+        return document
+
+    def refusal(self, status: int, document: Any) -> Refused:
+        """Read an answer with an error's status."""
+        error = document.get("error") if isinstance(document, dict) else None
+        if not isinstance(error, dict):
+            return Refused(status)
+        code = error.get("code")
+        return Refused(status or (code if isinstance(code, int) else 500), reason_of(error.get("details")))
+
+    def _post(self, path: str, document: Mapping[str, Any], *, accepts: str = JSON) -> Call:
+        return Call(method="POST", url=self._base + path, body=body_of(dict(document)), accepts=accepts)
+
+    def _get(self, path: str, **query: Any) -> Call:
+        return Call(method="GET", url=f"{self._base}{path}?{urlencode(query)}")
+
+
+def _task(task_id: str) -> str:
+    return f"/tasks/{quote(task_id, safe='')}"

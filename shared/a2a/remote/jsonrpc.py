@@ -1,0 +1,90 @@
+"""The binding JSON-RPC of A2A 1.0, from the client's side (protocol definition, section 9)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.a2a.remote.bindings import (
+    EVENTS,
+    HISTORY_LENGTH,
+    JSON,
+    LISTED_TASKS,
+    Call,
+    Refused,
+    body_of,
+    reason_of,
+)
+from shared.a2a.remote.errors import AnswerInvalid
+
+_ERRORS = {
+    -32001: (404, "TASK_NOT_FOUND"),
+    -32002: (400, "TASK_NOT_CANCELABLE"),
+    -32003: (400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    -32004: (400, "UNSUPPORTED_OPERATION"),
+    -32005: (400, "CONTENT_TYPE_NOT_SUPPORTED"),
+    -32006: (500, "INVALID_AGENT_RESPONSE"),
+    -32007: (400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    -32008: (400, "EXTENSION_SUPPORT_REQUIRED"),
+    -32009: (400, "VERSION_NOT_SUPPORTED"),
+    -32600: (400, "INVALID_REQUEST"),
+    -32601: (404, "METHOD_NOT_FOUND"),
+    -32602: (400, "INVALID_PARAMS"),
+    -32700: (400, "PARSE_ERROR"),
+}
+_UNKNOWN = (500, "INTERNAL_ERROR")
+
+
+class JsonRpc:
+    """Speaks to one interface."""
+
+    def __init__(self, url: str, tenant: str | None) -> None:
+        self._url = url
+        self._tenant = {} if tenant is None else {"tenant": tenant}
+
+    def send(self, request: Mapping[str, Any]) -> Call:
+        """Send a message, to be answered at once."""
+        return self._call("SendMessage", request)
+
+    def stream(self, request: Mapping[str, Any]) -> Call:
+        """Send a message, to be answered with a stream."""
+        return self._call("SendStreamingMessage", request, accepts=EVENTS)
+
+    def get(self, task_id: str) -> Call:
+        """Get a task."""
+        return self._call("GetTask", {"id": task_id, "historyLength": HISTORY_LENGTH})
+
+    def list_tasks(self, context_id: str) -> Call:
+        """List the newest tasks of a context."""
+        wanted = {"contextId": context_id, "pageSize": LISTED_TASKS, "historyLength": HISTORY_LENGTH}
+        return self._call("ListTasks", wanted)
+
+    def subscribe(self, task_id: str) -> Call:
+        """Subscribe to a task."""
+        return self._call("SubscribeToTask", {"id": task_id}, accepts=EVENTS)
+
+    def cancel(self, task_id: str) -> Call:
+        """Cancel a task."""
+        return self._call("CancelTask", {"id": task_id})
+
+    def result(self, document: Any) -> Any:
+        """Give what an answer or an event says. Raises Refused, AnswerInvalid."""
+        if not isinstance(document, dict):
+            raise AnswerInvalid
+        if document.get("error") is not None:
+            raise self.refusal(200, document)
+        if "result" not in document:
+            raise AnswerInvalid
+        return document["result"]
+
+    def refusal(self, status: int, document: Any) -> Refused:
+        """Read an error; most have the status 200."""
+        error = document.get("error") if isinstance(document, dict) else None
+        if not isinstance(error, dict):
+            return Refused(status)
+        code = error.get("code")
+        known, reason = _ERRORS.get(code, _UNKNOWN) if isinstance(code, int) else _UNKNOWN
+        is_of_http = status >= 400  # noqa: PLR2004 (the statuses of errors)
+        return Refused(status if is_of_http else known, reason_of(error.get("data")) or reason)
+
+    def _call(self, method: str, params: Mapping[str, Any], *, accepts: str = JSON) -> Call:
+        document = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**self._tenant, **params}}
+        return Call(method="POST", url=self._url, body=body_of(document), accepts=accepts)

@@ -1,0 +1,85 @@
+"""What of an agent's artifact stays in the artifact, and what becomes a file: bytes always, text and data when large.
+
+The same content of the same task is one file, however often it is read, so that a worker that goes on after another's
+death finds what that one stored (`stored_files.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
+from shared.a2a.exact_json import render
+from shared.a2a.remote.errors import AnswerTooLarge
+from shared.a2a.turns.updates import Turn
+from shared.a2a.types import Artifact, Part
+
+MAXIMUM_FILES = 100
+"""Of one artifact."""
+_BINARY = "application/octet-stream"
+
+
+def inline_bytes(parts: Sequence[Part]) -> int:
+    """Tell the size of what parts hold themselves."""
+    return sum(len(_content(part)) for part in parts)
+
+
+class PartFiles:
+    """Makes files of parts, for one turn."""
+
+    def __init__(self, files: StoredFiles, turn: Turn, *, inline_limit_bytes: int) -> None:
+        self._files = files
+        # The task's id in place of the turn's: a later turn of the task reads the same artifacts again.
+        self._turn = replace(turn, id=turn.task_id)
+        self.inline_limit_bytes = inline_limit_bytes
+
+    def without_bytes(self, artifact: Artifact) -> Artifact:
+        """Give an artifact with files in place of bytes."""
+        if not any(part.raw is not None for part in artifact.parts):
+            return artifact
+        return self._with_files(artifact, [part.raw is not None for part in artifact.parts])
+
+    def shrunk(self, artifact: Artifact) -> Artifact:
+        """Give an artifact with files in place of all that it holds itself."""
+        return self._with_files(artifact, [part.url is None for part in artifact.parts])
+
+    def _with_files(self, artifact: Artifact, chosen: Sequence[bool]) -> Artifact:
+        if sum(chosen) > MAXIMUM_FILES:
+            raise AnswerTooLarge("An artifact of the agent has more files than are accepted.")
+        parts = [
+            self._stored(artifact, part) if is_file else part
+            for part, is_file in zip(artifact.parts, chosen, strict=True)
+        ]
+        if len(parts) > 1 or not parts[0].metadata:
+            return artifact.model_copy(update={"parts": tuple(parts)})
+        # An artifact that is one file is described as that file.
+        metadata = {**parts[0].metadata, **(artifact.metadata or {})}
+        added = (uri for uri in parts[0].metadata if uri in self._turn.active_extensions)
+        extensions = tuple(dict.fromkeys((*artifact.extensions, *added)))
+        return artifact.model_copy(
+            update={"parts": tuple(parts), "metadata": metadata, "extensions": extensions}
+        )
+
+    def _stored(self, artifact: Artifact, part: Part) -> Part:
+        new = NewFile(
+            key=artifact.artifact_id,
+            name=part.filename or artifact.name or "artifact",
+            media_type=part.media_type or _media_type(part),
+            content=_content(part),
+        )
+        stored = self._files.store(self._turn, new)
+        metadata = {**self._files.describe(self._turn, stored), **(part.metadata or {})}
+        return stored.part.model_copy(update={"metadata": metadata or None})
+
+
+def _content(part: Part) -> bytes:
+    if part.raw is not None:
+        return part.raw
+    if part.text is not None:
+        return part.text.encode()
+    return render(part.data).encode() if part.has_data else b""
+
+
+def _media_type(part: Part) -> str:
+    if part.text is not None:
+        return "text/plain"
+    return "application/json" if part.has_data else _BINARY

@@ -1,0 +1,103 @@
+"""Read what an agent's server sends: JSON of the protocol's shapes, of bounded depth, with numbers as they came.
+
+Liberal where nothing depends on it: an event may lack the ids that it should have, because none after the first is
+believed. What a server says about other tasks is left out.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from shared.a2a.exact_json import parse
+from shared.a2a.remote.errors import AnswerInvalid
+from shared.a2a.types import Message, Role, StreamResponse, Task
+from shared.a2a.wire import A2A
+
+MAXIMUM_DEPTH = 64
+_ABSENT = "-"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_EVENTS = ("statusUpdate", "artifactUpdate", "status_update", "artifact_update")
+Shape = TypeVar("Shape", bound=A2A)
+
+
+def read_document(raw: bytes) -> Any:
+    """Parse JSON. Raises AnswerInvalid."""
+    try:
+        document = parse(raw)
+    except (ValueError, RecursionError):
+        raise AnswerInvalid from None
+    if _is_deeper(document, MAXIMUM_DEPTH) or (_SURROGATE.search(raw) and not _is_storable(document)):
+        raise AnswerInvalid
+    return document
+
+
+def read_event(result: Any) -> StreamResponse:
+    """Read what a stream or a send answers: exactly one of a task, a message and an update. Raises AnswerInvalid."""
+    if isinstance(result, dict):
+        result = {name: _with_ids(member) if name in _EVENTS else member for name, member in result.items()}
+    event = _read(StreamResponse, result)
+    if sum(getattr(event, name) is not None for name in type(event).model_fields) != 1:
+        raise AnswerInvalid
+    return event
+
+
+def read_task(result: Any) -> Task:
+    """Read a task. Raises AnswerInvalid."""
+    return _read(Task, result)
+
+
+def read_tasks(result: Any) -> list[Task]:
+    """Read a page of tasks. Raises AnswerInvalid."""
+    listed = result.get("tasks", []) if isinstance(result, dict) else None
+    if not isinstance(listed, list):
+        raise AnswerInvalid
+    return [read_task(task) for task in listed]
+
+
+def ids_of(event: StreamResponse) -> tuple[str, str | None] | None:
+    """Give the task that an event names, and its context where it names that."""
+    if event.task is not None:
+        return event.task.id, event.task.context_id or None
+    update = event.status_update or event.artifact_update
+    if update is None or update.task_id == _ABSENT:
+        return None
+    return update.task_id, None if update.context_id == _ABSENT else update.context_id
+
+
+def agents_message(message: Message) -> Message:
+    """Give a message as the agent's own, without references to tasks that its reader does not know."""
+    return message.model_copy(update={"role": Role.AGENT, "reference_task_ids": ()})
+
+
+def _with_ids(update: Any) -> Any:
+    if not isinstance(update, Mapping):
+        return update
+    task_id = update.get("taskId") or update.get("task_id") or _ABSENT
+    context_id = update.get("contextId") or update.get("context_id") or _ABSENT
+    return {**update, "taskId": task_id, "contextId": context_id}
+
+
+def _read(shape: type[Shape], value: Any) -> Shape:
+    try:
+        return shape.model_validate(value)
+    except (ValidationError, RecursionError):
+        raise AnswerInvalid from None
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        return levels == 0 or any(_is_deeper(member, levels - 1) for member in value.values())
+    if isinstance(value, list):
+        return levels == 0 or any(_is_deeper(item, levels - 1) for item in value)
+    return False
+
+
+def _is_storable(value: Any) -> bool:
+    """Tell whether no text in a value has half of a surrogate pair."""
+    if isinstance(value, dict):
+        return all(_is_storable(name) and _is_storable(member) for name, member in value.items())
+    if isinstance(value, list):
+        return all(map(_is_storable, value))
+    return not isinstance(value, str) or not any("\ud800" <= character <= "\udfff" for character in value)

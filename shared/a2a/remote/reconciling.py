@@ -1,0 +1,233 @@
+"""Keep our log of a task the same as the agent's own, by its events while they come, and by its whole task after a cut.
+
+`theirs` is an artifact as the agent has it, `ours` as our log has it; both are compared as texts that continue each
+other are read, whatever pieces they came in. What the agent added is appended, what it changed is replaced, and
+nothing is said twice. Text that has grown too large for an event is kept back until it is whole, and then is a file.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from shared.a2a.remote.errors import AnswerTooLarge
+from shared.a2a.remote.parts import PartFiles, inline_bytes
+from shared.a2a.remote.reading import agents_message
+from shared.a2a.tasks.artifacts import join
+from shared.a2a.turns.updates import ArtifactProduced, StatusChanged, Update
+from shared.a2a.types import (
+    Artifact,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+
+MAXIMUM_ARTIFACTS = 1000
+QUESTION_SECONDS = 10.0
+"""An agent's task that waits for an answer, without a word, is believed to wait for another one after so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """What our log holds of a task.
+
+    `message_ids` are those of the agent's messages; `has_questions` says that the agent has asked something before.
+    """
+
+    state: TaskState = TaskState.SUBMITTED
+    artifacts: Sequence[Artifact] = ()
+    message_ids: Collection[str] = ()
+    has_questions: bool = False
+
+
+@dataclass(slots=True)
+class _Held:
+    """An artifact: the pieces in which the agent made it, and those in our log; the same ones while `is_level`."""
+
+    theirs: list[Artifact] = field(default_factory=list)
+    ours: list[Artifact] = field(default_factory=list)
+    is_level: bool = True
+    size_bytes: int = 0
+
+
+class LogCopy:
+    """Turns what an agent says into the updates that our log lacks."""
+
+    def __init__(self, files: PartFiles, logged: Logged, *, message_id: str) -> None:
+        """Begin with what is in the log; `message_id` names, to the agent, the message that it answers."""
+        self._files = files
+        self._message_id = message_id
+        self._said = set(logged.message_ids)
+        # An earlier question stands in the agent's task until it has read what was answered.
+        self._believes_at = time.monotonic() + (QUESTION_SECONDS if logged.has_questions else 0.0)
+        self._state = logged.state
+        self._held = {artifact.artifact_id: _logged(artifact) for artifact in logged.artifacts}
+        self.is_settled = False
+        self.updates = 0
+        """How many were given; it grows when the agent has said something new."""
+
+    def hear_status(self, event: TaskStatusUpdateEvent) -> Iterator[Update]:
+        """Say what an event says of the task's status."""
+        if event.status.state is TaskState.SUBMITTED and event.status.message is None:
+            return  # which our own log says of every message
+        if event.status.state.is_settled:
+            yield from self._complete()
+        yield self._status(event.status, event)
+
+    def hear_artifact(self, event: TaskArtifactUpdateEvent) -> Iterator[Update]:
+        """Say what an event adds to an artifact."""
+        piece = self._files.without_bytes(event.artifact)
+        held = self._get(piece.artifact_id)
+        is_continued = bool(event.append and held.theirs)
+        if not is_continued:
+            held.theirs, held.size_bytes = [], 0
+            held.is_level = True
+        held.theirs.append(piece)
+        held.size_bytes += inline_bytes(piece.parts)
+        if held.is_level and held.size_bytes <= self._files.inline_limit_bytes:
+            held.ours = held.ours if is_continued else []
+            held.ours.append(piece)
+            self.updates += 1
+            yield ArtifactProduced(
+                artifact=piece,
+                append=is_continued,
+                last_chunk=bool(event.last_chunk),
+                metadata=event.metadata,
+            )
+            return
+        held.is_level = False
+        if event.last_chunk:
+            yield from self._align(held, is_final=True)
+
+    def reconcile(self, task: Task) -> Iterator[Update]:
+        """Say what the agent's task has and our log has not: what it said meanwhile, its artifacts, its status."""
+        for message in _since(task, self._message_id):
+            if message.role is Role.AGENT and message.message_id not in self._said:
+                status = TaskStatus(state=TaskState.WORKING, message=message)
+                yield self._status(status, None)
+        for artifact in task.artifacts:
+            held = self._get(artifact.artifact_id)
+            held.theirs = [self._files.without_bytes(artifact)]
+            held.size_bytes = inline_bytes(held.theirs[0].parts)
+            yield from self._align(held, is_final=task.status.state.is_settled)
+        if self._is_news(task.status):
+            if task.status.state.is_settled:
+                yield from self._complete()
+            yield self._status(task.status, None)
+
+    def _is_news(self, status: TaskStatus) -> bool:
+        if status.state is TaskState.SUBMITTED and status.message is None:
+            return False  # which our own log says of every message
+        if status.message is not None:
+            is_said = status.message.message_id in self._said
+            return not is_said or status.state.is_terminal
+        if status.state.is_interrupted and time.monotonic() < self._believes_at:
+            return False
+        return status.state is not self._state
+
+    def _status(self, status: TaskStatus, event: TaskStatusUpdateEvent | None) -> StatusChanged:
+        message = agents_message(status.message) if status.message is not None else None
+        if message is not None:
+            self._said.add(message.message_id)
+        self._state = status.state
+        self.is_settled = status.state.is_settled
+        self.updates += 1
+        return StatusChanged(
+            state=status.state, message=message, metadata=event.metadata if event is not None else None
+        )
+
+    def _complete(self) -> Iterator[Update]:
+        """Say of artifacts what was kept back: nothing follows."""
+        for held in self._held.values():
+            if not held.is_level:
+                yield from self._align(held, is_final=True)
+
+    def _align(self, held: _Held, *, is_final: bool) -> Iterator[Update]:
+        theirs = _normal(held.theirs)
+        is_small = held.size_bytes <= self._files.inline_limit_bytes
+        if not is_small:
+            held.is_level = False
+            if not is_final:
+                return
+            theirs = self._files.shrunk(theirs)
+        ours = _normal(held.ours) if held.ours else None
+        said = _difference(ours, theirs, is_final=is_final)
+        if said is not None:
+            held.ours = [*held.ours, said.artifact] if said.append else [said.artifact]
+            self.updates += 1
+            yield said
+        if is_small or is_final:
+            held.theirs, held.is_level = list(held.ours), True
+
+    def _get(self, artifact_id: str) -> _Held:
+        held = self._held.get(artifact_id)
+        if held is None:
+            if len(self._held) >= MAXIMUM_ARTIFACTS:
+                raise AnswerTooLarge("The agent made more artifacts than are accepted.")
+            held = self._held[artifact_id] = _Held()
+        return held
+
+
+def _logged(artifact: Artifact) -> _Held:
+    return _Held(theirs=[artifact], ours=[artifact], size_bytes=inline_bytes(artifact.parts))
+
+
+def _since(task: Task, message_id: str) -> Sequence[Message]:
+    """Give what was said in a task after a message of ours; nothing where that is not known."""
+    places = [place for place, said in enumerate(task.history) if said.message_id == message_id]
+    return task.history[places[-1] + 1 :] if places else ()
+
+
+def _normal(pieces: Sequence[Artifact]) -> Artifact:
+    """Join texts that continue each other, also within a piece."""
+    single = [piece.model_copy(update={"parts": (part,)}) for piece in pieces for part in piece.parts]
+    return join(single)
+
+
+def _difference(ours: Artifact | None, theirs: Artifact, *, is_final: bool) -> ArtifactProduced | None:
+    """Give the update that makes ours theirs; None if there is nothing to say, or theirs is not as new as ours."""
+    if ours is None:
+        return ArtifactProduced(artifact=theirs, last_chunk=is_final)
+    if not _says(ours, theirs):
+        return ArtifactProduced(artifact=theirs, last_chunk=is_final)
+    rest = _rest(ours.parts, theirs.parts)
+    if rest == ():
+        return None
+    if rest is not None:
+        added = Artifact(artifact_id=theirs.artifact_id, parts=rest)
+        return ArtifactProduced(artifact=added, append=True, last_chunk=is_final)
+    if not is_final and _rest(theirs.parts, ours.parts) is not None:
+        return None
+    return ArtifactProduced(artifact=theirs, last_chunk=is_final)
+
+
+def _says(ours: Artifact, theirs: Artifact) -> bool:
+    """Tell whether what is said of an artifact beside its parts is in our log."""
+    known = ours.metadata or {}
+    return (
+        (theirs.name is None or theirs.name == ours.name)
+        and (theirs.description is None or theirs.description == ours.description)
+        and all(known.get(name) == value for name, value in (theirs.metadata or {}).items())
+    )
+
+
+def _rest(ours: Sequence[Part], theirs: Sequence[Part]) -> tuple[Part, ...] | None:
+    """Give the parts that follow ours in theirs; None where theirs do not begin with ours."""
+    if len(ours) > len(theirs):
+        return None
+    *before, last = ours
+    if [part.to_wire() for part in before] != [part.to_wire() for part in theirs[: len(before)]]:
+        return None
+    there = theirs[len(before)]
+    following = tuple(theirs[len(ours) :])
+    if last.to_wire() == there.to_wire():
+        return following
+    if last.text is None or there.text is None or not there.text.startswith(last.text):
+        return None
+    if last.model_copy(update={"text": there.text}).to_wire() != there.to_wire():
+        return None
+    return (there.model_copy(update={"text": there.text[len(last.text) :]}), *following)

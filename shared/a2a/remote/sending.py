@@ -1,0 +1,161 @@
+"""Send a turn's message to its agent: once, as far as that can be known.
+
+`sent_at` is written before the request leaves, so that a worker that takes over knows of the doubt. While nothing left,
+or the agent says that it is busy, the message is sent again after growing pauses. A connection that breaks later, or
+an agent that breaks, may have received it: then the agent's tasks are looked through for our message's id, and only
+if it is in none of them, twice, it is sent again.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shared import failpoints
+from shared.a2a.remote.bindings import Refused
+from shared.a2a.remote.connection import IDLE_SECONDS
+from shared.a2a.remote.endpoints import Endpoint
+from shared.a2a.remote.errors import AgentForgot, AgentRefused, AgentUnreachable, ReceiptUncertain
+from shared.a2a.remote.exchange import Patience, RemoteTurn, message_id_of
+from shared.a2a.remote.reading import read_event, read_task, read_tasks
+from shared.a2a.turns.updates import Update
+from shared.a2a.types import Role, Task
+from shared.egress.errors import EgressError
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+MAXIMUM_SENDS = 3
+ABSENCE_SECONDS = 2.0
+"""Between two looks at the agent's tasks: what was just received may not be listed yet."""
+_CANNOT_LIST = frozenset({400, 404, 405, 501})
+
+
+def deliver(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
+    """Have the agent receive the message; say what comes back until its stream ends.
+
+    Raises AgentUnreachable, AgentRefused, AgentForgot, ReceiptUncertain, AnswerInvalid, AnswerTooLarge, Stopped.
+    """
+    is_sent = remote.sent.was_sent
+    for _ in range(MAXIMUM_SENDS):
+        found = _find(remote, endpoint) if is_sent else None
+        if found is not None:
+            remote.bind(found.id, found.context_id)
+            return
+        yield from _send(remote, endpoint)
+        if remote.remote_task_id is not None or remote.is_settled:
+            return
+        is_sent = True
+    raise ReceiptUncertain
+
+
+def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
+    """Send the message until it has left."""
+    patience = Patience(remote, remote.bounds.retry_seconds)
+    while True:
+        remote.check()
+        remote.rows.mark_sent(remote.turn)
+        try:
+            yield from _send_once(remote, endpoint)
+            return
+        except EgressError as error:
+            remote.check()
+            log.info("remote.broken", error=error.code, was_sent=error.was_sent)
+            if error.was_sent or remote.remote_task_id is not None:
+                return
+            if not error.is_transient:
+                raise AgentUnreachable(f"The agent could not be reached ({error.code}).") from error
+            reason, at_least = error.code, error.retry_after_seconds
+        except Refused as refused:
+            log.info("remote.refused", status=refused.status, reason=refused.reason)
+            if refused.is_broken or remote.remote_task_id is not None:
+                return
+            if not refused.is_busy:
+                raise refusal(refused) from refused
+            reason, at_least = str(refused.status), refused.retry_after_seconds
+        remote.rows.mark_unsent(remote.turn)
+        patience.pause(reason, at_least_seconds=at_least)
+
+
+def _send_once(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
+    request, binding = _request(remote, is_answered_at_once=not endpoint.streams), remote.connection.binding
+    call = binding.stream(request) if endpoint.streams else binding.send(request)
+    idle_seconds = IDLE_SECONDS if endpoint.streams else remote.bounds.silence_seconds
+    key = {"Idempotency-Key": str(remote.turn.id)}
+    failpoints.hit("remote.marked")
+    with remote.connection.stream(call, idle_seconds=idle_seconds, headers=key) as results:
+        for result in results:
+            failpoints.hit("remote.heard")
+            yield from remote.hear(read_event(result))
+            if remote.is_settled:
+                return
+
+
+def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, Any]:
+    """Write the message as the agent gets it: its own ids for the task and the context, ours for the message."""
+    turn = remote.turn
+    message = turn.message.model_copy(
+        update={
+            "message_id": message_id_of(turn),
+            "context_id": remote.sent.context_id,
+            "task_id": remote.sent.earlier_task_id,
+            "role": Role.USER,
+            "reference_task_ids": (),
+        }
+    )
+    configuration: dict[str, Any] = {"historyLength": 0}
+    if turn.accepted_output_modes:
+        configuration["acceptedOutputModes"] = list(turn.accepted_output_modes)
+    if is_answered_at_once:
+        configuration["returnImmediately"] = True
+    request: dict[str, Any] = {"message": message.to_wire(), "configuration": configuration}
+    if turn.request_metadata:
+        request["metadata"] = dict(turn.request_metadata)
+    return request
+
+
+def _find(remote: RemoteTurn, endpoint: Endpoint) -> Task | None:
+    """Find the agent's task of a message that may have been received; None when it was not."""
+    patience = Patience(remote, remote.bounds.silence_seconds)
+    looks = 0
+    while True:
+        try:
+            found = _look(remote)
+        except Refused as refused:
+            if not (refused.is_busy or refused.is_broken):
+                if endpoint.resends:
+                    return None
+                raise _unfindable(remote, refused) from refused
+            patience.pause(refused.status, at_least_seconds=refused.retry_after_seconds)
+            continue
+        except EgressError as error:
+            remote.check()
+            patience.pause(error.code)
+            continue
+        looks += 1
+        if found is not None or looks > 1:
+            return found
+        remote.pause(ABSENCE_SECONDS)
+
+
+def _look(remote: RemoteTurn) -> Task | None:
+    connection, message_id = remote.connection, message_id_of(remote.turn)
+    if remote.sent.earlier_task_id is not None:
+        tasks = [read_task(connection.ask(connection.binding.get(remote.sent.earlier_task_id)))]
+    else:
+        tasks = read_tasks(connection.ask(connection.binding.list_tasks(remote.sent.context_id)))
+    for task in tasks:
+        if any(said.message_id == message_id for said in task.history):
+            return task
+    if any(not task.history for task in tasks):
+        raise Refused(501)  # an agent that tells no history cannot tell whether it was received
+    return None
+
+
+def _unfindable(remote: RemoteTurn, refused: Refused) -> Exception:
+    if remote.sent.earlier_task_id is not None and refused.status == 404:  # noqa: PLR2004 (not found)
+        return AgentForgot()
+    return ReceiptUncertain() if refused.status in _CANNOT_LIST else refusal(refused)
+
+
+def refusal(refused: Refused) -> AgentRefused:
+    """Say why an agent refused, by the protocol's word for it and no other of the agent's."""
+    return AgentRefused(f"The agent refused the message ({refused.reason or refused.status}).")

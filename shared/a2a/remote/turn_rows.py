@@ -1,0 +1,146 @@
+"""What is kept of a turn that was sent on: whether it was sent, the agent's task, and what our log has of it.
+
+Every step names the turn's lease: a worker that lost it gets `TurnGone` and sends nothing. A row with `sent_at` and
+without a task is the only doubt there is: its message may have been received.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from shared.a2a.exact_json import parse
+from shared.a2a.remote.reconciling import Logged
+from shared.a2a.tasks.artifacts import fold, read_artifact_events
+from shared.a2a.turns.updates import Turn
+from shared.a2a.types import Role, TaskState
+from shared.database import Database, Session
+
+_CONTEXTS = UUID("1c7b6a52-7d5e-4f0a-9d53-0f6f6e3b8a11")
+MAXIMUM_MESSAGES = 1000
+
+
+class TurnGone(Exception):
+    """The turn is another worker's, or has ended: stop, and send nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentTurn:
+    """A turn as a worker finds it.
+
+    `earlier_task_id` is the agent's task of an earlier turn of the same task, which this turn goes on with.
+    `context_id` is the one that the agent is told. `quiet_seconds` have passed since the agent said something.
+    """
+
+    was_sent: bool
+    remote_task_id: str | None
+    earlier_task_id: str | None
+    context_id: str
+    quiet_seconds: float
+    logged: Logged
+
+
+class SentTurns:
+    """The rows of sent turns."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, turn: Turn) -> SentTurn:
+        """Read what is known of a turn. Raises TurnGone, Unavailable."""
+        with self._database.autocommit() as session:
+            row = session.fetch_one(_READ, _key(turn))
+            if row is None:
+                raise TurnGone
+            return SentTurn(
+                was_sent=row.was_sent,
+                remote_task_id=row.remote_task_id,
+                earlier_task_id=row.earlier_task_id,
+                context_id=row.earlier_context_id or _context_id(row),
+                quiet_seconds=max(0.0, row.quiet_seconds or 0.0),
+                logged=_read_log(session, turn, row),
+            )
+
+    def mark_sent(self, turn: Turn) -> None:
+        """Say that the message is about to leave. Raises TurnGone, Unavailable."""
+        self._write(turn, _MARK_SENT)
+
+    def mark_unsent(self, turn: Turn) -> None:
+        """Say that it has not left, or was not taken. Raises TurnGone, Unavailable."""
+        self._write(turn, _MARK_UNSENT)
+
+    def bind(self, turn: Turn, remote_task_id: str, remote_context_id: str | None) -> None:
+        """Say which task of the agent's the turn is, before anything of it is written. Raises TurnGone, Unavailable."""
+        self._write(turn, _BIND, remote_task_id=remote_task_id, remote_context_id=remote_context_id)
+
+    def _write(self, turn: Turn, statement: str, **values: Any) -> None:
+        with self._database.autocommit() as session:
+            if session.fetch_one(statement, _key(turn) | values) is None:
+                raise TurnGone
+
+
+def _key(turn: Turn) -> dict[str, Any]:
+    return {"turn_id": turn.id, "lease_id": turn.lease_id}
+
+
+def _context_id(row: Any) -> str:
+    """Give the agent a context of this caller's alone: callers choose ids, and two may choose the same."""
+    scope = f"{row.deployment_id}/{row.caller_id}/{row.principal_id}/{row.context_id}"
+    return str(uuid5(_CONTEXTS, scope))
+
+
+def _read_log(session: Session, turn: Turn, row: Any) -> Logged:
+    state = TaskState(row.state)
+    if not row.last_sequence:
+        return Logged(state=state)
+    said = tuple(_messages(session, turn))
+    return Logged(
+        state=state,
+        artifacts=fold(read_artifact_events(session, turn.task_id)),
+        message_ids=said,
+        has_questions=row.earlier_task_id is not None,
+    )
+
+
+def _messages(session: Session, turn: Turn) -> Iterator[str]:
+    values = {"task_id": turn.task_id, "limit": MAXIMUM_MESSAGES}
+    for row in session.fetch_all(_MESSAGES, values):
+        message = parse(row.message)
+        if message.get("role") == Role.AGENT.value:
+            yield message["messageId"]
+
+
+_READ = """
+SELECT tasks.deployment_id, tasks.caller_id, tasks.principal_id, tasks.context_id, tasks.state, tasks.last_sequence,
+    mine.sent_at IS NOT NULL AS was_sent, mine.remote_task_id, earlier.remote_task_id AS earlier_task_id,
+    earlier.remote_context_id AS earlier_context_id, (
+        SELECT CAST(extract(epoch FROM clock_timestamp() - greatest(mine.sent_at, max(events.created_at))) AS float8)
+        FROM task_events events WHERE events.task_id = tasks.id AND mine.sent_at IS NOT NULL
+    ) AS quiet_seconds
+FROM task_turns turn JOIN tasks ON tasks.id = turn.task_id LEFT JOIN remote_turns mine ON mine.turn_id = turn.id
+LEFT JOIN LATERAL (
+    SELECT remote_task_id, remote_context_id FROM remote_turns
+    WHERE task_id = tasks.id AND turn_id <> turn.id AND remote_task_id IS NOT NULL ORDER BY created_at DESC LIMIT 1
+) earlier ON true
+WHERE turn.id = %(turn_id)s AND turn.lease_id = %(lease_id)s
+"""
+_MESSAGES = """
+SELECT message FROM task_messages WHERE task_id = %(task_id)s ORDER BY number DESC LIMIT %(limit)s
+"""
+_HELD = """
+SELECT id, task_id FROM task_turns WHERE id = %(turn_id)s AND lease_id = %(lease_id)s FOR SHARE
+"""
+_MARK_SENT = f"""
+WITH held AS ({_HELD})
+INSERT INTO remote_turns (turn_id, task_id, sent_at) SELECT id, task_id, clock_timestamp() FROM held
+ON CONFLICT (turn_id) DO UPDATE SET sent_at = excluded.sent_at RETURNING turn_id
+"""  # noqa: S608 (constants of this module)
+_MARK_UNSENT = f"""
+WITH held AS ({_HELD})
+UPDATE remote_turns SET sent_at = NULL FROM held WHERE turn_id = held.id RETURNING turn_id
+"""  # noqa: S608 (constants of this module)
+_BIND = f"""
+WITH held AS ({_HELD})
+UPDATE remote_turns SET remote_task_id = %(remote_task_id)s, remote_context_id = %(remote_context_id)s
+FROM held WHERE turn_id = held.id RETURNING turn_id
+"""  # noqa: S608 (constants of this module)

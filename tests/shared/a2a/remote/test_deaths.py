@@ -1,0 +1,92 @@
+"""Workers die at every step of a turn that an agent elsewhere answers: nothing is lost, and nothing is said twice."""
+
+import signal
+
+import pytest
+
+from shared.a2a.tasks.sending import Sent
+from shared.a2a.types import Task, TaskState
+from tests.shared.a2a.behaviors.agents import Agents
+from tests.shared.a2a.behaviors.dying_worker import let_die
+from tests.shared.a2a.remote.servers import GenuineAgent, genuine_agent
+from tests.shared.a2a.remote.turns import counted, outline, said, text_of, use_endpoint
+
+POINTS = (
+    "turn.claimed",
+    "remote.marked",
+    "remote.heard",
+    "remote.bound",
+    "turn.before_append=0",
+    "turn.appended=0",
+    "turn.before_append=4",
+    "turn.appended=9",
+    "turn.before_append=21",
+)
+COUNT = "count 20 0.1"
+
+
+def recover(agents: Agents, sent: list[Sent]) -> list[Task]:
+    """Let the leases of the dead end, and another worker go on."""
+    agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
+    agents.sweep()
+    for one in sent:
+        agents.execution.answer_turn(one.turn_id)
+    return [agents.task(one.task_id) for one in sent]
+
+
+@pytest.mark.parametrize("binding", ["http+json", "jsonrpc"])
+def test_another_worker_goes_on_exactly_where_one_died(
+    agents: Agents, teller: GenuineAgent, database_url: str, binding: str
+) -> None:
+    use_endpoint(agents, teller.url, binding=binding)
+    before = len(teller.sent())
+    sent = [agents.say(COUNT) for _ in POINTS]
+    deaths = [(one.turn_id, point) for one, point in zip(sent, POINTS, strict=True)]
+    assert let_die(agents.settings, database_url, deaths) == [signal.SIGKILL] * len(POINTS)
+    for task, point in zip(recover(agents, sent), POINTS, strict=True):
+        assert (task.status.state, said(task)) == (TaskState.COMPLETED, "Counted"), point
+        assert text_of(task, "count") == counted(20), point
+        words = outline(agents, task)
+        assert words.count("WORKING") == 1, point
+        assert words.count("count") == 1, (point, words)
+    assert sorted(teller.received(before)) == sorted(str(one.turn_id) for one in sent)
+
+
+def test_a_worker_that_dies_again_and_again_while_the_agent_goes_on_is_no_failure(
+    agents: Agents, teller: GenuineAgent, database_url: str
+) -> None:
+    use_endpoint(agents, teller.url)
+    sent = agents.say("count 300 0.1")
+    for _ in range(4):
+        assert let_die(agents.settings, database_url, [(sent.turn_id, "turn.appended=1")]) == [signal.SIGKILL]
+        agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
+        agents.sweep()
+    [task] = recover(agents, [sent])
+    assert (task.status.state, text_of(task, "count")) == (TaskState.COMPLETED, counted(300)), said(task)
+
+
+def test_an_agent_that_forgot_its_task_in_a_restart_fails_it(agents: Agents, database_url: str) -> None:
+    with genuine_agent() as forgetful:
+        use_endpoint(agents, forgetful.url)
+        sent = agents.say("hang")
+        let_die(agents.settings, database_url, [(sent.turn_id, "turn.appended=0")])
+        forgetful.kill()
+        forgetful.start()
+        [task] = recover(agents, [sent])
+    assert task.status.state is TaskState.FAILED
+    assert "restarted" in said(task)
+
+
+def test_an_agent_that_works_for_ever_after_a_restart_fails_when_it_was_silent_for_long(
+    agents: Agents, administrator_url: str
+) -> None:
+    with genuine_agent(database_url=administrator_url) as restarted:
+        use_endpoint(agents, restarted.url)
+        sent = agents.say("hang")
+        with agents.answering(sent):
+            restarted.wait_for_a_task()
+            restarted.kill()
+            restarted.start()
+    task = agents.task(sent.task_id)
+    assert task.status.state is TaskState.FAILED
+    assert "said nothing" in said(task)
