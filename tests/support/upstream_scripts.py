@@ -56,11 +56,12 @@ class Script:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Some bytes of an answer, the tokens of text in them, and whether they report the usage."""
+    """Some bytes of an answer, the tokens of text in them, whether they report the usage, and whether none follow."""
 
     content: bytes
     tokens: int = 0
     reports: bool = False
+    is_complete: bool = False
 
 
 def script_in(body: Mapping[str, Any]) -> Script | None:
@@ -109,7 +110,8 @@ def _whole(script: Script, *, is_chat: bool) -> Written:
         document = b"{not json" + b" " * (length - 9)
     else:
         document = document[: length // 2]
-    return Written(content=_head(script, length, "application/json") + document, tokens=given)
+    content = _head(script, length, "application/json") + document
+    return Written(content=content, tokens=given, is_complete=len(document) == length)
 
 
 def _framed(script: Script, events: Iterator[Written]) -> Iterator[Written]:

@@ -220,9 +220,11 @@ class _Connection(asyncio.Protocol):
             line.is_reported = line.is_reported or written.reports
             if sent == script.halts_at and (written.tokens or (sent == 0 and b'"role"' in written.content)):
                 line.ended = "broken"
-                await self._halt(script)
-                return
-        line.ended = "answered"
+                if not written.is_complete:
+                    await self._halt(script)
+                    return
+        if line.ended == "running":
+            line.ended = "answered"
         self._answering = None
         if script.framing == "close":
             self._transport.close()

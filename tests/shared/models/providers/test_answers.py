@@ -100,6 +100,17 @@ def test_a_connection_serves_one_call_after_the_other(router: Router, upstream: 
     assert upstream.connections == 1
 
 
+def test_a_connection_serves_the_next_call_after_a_whole_error(
+    router: Router, upstream: FakeUpstream
+) -> None:
+    entry = model(upstream.base_url)
+    for script in (Script(wait_seconds=0.01, fail_after=1), Script()):
+        upstream.script = script
+        events_of(router, entry, stream=False)
+    assert upstream.connections == 1
+    assert [line.ended for line in upstream.wait_for_end_of(2)] == ["broken", "answered"]
+
+
 def test_an_answer_left_early_takes_its_connection_with_it(router: Router, upstream: FakeUpstream) -> None:
     upstream.script = Script(chunks=1000, delay_seconds=0.01)
     with router.open(model(upstream.base_url), lambda _: body(), cancelled=NEVER) as stream:
