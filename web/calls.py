@@ -15,9 +15,9 @@ from shared.identity.callers import Caller
 from shared.identity.credentials import Credential
 from shared.identity.errors import OrganizationSuspended
 from web.http.client_address import client_address
+from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.http.slots import Admission
-from web.http.small_bodies import read_small_body
 from web.revocation import Watch
 from web.services import Services
 

@@ -11,8 +11,8 @@ from shared.errors import DomainError
 from shared.models.call_admission import CallAdmission
 from shared.models.call_queue import CallQueue
 from shared.models.catalog_file import CatalogFile
+from shared.models.heartbeats import LeaseReader
 from shared.models.invocations import Invoker, Limits
-from shared.models.lease_reader import LeaseReader
 from shared.models.shares import Shares
 from shared.replies import ReplyChannel
 from shared.settings import Settings

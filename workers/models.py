@@ -7,19 +7,18 @@ import redis
 from celery import Celery
 
 from shared import failpoints
-from shared.cancel_marks import find_cancelled
-from shared.models.call_queue import CallQueue
-from shared.models.capacity import Announcement
+from shared.models.call_queue import CallQueue, find_cancelled
 from shared.models.catalog_file import CatalogFile
 from shared.models.engine import Engine
-from shared.models.execution import Executor, execute
-from shared.models.fair_calls import AdmittedCall, FairCalls
+from shared.models.execution import AdmittedCall, Executor, FairCalls, execute
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
+from shared.models.shares import Announcement
 from shared.queues import MODELS
+from shared.reply_lane import ReplyLane
 from shared.telemetry import get_logger
-from shared.valkey import MAX_CONNECTIONS, connect_valkey, writes_to_disk
+from shared.valkey import connect_valkey, writes_to_disk
 from workers.consumer_pool import ConsumerPool
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
@@ -35,7 +34,7 @@ class ModelCalls:
     """The calls of a worker process, at most `limit` at once, and what they are carried out with."""
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
-        self.executor = _executor(context, limit)
+        self.executor = _executor(context)
         self._announcement = Announcement(self.executor.valkey, limit)
         self._fair = FairCalls(self.executor.queue, slots=limit, patience_seconds=PATIENCE_SECONDS)
         self._pool = ConsumerPool(self._fair.take, self.carry_out, limit=limit, name="model-call")
@@ -79,12 +78,9 @@ def _warn_of_a_disk(valkey: redis.Redis) -> None:
         log.info("models.persistence_unknown", error=str(error))
 
 
-def _executor(context: WorkerContext, limit: int) -> Executor:
+def _executor(context: WorkerContext) -> Executor:
     settings = context.settings
-    # A call whose reply is streamed keeps a connection.
-    valkey = connect_valkey(
-        settings.models_redis_url or settings.redis_url, max_connections=MAX_CONNECTIONS + limit
-    )
+    valkey = connect_valkey(settings.models_redis_url or settings.redis_url)
     _warn_of_a_disk(valkey)
     engine = Engine(
         database=context.database,
@@ -93,4 +89,6 @@ def _executor(context: WorkerContext, limit: int) -> Executor:
         heartbeats=Heartbeats(context.database, partial(find_cancelled, valkey)),
     )
     catalog = CatalogFile(settings.models_config).watch()
-    return Executor(engine=engine, valkey=valkey, queue=CallQueue(valkey), catalog=catalog)
+    return Executor(
+        engine=engine, valkey=valkey, queue=CallQueue(valkey), catalog=catalog, lane=ReplyLane(valkey)
+    )

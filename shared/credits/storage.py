@@ -12,8 +12,7 @@ from sqlalchemy import Boolean, ColumnElement, func, text
 
 from shared import failpoints
 from shared.credits.errors import StorageUnpaid
-from shared.credits.functions import call
-from shared.database import Database, Session
+from shared.database import Database
 from shared.sweeping import cut_short
 from shared.telemetry import SWEPT
 
@@ -35,12 +34,6 @@ _CHARGE = text(
 SELECT coalesce(sum(credits_charge_storage(id, :grace, :limit)), 0) FROM unnest(CAST(:ids AS uuid[])) AS id
 """
 )
-
-
-def require_paid_storage(session: Session, organization_id: UUID) -> None:
-    """Raise StorageUnpaid if this payer may store nothing more at the moment; one round trip."""
-    row = call(session, "credits_storage_is_refused", organization_id=organization_id)
-    refuse_unpaid_storage(is_refused=row is not None and bool(row[0]))
 
 
 def storage_is_refused(payer_id: ColumnElement[UUID]) -> ColumnElement[bool]:

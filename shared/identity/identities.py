@@ -19,7 +19,7 @@ from shared.identity.callers import OwnerKind
 from shared.identity.existence import get_one, require_organization
 from shared.identity.names import require_name
 from shared.identity.permissions import Permission
-from shared.identity.role_bindings import insert_identity_binding
+from shared.identity.role_bindings import insert_role_binding
 from shared.identity.roles import Role, ScopeKind
 from shared.identity.tables import identities
 from shared.ids import new_id
@@ -44,10 +44,10 @@ def create_principal_identity(session: Session, *, by: Actor, organization_id: U
     authorize_grant(by, Role.PROJECT_AGENT, organization_id)
     require_organization(session, organization_id)
     identity = _insert(session, organization_id, OwnerKind.PRINCIPAL_IDENTITY, name)
-    insert_identity_binding(
+    insert_role_binding(
         session,
         organization_id=organization_id,
-        identity_id=identity.id,
+        subject_identity_id=identity.id,
         role=Role.PROJECT_AGENT,
         scope_kind=ScopeKind.IDENTITY,
         scope_id=identity.id,
@@ -59,10 +59,10 @@ def create_principal_identity(session: Session, *, by: Actor, organization_id: U
 def insert_daemon_identity(session: Session, *, organization_id: UUID, name: str) -> Identity:
     """Write the identity of a new deployment; authorization and audit are the caller's."""
     identity = _insert(session, organization_id, OwnerKind.DAEMON_IDENTITY, name)
-    insert_identity_binding(
+    insert_role_binding(
         session,
         organization_id=organization_id,
-        identity_id=identity.id,
+        subject_identity_id=identity.id,
         role=Role.PROJECT_AGENT,
         scope_kind=ScopeKind.ORGANIZATION,
         scope_id=organization_id,

@@ -53,10 +53,10 @@ def bind_identity_role(
     _authorize(by, organization_id, role)
     require_identity(session, organization_id, identity_id)
     _require_scope(session, organization_id, scope_kind, scope_id)
-    binding = insert_identity_binding(
+    binding = insert_role_binding(
         session,
         organization_id=organization_id,
-        identity_id=identity_id,
+        subject_identity_id=identity_id,
         role=role,
         scope_kind=scope_kind,
         scope_id=scope_id,
@@ -72,7 +72,7 @@ def bind_user_role(
     _authorize(by, organization_id, role)
     require_member(session, organization_id, user_id)
     require_identity(session, organization_id, owner_id)
-    binding = _insert(
+    binding = insert_role_binding(
         session,
         organization_id=organization_id,
         subject_user_id=user_id,
@@ -108,24 +108,13 @@ def unbind_role(session: Session, *, by: Actor, binding_id: UUID) -> None:
     _record(session, by, "role.unbound", binding)
 
 
-def insert_identity_binding(
-    session: Session,
-    *,
-    organization_id: UUID,
-    identity_id: UUID,
-    role: Role,
-    scope_kind: ScopeKind,
-    scope_id: UUID,
-) -> RoleBinding:
-    """Write a binding; authorization is the caller's."""
-    return _insert(
-        session,
-        organization_id=organization_id,
-        subject_identity_id=identity_id,
-        role=role,
-        scope_kind=scope_kind,
-        scope_id=scope_id,
-    )
+def insert_role_binding(session: Session, **values: Any) -> RoleBinding:
+    """Write a binding, given by its columns; authorization is the caller's."""
+    statement = insert(role_bindings).values(id=new_id(), **values).on_conflict_do_nothing()
+    row = session.execute(statement.returning(role_bindings)).one_or_none()
+    if row is None:
+        raise AlreadyExists("This subject holds this role there already.")
+    return _binding(row)
 
 
 def _authorize(by: Actor, organization_id: UUID, role: Role) -> None:
@@ -143,14 +132,6 @@ def _require_scope(session: Session, organization_id: UUID, scope_kind: ScopeKin
 
 def _get(session: Session, binding_id: UUID) -> RoleBinding:
     return get_one(session, select(role_bindings).where(role_bindings.c.id == binding_id), _binding)
-
-
-def _insert(session: Session, **values: Any) -> RoleBinding:
-    statement = insert(role_bindings).values(id=new_id(), **values).on_conflict_do_nothing()
-    row = session.execute(statement.returning(role_bindings)).one_or_none()
-    if row is None:
-        raise AlreadyExists("This subject holds this role there already.")
-    return _binding(row)
 
 
 def _record(session: Session, by: Actor, action: str, binding: RoleBinding) -> None:

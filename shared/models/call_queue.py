@@ -1,7 +1,8 @@
 """Accepted calls on their way to a worker: lists in Valkey, and their requests beside them, each with a time to live.
 
 Sixteen lists, by a hash of provider and organization, are read in turn, so that a long one does not block the others.
-A call whose provider has no room in the worker that took it is put aside, in a list of its provider.
+A call whose provider has no room in the worker that took it is put aside, in a list of its provider. A front that
+waits no longer marks its call as cancelled; the worker looks for marks between chunks.
 
 The row in Postgres says who may make a call, so an entry may come twice, and a lost one is put again by the front
 that waits. As Celery messages, calls cost a worker twice the processor of all their other work. Prompts are never in
@@ -22,7 +23,6 @@ from uuid import UUID
 import redis
 from pydantic import TypeAdapter
 
-from shared.cancel_marks import cancel
 from shared.credits.prices import COMPONENTS
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
@@ -213,3 +213,26 @@ def _read_entry(text: str) -> ModelEntry:
     values = json.loads(text)
     values["prices"] = dict.fromkeys(COMPONENTS, 0) | values["prices"]
     return _ENTRY.validate_python(values)
+
+
+CANCEL_SECONDS = 900
+
+
+def cancel(valkey: redis.Redis, invocation_id: UUID) -> None:
+    """Tell the worker that nobody waits for this invocation any more. Raises redis.RedisError."""
+    valkey.set(_cancel_key(invocation_id), b"1", ex=CANCEL_SECONDS)
+
+
+def is_cancelled(valkey: redis.Redis, invocation_id: UUID) -> bool:
+    """Tell whether an invocation was cancelled. Raises redis.RedisError."""
+    return bool(valkey.exists(_cancel_key(invocation_id)))
+
+
+def find_cancelled(valkey: redis.Redis, invocation_ids: Sequence[UUID]) -> set[UUID]:
+    """Tell which of these invocations were cancelled, in one round trip. Raises redis.RedisError."""
+    marks: Any = valkey.mget([_cancel_key(invocation_id) for invocation_id in invocation_ids])
+    return {invocation_id for invocation_id, mark in zip(invocation_ids, marks, strict=True) if mark}
+
+
+def _cancel_key(invocation_id: UUID) -> str:
+    return f"quartermaster:cancelled:{invocation_id.hex}"

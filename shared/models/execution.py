@@ -1,18 +1,22 @@
-"""The worker's door to the engine: carry out an accepted call, and tell the front that waits for it.
+"""The worker's door to the engine: take the next call in turn, carry it out, and tell the front that waits for it.
 
-The last frame goes out only when the call has been settled: what the client reads has been charged.
+Fair queueing: the worker's slots are a pool whose tenants are providers, and one alone may use seven eighths. A call
+whose provider has no room is put aside, without a thread, until a thread ends a call of the provider or finds it with
+room. The last frame goes out only when the call has been settled: what the client reads has been charged.
 """
 
+import threading
+import time
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import redis
 
-from shared.cancel_marks import is_cancelled
+from shared.admission import Pool, PoolKey, Slot
 from shared.credits.settlement import Outcome, Status
 from shared.errors import DomainError, Unavailable
-from shared.models.call_queue import AcceptedRequest, CallQueue
+from shared.models.call_queue import AcceptedRequest, CallQueue, QueuedCall, is_cancelled
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import DONE, frame_writer
@@ -20,6 +24,7 @@ from shared.models.engine import NOTHING, Asked, Engine, ModelCall
 from shared.models.heartbeats import Attended
 from shared.models.providers.errors import CallCancelled
 from shared.models.reply_waiting import describe_failure
+from shared.models.shares import PROVIDER_ALPHA
 from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
 from shared.reply_lane import ReplyLane
 from shared.telemetry import get_logger
@@ -27,6 +32,8 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 _REQUEST_LOST = "The call was lost before it began, and nothing was charged; try again."
+LOOK_SECONDS = 1.0
+"""How often a worker asks what other workers have put aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +44,7 @@ class Executor:
     valkey: redis.Redis
     queue: CallQueue
     catalog: CatalogFile
-    lane: ReplyLane = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lane", ReplyLane(self.valkey))
+    lane: ReplyLane
 
 
 def execute(executor: Executor, address: ReplyAddress) -> None:
@@ -111,3 +115,68 @@ def _say_failed(error: DomainError, attended: Attended, frames: bytes) -> None:
         attended.send(ReplyKind.END, frames + DONE)
     else:
         attended.send(ReplyKind.FAILED, describe_failure(error))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedCall:
+    """A call to be made, and the slot that it holds in this worker."""
+
+    call: QueuedCall
+    slot: Slot
+
+
+class FairCalls:
+    """The waiting calls as one worker process takes them; safe to share between threads."""
+
+    def __init__(self, queue: CallQueue, *, slots: int, patience_seconds: float) -> None:
+        self._queue = queue
+        self._patience_seconds = patience_seconds
+        self._pool = Pool("model_worker", slots, alpha=PROVIDER_ALPHA)
+        self._put_aside: frozenset[str] = frozenset()
+        self._looked_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def take(self) -> AdmittedCall | None:
+        """Wait for a call, and take a slot for it; None when there was none, or it was put aside.
+
+        Raises redis.RedisError.
+        """
+        self._look_aside()
+        at_limit = set(self._pool.tenants_at_limit())
+        with_room = [provider for provider in self._put_aside if provider not in at_limit]
+        call = self._queue.take(patience_seconds=self._patience_seconds, put_aside=with_room)
+        return self._admit(call) if call is not None else None
+
+    def take_following(self, provider: str) -> AdmittedCall | None:
+        """Take a call that was put aside for want of what has just been given back; None when there is none."""
+        if provider not in self._put_aside:
+            return None
+        try:
+            call = self._queue.take_put_aside(provider)
+            if call is not None:
+                return self._admit(call)
+        except redis.RedisError as error:
+            log.warning("calls.not_taken", provider=provider, error=str(error))
+            return None
+        with self._lock:
+            self._put_aside -= {provider}
+        return None
+
+    def _admit(self, call: QueuedCall) -> AdmittedCall | None:
+        slot = self._pool.try_acquire(PoolKey(call.provider, None))
+        if slot is not None:
+            return AdmittedCall(call=call, slot=slot)
+        with self._lock:
+            self._put_aside |= {call.provider}
+        self._queue.put_aside(call)
+        return None
+
+    def _look_aside(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if now - self._looked_at < LOOK_SECONDS:
+                return
+            self._looked_at = now
+        found = self._queue.providers_put_aside()
+        with self._lock:
+            self._put_aside |= frozenset(found)

@@ -1,24 +1,29 @@
-"""Heartbeats of model calls: say that a worker process's calls live while their threads wait for upstreams.
+"""Heartbeats of model calls, at both ends: a worker says that its calls live, and a front asks whether one does.
 
-One thread tells each waiting front that its call is alive, and notices that a client has gone. Another renews the
-leases of all calls in one statement, with the counts of what was streamed, from which the call of a dead worker is
-charged.
+In the worker one thread tells each waiting front that its call is alive, and notices that a client has gone. Another
+renews the leases of all calls in one statement, with the counts of what was streamed, from which the call of a dead
+worker is charged.
+
+In the front one statement a second reads the leases of all calls that are silent. Its thread begins with the first
+question and rests while there is none; nobody who asks waits for it.
 """
 
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
 import redis
 
 from shared.credits import holds
+from shared.credits.holds import Lease, read_leases
 from shared.database import Database
 from shared.errors import DomainError
 from shared.models.dialects import estimate_completion_tokens
-from shared.periodic_thread import InFlight
+from shared.periodic_thread import InFlight, PeriodicThread
 from shared.replies import ReplyKind
 from shared.telemetry import get_logger
 
@@ -30,6 +35,9 @@ RENEW_SECONDS = 4.0
 """How often a call's lease is renewed: several times within it."""
 FIRST_NOTE_SECONDS = 2.0
 RENEWED_AT_ONCE = 500
+READ_SECONDS = 1.0
+KNOWN_SECONDS = 3.0
+READ_AT_ONCE = 5000
 
 
 class Listener(Protocol):
@@ -149,3 +157,44 @@ class Heartbeats:
             return
         for attended, is_streaming in zip(calls, are_streaming, strict=True):
             attended.renewed_at, attended.is_noted = now, is_streaming
+
+
+class LeaseReader:
+    """The leases of one process's silent calls; safe to share between threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asked_at: dict[UUID, float] = {}
+        self._known: dict[UUID, Lease] = {}
+        self._read_at = float("-inf")
+        self._lock = threading.Lock()
+        self._reader = PeriodicThread(
+            self._read, name="lease-reader", pause_seconds=READ_SECONDS, has_work=lambda: self._asked_at
+        )
+
+    def find(self, invocation_id: UUID) -> Lease | None:
+        """Give a call's lease as it was a moment ago; None while it is not known. Ask again in a while."""
+        now = time.monotonic()
+        with self._lock:
+            self._asked_at[invocation_id] = now
+        self._reader.wake()
+        with self._lock:
+            age = now - self._read_at
+            lease = self._known.get(invocation_id) if age < KNOWN_SECONDS else None
+        return replace(lease, remaining_seconds=lease.remaining_seconds - age) if lease is not None else None
+
+    def close(self) -> None:
+        """Ask no more, before the database goes."""
+        self._reader.stop(wait=True)
+
+    def _read(self) -> None:
+        with self._lock:
+            since = time.monotonic() - 3 * KNOWN_SECONDS
+            self._asked_at = {at: asked for at, asked in self._asked_at.items() if asked > since}
+            asked = list(self._asked_at)
+        known: dict[UUID, Lease] = {}
+        with self._database.autocommit() as session:
+            for start in range(0, len(asked), READ_AT_ONCE):
+                known |= read_leases(session, asked[start : start + READ_AT_ONCE])
+        with self._lock:
+            self._known, self._read_at = known, time.monotonic()

@@ -24,7 +24,7 @@ from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.catalog import Catalog, Endpoint, ModelEntry, speaking_for
 from shared.models.dialects import Dialect, ParsedRequest, estimate_prompt_tokens
 from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelNotSupported
-from shared.models.lease_reader import LeaseReader
+from shared.models.heartbeats import LeaseReader
 from shared.replies import Inbox, ReplyAddress, ReplyChannel
 from shared.telemetry import get_logger
 

@@ -10,8 +10,8 @@ import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import replies, reply_lane
-from shared.cancel_marks import cancel, find_cancelled, is_cancelled
 from shared.ids import new_id
+from shared.models.call_queue import cancel, find_cancelled, is_cancelled
 from shared.replies import Inbox, Reply, ReplyAddress, ReplyChannel, ReplyKind, ReplyWriter
 from shared.reply_lane import Letter, ReplyLane
 from shared.valkey import connect_valkey

@@ -27,8 +27,8 @@ from web.a2a.extensions import active_extensions, echo_extensions
 from web.agent_services import AgentServices
 from web.authentication import Authentication
 from web.calls import Call
+from web.http.receive_deadlines import read_small_body
 from web.http.requests import MalformedRequest, findings, parse_json
-from web.http.small_bodies import read_small_body
 from web.revocation import Watch
 from web.routes import AnyQuery, Routes
 

@@ -20,6 +20,7 @@ from shared.telemetry import MESSAGES
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.door import schemas
+from web.http.receive_deadlines import read_small_body
 from web.http.requests import (
     MAXIMUM_JSON_BYTES,
     FieldRequired,
@@ -29,7 +30,6 @@ from web.http.requests import (
     UnsupportedMediaType,
     read_json,
 )
-from web.http.small_bodies import read_small_body
 from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
 from web.routes import Routes
 

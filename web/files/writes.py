@@ -3,7 +3,7 @@
 Specified in docs/specification/files.md#upload.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from shared.credits.errors import StorageUnpaid
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.files import errors, replaces, uploads
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
-from shared.files.resources import ReceivedContent
+from shared.files.resources import Receipt, ReceivedContent
 from shared.files.staging import Sink
 from shared.identity.errors import OwnerRequired, PayerMismatch
 from web.authentication import Authentication
@@ -98,18 +98,7 @@ def upload_agent_artifact(call: Call) -> Answer | Response:
         association=association,
         time_limit_seconds=time_limit_seconds(call, query.byte_size),
     )
-    if is_resumable(call.http):
-        return begin_resumable(call, request)
-    services = call.services
-    receipt = uploads.upload(
-        services.database,
-        services.blobs,
-        call.caller,
-        request,
-        partial(_receive, call, query.byte_size),
-        recheck=services.rechecks.current,
-    )
-    return receipt_answer(call, receipt, first_status=201)
+    return _write(call, uploads.upload, request, first_status=201)
 
 
 @routes.route(
@@ -145,18 +134,29 @@ def replace_content(call: Call, file_id: UUID) -> Answer | Response:
         byte_size=query.byte_size,
         time_limit_seconds=time_limit_seconds(call, query.byte_size),
     )
+    return _write(call, replaces.replace, request, first_status=200)
+
+
+def _write(
+    call: Call,
+    write: Callable[..., Receipt],
+    request: uploads.UploadRequest | replaces.ReplaceRequest,
+    *,
+    first_status: int,
+) -> Answer | Response:
+    """Have the domain receive the content and answer with the version, or begin to take it in several requests."""
     if is_resumable(call.http):
         return begin_resumable(call, request)
     services = call.services
-    receipt = replaces.replace(
+    receipt = write(
         services.database,
         services.blobs,
         call.caller,
         request,
-        partial(_receive, call, query.byte_size),
+        partial(_receive, call, request.byte_size),
         recheck=services.rechecks.current,
     )
-    return receipt_answer(call, receipt, first_status=200)
+    return receipt_answer(call, receipt, first_status=first_status)
 
 
 def _receive(call: Call, byte_size: int, sink: Sink) -> ReceivedContent:

@@ -20,7 +20,7 @@ from time import monotonic
 from wsgiref.types import WSGIEnvironment
 
 from shared.admission import Pool
-from shared.body_errors import UploadTimeout
+from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.errors import DomainError
 from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
@@ -32,6 +32,7 @@ from web.http.request_bodies import (
     open_body,
     spoil_connection,
     stop_reading,
+    take_gathered,
 )
 from web.http.slots import pool_key
 
@@ -41,6 +42,7 @@ DEFAULT_GRACE_SECONDS = 2.0
 DEFAULT_MINIMUM_BYTES_PER_SECOND = 64 << 10
 LONGEST_TICK_SECONDS = 0.5
 LONGEST_DROPPED_REST_BYTES = 1 << 20
+PIECE_BYTES = 16 << 10
 
 
 class BodyReceptions:
@@ -173,3 +175,24 @@ class Reception:
         self.is_cut_off = True
         log.warning("upload.cut_off", received_bytes=self.received_bytes)
         stop_reading(self._connection)
+
+
+def read_small_body(receptions: BodyReceptions, environ: WSGIEnvironment, maximum_bytes: int) -> bytes:
+    """Read a request's body to its end.
+
+    Raises ContentTooLarge, UploadTimeout, MalformedRequest, ConcurrencyLimited, PoolExhausted.
+    """
+    if int(environ.get("CONTENT_LENGTH") or 0) > maximum_bytes:
+        raise ContentTooLarge(maximumBytes=maximum_bytes)
+    gathered = take_gathered(environ)
+    if gathered is not None:
+        environ[BODY_READ] = True
+        return gathered
+    body = bytearray()
+    piece = memoryview(bytearray(PIECE_BYTES))
+    with receptions.admit(environ) as reception:
+        while read := reception.readinto(piece):
+            body += piece[:read]
+            if len(body) > maximum_bytes:
+                raise ContentTooLarge(maximumBytes=maximum_bytes)
+    return bytes(body)

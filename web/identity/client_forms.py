@@ -15,8 +15,7 @@ from flask import Request
 from shared.body_errors import ContentTooLarge
 from shared.errors import Kind
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
-from web.http.receive_deadlines import BodyReceptions
-from web.http.small_bodies import read_small_body
+from web.http.receive_deadlines import BodyReceptions, read_small_body
 
 MAXIMUM_FORM_BYTES = 32 * 1024
 MAXIMUM_PARAMETERS = 32

@@ -20,8 +20,8 @@ from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
 from web.calls import Call
+from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES
-from web.http.small_bodies import read_small_body
 from web.media.tenants import count_for_distribution
 
 MAXIMUM_SIGNED_BYTES = MAXIMUM_JSON_BYTES

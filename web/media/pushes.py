@@ -28,6 +28,7 @@ from shared.media.pushing import PushedPart, push_content
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.multipart import FRAMING_BYTES, Body
+from web.http.receive_deadlines import read_small_body
 from web.http.requests import (
     MAXIMUM_JSON_BYTES,
     DuplicateParameter,
@@ -39,7 +40,6 @@ from web.http.requests import (
     parse_json,
     refuse,
 )
-from web.http.small_bodies import read_small_body
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
 from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of

@@ -26,7 +26,7 @@ from shared.media.networks.webhooks import Credentials, SignatureInvalid, Webhoo
 from shared.telemetry import get_logger
 from web.authentication import Authentication, limit_rate
 from web.calls import Call
-from web.http.small_bodies import read_small_body
+from web.http.receive_deadlines import read_small_body
 from web.http.wire_types import Sent
 from web.media.push_authentication import guesses_slowed_down, webhook_request
 from web.media.tenants import count_for_distribution

@@ -23,8 +23,8 @@ from shared.models.providers.errors import ProviderError, ProviderTimeout
 from shared.models.reply_waiting import CallLost
 from web.authentication import Authentication
 from web.calls import Answer, Call
+from web.http.receive_deadlines import read_small_body
 from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
-from web.http.small_bodies import read_small_body
 from web.models.answers import streamed_answer, whole_answer
 from web.models.schemas import ChatCreation, ModelBody, ModelList, ResponsesCreation
 from web.routes import Routes

@@ -14,8 +14,7 @@ from shared.models.dialects.token_counts import (
     estimate_completion_tokens,
     estimate_prompt_tokens,
 )
-from shared.models.dialects.translator import Translator
-from shared.models.dialects.upstream_bodies import upstream_body
+from shared.models.dialects.translator import Translator, upstream_body
 
 __all__ = [
     "DONE",

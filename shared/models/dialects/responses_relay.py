@@ -1,10 +1,12 @@
 """Responses events in and out: both sides speak the same dialect.
 
 What an upstream says is kept, but for what is ours to say: id, model, sequence numbers, that nothing is stored. Ids
-of items are held steady, missing usage details filled in, and a missing `response.created` is added.
+of items are held steady, missing usage details filled in, and a missing `response.created` is added. A whole response
+is said as the events that would have told it, or as its end alone where nobody wants a stream.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure
@@ -12,12 +14,17 @@ from shared.models.dialects.requests import Json, ParsedRequest, objects_in
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
 from shared.models.dialects.responses_stream import EventLog
 from shared.models.dialects.token_counts import TokenCounts, read_usage, utf8_size
-from shared.models.dialects.whole_responses import end_of, events_of, size_of_output
 
 _BEGINNINGS = frozenset({"response.created", "response.in_progress", "response.queued"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _NEEDS_LOGPROBS = frozenset({"response.output_text.delta", "response.output_text.done"})
 _MAXIMUM_TYPE_CHARACTERS = 100
+_PARTS = {"output_text": ("output_text", "text"), "refusal": ("refusal", "refusal")}
+_CALLS = {
+    "function_call": ("function_call_arguments", "arguments"),
+    "custom_tool_call": ("custom_tool_call_input", "input"),
+}
+_SAID_IN = ("content", "text", "refusal", "arguments", "input", "summary")
 
 
 class ResponsesRelay:
@@ -143,3 +150,55 @@ class ResponsesRelay:
 
     def _own_id(self, index: int) -> str:
         return f"item_{self._suffix}{index:02x}"
+
+
+def events_of(response: Json) -> Iterator[Json]:
+    """Say a response from `response.created` to its end; numbers and ids are for the relay to give."""
+    yield {"type": "response.created", "response": {**response, "output": [], "usage": None}}
+    for index, item in enumerate(objects_in(response.get("output"))):
+        for event in _item_events(item):
+            yield {**event, "output_index": index}
+    yield end_of(response)
+
+
+def end_of(response: Json) -> Json:
+    """Say the end of a response alone, which tells all to who wants no stream."""
+    end = "response.incomplete" if response.get("status") == "incomplete" else "response.completed"
+    return {"type": end, "response": response}
+
+
+def size_of_output(value: Any) -> int:
+    """Tell how much the items of an output say, in bytes of UTF-8."""
+    if isinstance(value, str):
+        return utf8_size(value)
+    if isinstance(value, dict):
+        return sum(size_of_output(value.get(name)) for name in _SAID_IN)
+    return sum(map(size_of_output, value)) if isinstance(value, list) else 0
+
+
+def _item_events(item: Json) -> Iterator[Json]:
+    kind, content = item.get("type"), item.get("content")
+    is_message = kind == "message" and isinstance(content, list)
+    stem, field = _CALLS.get(str(kind), ("", ""))
+    opened = {**item, "content": []} if is_message else {**item, field: ""} if stem else item
+    yield {"type": "response.output_item.added", "item": dict(opened)}
+    if is_message:
+        for index, part in enumerate(objects_in(content)):
+            for event in _part_events(part):
+                yield {**event, "item_id": item.get("id"), "content_index": index}
+    elif stem and isinstance(item.get(field), str):
+        place = {"item_id": item.get("id")}
+        yield {"type": f"response.{stem}.delta", **place, "delta": item[field]}
+        yield {"type": f"response.{stem}.done", **place, field: item[field], "name": item.get("name")}
+    yield {"type": "response.output_item.done", "item": item}
+
+
+def _part_events(part: Json) -> Iterator[Json]:
+    if str(part.get("type")) not in _PARTS:
+        return
+    stem, field = _PARTS[part["type"]]
+    yield {"type": "response.content_part.added", "part": {**part, field: ""}}
+    if isinstance(part.get(field), str) and part[field]:
+        yield {"type": f"response.{stem}.delta", "delta": part[field]}
+    yield {"type": f"response.{stem}.done", field: part.get(field)}
+    yield {"type": "response.content_part.done", "part": part}

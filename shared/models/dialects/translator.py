@@ -1,7 +1,8 @@
-"""The reply to one invocation: upstream events of either dialect in, deltas or one body of the client's dialect out.
+"""A call in both directions between the two dialects: what its upstream is asked, and what the client is told.
 
-Chooses among the four pairings and keeps what they share: failure, the end, and usage, so that what the client reads
-and what is charged are one number. Reads no socket.
+`upstream_body` says the client's body in the upstream's dialect. `Translator` takes upstream events of either dialect
+and gives deltas, or one body, of the client's. It chooses among the four pairings and keeps what they share: failure,
+the end, and usage, so that what the client reads and what is charged are one number. Reads no socket.
 """
 
 import time
@@ -10,10 +11,12 @@ from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
+from shared.models.dialects.chat_as_responses import chat_as_responses
 from shared.models.dialects.chat_stream import ChatStream
 from shared.models.dialects.deltas import Delta, write_json
 from shared.models.dialects.failures import Failure, read_failure, truncated
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest, object_or_empty
+from shared.models.dialects.responses_as_chat import responses_as_chat
 from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
 from shared.models.dialects.responses_relay import ResponsesRelay
 from shared.models.dialects.responses_stream import ResponsesStream
@@ -177,3 +180,30 @@ class Translator:
         self._has_ended = True
         self.failure = failure
         return self._stream.fail(failure)
+
+
+def upstream_body(
+    parsed: ParsedRequest,
+    upstream_dialect: Dialect,
+    upstream_model: str,
+    *,
+    limit_field: str = "max_completion_tokens",
+    streams_only: bool = False,
+) -> Json:
+    """Write the body for one upstream, whose field for the output limit is `limit_field` (or `max_tokens`).
+
+    Raises InvalidRequest where the request needs something that the other dialect cannot say.
+    """
+    is_stream = parsed.is_stream or streams_only
+    # Upstreams refuse options of a stream where they are to reply with the whole.
+    unsaid = () if is_stream else ("stream_options",)
+    body = {name: value for name, value in parsed.body.items() if value is not None and name not in unsaid}
+    if upstream_dialect is Dialect.RESPONSES:
+        body = chat_as_responses(body) if parsed.dialect is Dialect.CHAT else body
+        return {**body, "model": upstream_model, "stream": is_stream, "store": False}
+    body = responses_as_chat(body, limit_field=limit_field) if parsed.dialect is Dialect.RESPONSES else body
+    body.pop("store", None)
+    asked = {**body, "model": upstream_model, "stream": is_stream}
+    if is_stream:
+        asked["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+    return asked

@@ -9,8 +9,7 @@ import pytest
 import redis
 import requests
 
-from shared.models.capacity import read_slots
-from shared.models.shares import KNOWN_SECONDS
+from shared.models.shares import KNOWN_SECONDS, read_slots
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, body_of, listening, scripted
 from tests.journeys.models.conftest import running_worker
 from tests.support.model_service import ModelService

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import redis
 
 from shared.models.call_queue import KEYS, CallQueue
-from shared.models.capacity import Announcement, read_slots
+from shared.models.shares import Announcement, read_slots
 from tests.journeys.models.asking import ask, scripted
 from tests.support.inventory import query
 from tests.support.model_service import ModelService

@@ -5,12 +5,12 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import literal, select, text
 
 from shared.credits.amounts import MAX_STORAGE_PRICE
 from shared.credits.balances import Policy
-from shared.credits.errors import InsufficientCredits, StorageUnpaid
-from shared.credits.storage import charge_storage, require_paid_storage
+from shared.credits.errors import InsufficientCredits
+from shared.credits.storage import charge_storage, storage_is_refused
 from shared.database import Database
 from tests.shared.credits.calls import GIB, Calls
 
@@ -28,11 +28,7 @@ def owe(calls: Calls, amount: int, *, grace: timedelta = GRACE, day: int = 0) ->
 
 def is_refused(calls: Calls) -> bool:
     with calls.database.autocommit() as session:
-        try:
-            require_paid_storage(session, calls.organization_id)
-        except StorageUnpaid:
-            return True
-    return False
+        return bool(session.execute(select(storage_is_refused(literal(calls.organization_id)))).scalar_one())
 
 
 def let_pass(calls: Calls, days: float) -> None:

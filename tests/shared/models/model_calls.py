@@ -14,7 +14,6 @@ from uuid import UUID, uuid4
 import redis
 from sqlalchemy import text
 
-from shared.cancel_marks import find_cancelled
 from shared.credits.balances import Balance, get_balance
 from shared.credits.ledger import top_up
 from shared.credits.reconciliation import reconcile
@@ -22,18 +21,18 @@ from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.models.call_admission import CallAdmission
-from shared.models.call_queue import KEYS, CallQueue
+from shared.models.call_queue import KEYS, CallQueue, find_cancelled
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.engine import Engine
 from shared.models.execution import Executor, execute
-from shared.models.heartbeats import Heartbeats
+from shared.models.heartbeats import Heartbeats, LeaseReader
 from shared.models.invocations import Invoker, Limits, invoke
-from shared.models.lease_reader import LeaseReader
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind
+from shared.reply_lane import ReplyLane
 from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
 
@@ -209,6 +208,7 @@ def model_calls(
         valkey=valkey,
         queue=CallQueue(valkey),
         catalog=CatalogFile(catalog, look_every_seconds=0),
+        lane=ReplyLane(valkey),
     )
     shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
     invoker = Invoker(

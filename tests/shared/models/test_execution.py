@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from shared.cancel_marks import cancel
 from shared.database import Database
 from shared.ids import new_id
-from shared.models.call_queue import CallQueue
+from shared.models.call_queue import CallQueue, cancel
 from shared.models.catalog import Catalog, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect, estimate_prompt_tokens, parse_chat, parse_responses
@@ -18,6 +17,7 @@ from shared.models.engine import Engine
 from shared.models.execution import execute
 from shared.models.invocations import invoke
 from shared.replies import Inbox, ReplyKind
+from shared.reply_lane import ReplyLane
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CATALOG, CREDITS, ModelCalls, data_of, received
 from tests.support.stack import free_port, wait_until
@@ -370,7 +370,9 @@ def test_a_call_whose_request_was_forgotten_costs_nothing_and_says_so(calls: Mod
 def test_a_call_whose_request_cannot_be_read_costs_nothing(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 9")
     with connect_valkey(f"redis://127.0.0.1:{free_port()}") as dead:
-        calls.execute(inbox, replace(calls.executor, valkey=dead, queue=CallQueue(dead)))
+        calls.execute(
+            inbox, replace(calls.executor, valkey=dead, queue=CallQueue(dead), lane=ReplyLane(dead))
+        )
     assert calls.charge(inbox) == ("failed", 0, 0, False)
 
 

@@ -9,12 +9,12 @@ import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
-from shared.models import fair_calls
+from shared.models import execution
 from shared.models.call_queue import ASIDE, KEYS, LISTS, AcceptedRequest, CallQueue
 from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
-from shared.models.fair_calls import AdmittedCall, FairCalls
+from shared.models.execution import AdmittedCall, FairCalls
 from shared.replies import ReplyAddress
 from shared.valkey import connect_valkey
 
@@ -105,7 +105,7 @@ def test_the_thread_that_ends_a_call_takes_one_that_was_put_aside(
 def test_what_a_dead_worker_put_aside_is_taken_by_another(
     queue: CallQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fair_calls, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(execution, "LOOK_SECONDS", 0.0)
     dead = worker(queue, slots=1)
     for _ in range(3):
         put(queue, "slow")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.cancel_marks import cancel
 from shared.credits import holds
 from shared.models import heartbeats
+from shared.models.call_queue import cancel
 from shared.replies import Inbox, Reply, ReplyKind
 from tests.shared.models.model_calls import ModelCalls, data_of, received
 from tests.support.stack import wait_until

@@ -8,13 +8,12 @@ from uuid import UUID
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.cancel_marks import cancel, is_cancelled
 from shared.credits import holds
 from shared.credits.settlement import Outcome, Status, settle
 from shared.ids import new_id
-from shared.models import lease_reader, reply_waiting
+from shared.models import heartbeats, reply_waiting
 from shared.models.call_admission import ModelsOverloaded
-from shared.models.call_queue import CallQueue
+from shared.models.call_queue import CallQueue, cancel, is_cancelled
 from shared.models.reply_waiting import CallFailed, CallLost, replies
 from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter
 from shared.valkey import connect_valkey
@@ -27,7 +26,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_waiting, "PING_SECONDS", 0.02)
     monkeypatch.setattr(reply_waiting, "QUEUE_SECONDS", 0.1)
     monkeypatch.setattr(reply_waiting, "SILENCE_SECONDS", 0.1)
-    monkeypatch.setattr(lease_reader, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeats, "READ_SECONDS", 0.01)
 
 
 def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:

@@ -11,11 +11,10 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
 from shared.credits.calls import OpenCalls
 from shared.ids import new_id
-from shared.models import capacity
+from shared.models import shares as shares_module
 from shared.models.call_admission import CallAdmission
-from shared.models.capacity import KEY, Announcement, read_slots
 from shared.models.reply_waiting import replies
-from shared.models.shares import Shares, share_of
+from shared.models.shares import KEY, Announcement, Shares, read_slots, share_of
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import ModelCalls
 from tests.support.stack import wait_until
@@ -85,8 +84,8 @@ def valkey(valkey_server: EmbeddedValkey) -> redis.Redis:
 
 
 def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "EXPIRY_SECONDS", 1.0)
-    monkeypatch.setattr(capacity, "ANNOUNCE_SECONDS", 0.1)
+    monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 1.0)
+    monkeypatch.setattr(shares_module, "ANNOUNCE_SECONDS", 0.1)
     assert read_slots(valkey) is None
     first, second = Announcement(valkey, 5), Announcement(valkey, 7)
     first.start()
