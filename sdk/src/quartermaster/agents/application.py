@@ -1,0 +1,130 @@
+"""The ASGI application of an agent: card, HTTP+JSON and JSON-RPC over one handler, behind the two middlewares."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
+
+from a2a.auth.user import User
+from a2a.server.context import ServerCallContext
+from a2a.server.routes import (
+    ServerCallContextBuilder,
+    create_agent_card_routes,
+    create_jsonrpc_routes,
+    create_rest_routes,
+)
+from a2a.types import AgentCard
+from a2a.utils.errors import VersionNotSupportedError
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from quartermaster.agents.authentication import ServiceAuthentication
+from quartermaster.agents.cards import PROTOCOL_VERSION, with_address
+from quartermaster.agents.connection import Connection
+from quartermaster.agents.executor import SkillExecutor
+from quartermaster.agents.extensions import Extension
+from quartermaster.agents.negotiation import ACTIVE_KEY, Negotiation
+from quartermaster.agents.recent_tasks import RecentTasks
+from quartermaster.agents.requests import Requests
+from quartermaster.agents.skills import Skill
+
+PAUSED_TASK_SECONDS = 600.0
+"""How long a task that waits for input keeps what runs it in memory; the answer may come much later."""
+UNKNOWN_ADDRESS = "http://localhost"
+VERSION_HEADER = "a2a-version"
+_requested_base: ContextVar[str] = ContextVar("quartermaster_requested_base")
+
+
+def make_application(
+    card: AgentCard,
+    *,
+    skills: Mapping[str, Skill],
+    extensions: Sequence[Extension],
+    connection: Connection,
+    url: str | None,
+    is_anonymous: bool,
+    threads: int,
+) -> Starlette:
+    """Make the application of an agent at `url`, else at whatever address its card is asked at."""
+    placed = with_address(card, url or UNKNOWN_ADDRESS)
+    handler = Requests(
+        skills=skills,
+        declared=extensions,
+        needs_context=not is_anonymous,
+        agent_executor=SkillExecutor(skills, connection, threads=threads),
+        task_store=RecentTasks(),
+        agent_card=placed,
+        interrupted_task_timeout=PAUSED_TASK_SECONDS,
+    )
+
+    async def address(card: AgentCard) -> AgentCard:
+        return with_address(card, url or _requested_base.get())
+
+    contexts = _CallContexts()
+    return Starlette(
+        routes=[
+            *create_agent_card_routes(placed, address),
+            *create_jsonrpc_routes(handler, rpc_url="/", context_builder=contexts),
+            *create_rest_routes(handler, context_builder=contexts),
+        ],
+        middleware=[
+            Middleware(_RequestedBase),
+            Middleware(Negotiation, declared=extensions),
+            Middleware(ServiceAuthentication, connection=connection, is_anonymous=is_anonymous),
+        ],
+        lifespan=_closing(handler, connection),
+    )
+
+
+def _closing(
+    handler: Requests, connection: Connection
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    """End what runs, and close the connections, with the server."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await handler.aclose()
+        await connection.aclose()
+
+    return lifespan
+
+
+class _Service(User):
+    """The one caller of an agent; on whose behalf it calls is the context's to say."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        return True
+
+    @property
+    def user_name(self) -> str:
+        return "service"
+
+
+class _CallContexts(ServerCallContextBuilder):
+    def build(self, request: Request) -> ServerCallContext:
+        """Read a request's headers; raises VersionNotSupportedError."""
+        version = request.headers.get(VERSION_HEADER, "").strip() or PROTOCOL_VERSION
+        if version != PROTOCOL_VERSION:
+            raise VersionNotSupportedError(f"The agent speaks A2A {PROTOCOL_VERSION}, not {version[:20]}.")
+        return ServerCallContext(
+            user=_Service(),
+            state={"headers": {**request.headers, VERSION_HEADER: version}},
+            requested_extensions=set(request.scope[ACTIVE_KEY]),
+        )
+
+
+class _RequestedBase:
+    """Remember at which address a request came, for the card."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            _requested_base.set(str(Request(scope).base_url))
+        await self._app(scope, receive, send)

@@ -1,0 +1,103 @@
+"""A real front for agents to call back, and the service's side of a message to one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deploy.embedded.ports import find_free_port
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.remote.request_tokens import mint_request_token
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.distributions import CreatedDistribution
+from shared.identity.identities import Identity
+from tests.support.databases import database_url, migrated_template
+from tests.support.front import Front, open_front
+from tests.support.servers import postgres_server, valkey_server
+from tests.web.files.conftest import attribution_for
+from werkzeug.serving import make_server
+
+__all__ = ["database_url", "migrated_template", "postgres_server", "valkey_server"]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service with one deployment, and a distribution that sends it messages."""
+
+    front: Front
+    deployment: CreatedDeployment
+    principal: Identity
+    distribution: CreatedDistribution
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """What the agent's environment would hold."""
+        return {
+            "base_url": self.front.settings.base_url,
+            "client_id": str(self.deployment.deployment.client_id),
+            "client_secret": self.deployment.credential.secret.value,
+        }
+
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The request token of one request."""
+        return self._authorization(self.deployment)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the service sends along with a message."""
+        return self.headers_for(self.deployment, self.front.identity.attribution(self.distribution))
+
+    def headers_for(self, deployment: CreatedDeployment, attribution: str | None = None) -> dict[str, str]:
+        """What the service sends along with a message to a deployment, its daemon's own work by default."""
+        daemon, payer = deployment.deployment.daemon_identity_id, deployment.deployment.organization_id
+        value = attribution or attribution_for(self.front, deployment, daemon, payer_id=payer)
+        return {
+            **self._authorization(deployment),
+            "Service-Usage-Attribution": value,
+            "A2A-Version": "1.0",
+        }
+
+    def _authorization(self, deployment: CreatedDeployment) -> dict[str, str]:
+        keys = self.front.services.signing_keys
+        token = mint_request_token(keys, self.front.settings, deployment.deployment.id)
+        return {"Authorization": f"Bearer {token}"}
+
+    def file(self, file_id: str) -> Any:
+        """Read a file's metadata as its deployment may."""
+        authorization = self.front.identity.authorization(self.deployment)
+        headers = {"Service-Usage-Attribution": self.front.identity.attribution(self.distribution)}
+        return self.front.get(f"/files/{file_id}", authorization, headers=headers).json
+
+
+@pytest.fixture(scope="module")
+def service(
+    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """Run a front that listens, for this module."""
+    port = find_free_port()
+    directory: Path = tmp_path_factory.mktemp("blobs")
+    with open_front(database_url, valkey_server.url, directory, base_url=f"http://127.0.0.1:{port}") as front:
+        server = make_server("127.0.0.1", port, front.app, threaded=True)
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield _set_up(front)
+        finally:
+            server.shutdown()
+            serving.join()
+            server.server_close()
+
+
+def _set_up(front: Front) -> Service:
+    organization = front.identity.organization()
+    deployment = front.identity.deployment(organization.id)
+    principal = front.identity.principal(organization.id)
+    distribution = front.identity.distribution(
+        organization.id, principal_id=principal.id, deployment_id=deployment.deployment.id
+    )
+    return Service(front, deployment, principal, distribution)
