@@ -1,5 +1,26 @@
 """What every test of the SDK may ask for."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from quartermaster import _retries
 from sdk.tests.forms import connect
+from sdk.tests.scripted_service import ScriptedService
 
 __all__ = ["connect"]
+
+
+@pytest.fixture
+def service() -> Iterator[ScriptedService]:
+    """Run a service that answers as the test says."""
+    with ScriptedService().running() as running:
+        yield running
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retry almost at once."""
+    monkeypatch.setattr(_retries, "SHORTEST_SECONDS", 0.001)

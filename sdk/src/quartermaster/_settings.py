@@ -15,6 +15,8 @@ CLIENT_ID, CLIENT_SECRET = "SERVICE_CLIENT_ID", "SERVICE_CLIENT_SECRET"
 # A write is answered after at most 30 seconds of waiting for its placement, as is the retry of one still running.
 DEFAULT_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 DEFAULT_MAX_RETRIES = 4
+# A model may think for minutes before its first byte.
+MODEL_TIMEOUT = httpx.Timeout(600.0, connect=10.0)
 
 
 @dataclass(frozen=True)

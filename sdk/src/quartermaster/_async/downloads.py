@@ -35,7 +35,7 @@ class _Received:
     entity_tag: str | None = None
     digest: Any = field(default_factory=hashlib.sha256)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytearray) -> None:
         """Take the next bytes."""
         self.file.write(piece)
         self.digest.update(piece)
@@ -117,15 +117,30 @@ class AsyncDownloads:
             if response.status_code != _PARTIAL:
                 length = int(response.headers.get("Content-Length", 0))
                 await async_call(received.begin, response.headers.get("ETag"), length)
-            async for piece in response.aiter_raw(ASYNC_PIECE_BYTES):
+            return await _drain(response, received, progress)
+        finally:
+            await response.aclose()
+
+
+async def _drain(
+    response: httpx.Response, received: _Received, progress: Progress | None
+) -> Unanswered | None:
+    """Write what arrives in large pieces, and what had arrived when it broke off."""
+    failure, piece = None, bytearray()
+    try:
+        async for arrived in response.aiter_raw():
+            piece += arrived
+            if len(piece) >= ASYNC_PIECE_BYTES:
                 await async_call(received.write, piece)
                 if progress is not None:
                     progress(received.size_bytes, received.total_bytes)
-        except httpx.TransportError as error:
-            return Unanswered(f"GET {path}: {type(error).__name__}", was_sent=True)
-        finally:
-            await response.aclose()
-        return None
+                piece = bytearray()
+    except httpx.TransportError as error:
+        failure = Unanswered(f"GET {response.request.url.path}: {type(error).__name__}", was_sent=True)
+    await async_call(received.write, piece)
+    if progress is not None:
+        progress(received.size_bytes, received.total_bytes)
+    return failure
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from quartermaster._sync.credentials import (
 )
 from quartermaster._sync.files import Files
 from quartermaster._sync.sending import Sender
-from quartermaster._settings import DEFAULT_MAX_RETRIES, ApiKey, read_settings
+from quartermaster._settings import DEFAULT_MAX_RETRIES, MODEL_TIMEOUT, ApiKey, read_settings
 
 if TYPE_CHECKING:
     import openai
@@ -72,7 +72,7 @@ class Client:
             self._openai = openai.OpenAI(
                 base_url=f"{self.base_url}/v1",
                 api_key="written by the client's own authorization",
-                http_client=httpx.Client(auth=self._auth, timeout=openai.DEFAULT_TIMEOUT),  # type: ignore[arg-type] # httpx serves
+                http_client=httpx.Client(auth=self._auth, timeout=MODEL_TIMEOUT),  # type: ignore[arg-type] # httpx serves
             )
         return self._openai
 

@@ -35,7 +35,7 @@ class _Received:
     entity_tag: str | None = None
     digest: Any = field(default_factory=hashlib.sha256)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytearray) -> None:
         """Take the next bytes."""
         self.file.write(piece)
         self.digest.update(piece)
@@ -117,15 +117,30 @@ class Downloads:
             if response.status_code != _PARTIAL:
                 length = int(response.headers.get("Content-Length", 0))
                 call(received.begin, response.headers.get("ETag"), length)
-            for piece in response.iter_raw(PIECE_BYTES):
+            return _drain(response, received, progress)
+        finally:
+            response.close()
+
+
+def _drain(
+    response: httpx.Response, received: _Received, progress: Progress | None
+) -> Unanswered | None:
+    """Write what arrives in large pieces, and what had arrived when it broke off."""
+    failure, piece = None, bytearray()
+    try:
+        for arrived in response.iter_raw():
+            piece += arrived
+            if len(piece) >= PIECE_BYTES:
                 call(received.write, piece)
                 if progress is not None:
                     progress(received.size_bytes, received.total_bytes)
-        except httpx.TransportError as error:
-            return Unanswered(f"GET {path}: {type(error).__name__}", was_sent=True)
-        finally:
-            response.close()
-        return None
+                piece = bytearray()
+    except httpx.TransportError as error:
+        failure = Unanswered(f"GET {response.request.url.path}: {type(error).__name__}", was_sent=True)
+    call(received.write, piece)
+    if progress is not None:
+        progress(received.size_bytes, received.total_bytes)
+    return failure
 
 
 @contextmanager

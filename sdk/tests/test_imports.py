@@ -1,0 +1,38 @@
+"""The SDK stands alone: it imports nothing of the service, and what is optional only where it is used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import quartermaster
+
+PACKAGE = Path(quartermaster.__file__).parent
+ALWAYS = {"anyio", "httpx", "quartermaster"}
+FOR_AGENTS = {"a2a", "google", "joserfc", "starlette", "uvicorn"}
+OF_AGENTS = ("agents/", "verification")
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+
+
+def test_each_module_imports_only_what_its_part_of_the_sdk_requires() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        allowed = ALWAYS | (FOR_AGENTS if name.startswith(OF_AGENTS) else {"openai"})
+        assert set(imported(ast.parse(path.read_text()))) - allowed - sys.stdlib_module_names == set(), name
+
+
+def test_importing_the_client_loads_nothing_optional() -> None:
+    optional = sorted(FOR_AGENTS | {"openai"})
+    script = f"import sys, quartermaster; print([name for name in {optional!r} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
