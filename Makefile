@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel clean
+.PHONY: help up test coverage test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -19,6 +19,8 @@ SECONDS_OF_NEIGHBOURS ?= 20
 # Each has a Postgres and a Valkey of its own. Twice as many as two cores: the long tests wait more than they compute.
 TEST_PROCESSES ?= 4
 DIST ?= dist
+SDK_PYTHON ?= $(PYTHON)
+SDK_VENV := $(VENV)/sdk
 COVERED ?= tests/shared tests/web tests/workers tests/contracts tests/fuzz
 
 help: ## Say what can be made
@@ -79,6 +81,12 @@ wheel: $(TEST_READY) ## Build the distribution into dist/
 sdk: $(TEST_READY) ## Write the SDK's sync form from its async one
 	$(BIN)/python -m sdk.generate
 
+# What needs the running service, or a newer Python to compare with, is left to `make test`.
+test-sdk: ## Run the SDK's own tests by another Python (SDK_PYTHON=python3.10)
+	$(SDK_PYTHON) -m venv --clear $(SDK_VENV)
+	$(SDK_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r sdk/requirements-test.txt
+	PYTHONPATH=sdk/src $(SDK_VENV)/bin/python -m pytest --quiet sdk/tests --ignore sdk/tests/live --ignore sdk/tests/test_generated.py
+
 sdk-wheel: $(TEST_READY) ## Build the SDK's distribution into dist/
 	@rm -rf sdk/build
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(DIST) ./sdk
@@ -99,8 +107,11 @@ requirements: $(TEST_READY) ## Resolve the pinned requirements anew (ARGUMENTS=-
 	$(call COMPILE,pyproject.toml,3.11) --group build --extra embedded -c deploy/requirements.txt -o deploy/requirements-embedded.txt
 	$(call COMPILE,pyproject.toml,3.11) --group dev --extra embedded -c deploy/requirements-embedded.txt -o deploy/requirements-dev.txt
 	$(call COMPILE,sdk/pyproject.toml,3.10) -c deploy/requirements-dev.txt -o sdk/requirements.txt
+	$(call COMPILE,sdk/pyproject.toml,3.10) -c sdk/requirements.txt --extra agents --extra openai \
+		--group sdk/pyproject.toml:test -o sdk/requirements-test.txt
 	sed -i -E "s/ ; python_full_version < '3.15' and (implementation_name != 'PyPy' and )?$(PLATFORM)//; s/ and $(PLATFORM)//" \
-		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt sdk/requirements.txt
+		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt \
+		sdk/requirements.txt sdk/requirements-test.txt
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Quartermaster needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
