@@ -41,7 +41,7 @@ MODULES = {
     ),
     MEDIA: ("shared.media.fetching",),
     NOTIFICATIONS: ("shared.media.notification_channel",),
-    AGENTS: ("shared.a2a.turns.rows", "shared.a2a.remote.card_refresh"),
+    AGENTS: ("shared.a2a.turns.rows", "shared.a2a.remote.card_refresh", "shared.a2a.remote.cancelling"),
 }
 """The modules in which the handlers of a queue stand."""
 

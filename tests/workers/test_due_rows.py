@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.remote.turn_tables import remote_turns
 from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import task_turns, tasks
 from shared.credits.tables import credit_balances, invocations, storage_days, storage_mark, usage_rollup
@@ -254,6 +255,15 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, task_turns, id=at, state="queued", is_next=False, active_extensions=[])
     return lambda: bench.ask("SELECT is_next FROM task_turns WHERE id = :id", id=at), False, True
+
+
+@due("agents.cancel_remote_tasks")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    done = {"state": "done", "outcome": "answered", "active_extensions": []}
+    plant(bench.database, tasks, id=at, state="TASK_STATE_COMPLETED", status_at=NOW)
+    plant(bench.database, task_turns, id=at, task_id=at, **done)
+    plant(bench.database, remote_turns, turn_id=at, task_id=at)
+    return lambda: bench.ask("SELECT is_open FROM remote_turns WHERE turn_id = :id", id=at), True, False
 
 
 @due("agents.purge_tasks")

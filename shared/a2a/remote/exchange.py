@@ -7,7 +7,6 @@ believed.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from uuid import uuid5
 
 from shared import failpoints
 from shared.a2a.behaviors.waiting import TurnCancellation
@@ -154,11 +153,6 @@ class _Pace:
         now = time.monotonic()
         self._free_at = max(self._free_at, now - 1.0) + 1.0 / self._per_second
         return max(0.0, self._free_at - now)
-
-
-def message_id_of(turn: Turn) -> str:
-    """Give the id that the turn's message has for the agent, the same whenever it is sent."""
-    return str(uuid5(turn.id, "message"))
 
 
 def _answered(message: Message, *, has_task: bool) -> Update:

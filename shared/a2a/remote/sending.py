@@ -14,8 +14,9 @@ from shared.a2a.remote.bindings import Refused
 from shared.a2a.remote.connection import IDLE_SECONDS
 from shared.a2a.remote.endpoints import Endpoint
 from shared.a2a.remote.errors import AgentForgot, AgentRefused, AgentUnreachable, ReceiptUncertain
-from shared.a2a.remote.exchange import Patience, RemoteTurn, message_id_of
-from shared.a2a.remote.reading import read_event, read_task, read_tasks
+from shared.a2a.remote.exchange import Patience, RemoteTurn
+from shared.a2a.remote.looking import find_received, message_id_of
+from shared.a2a.remote.reading import read_event
 from shared.a2a.turns.updates import Update
 from shared.a2a.types import Role, Task
 from shared.egress.errors import EgressError
@@ -94,7 +95,7 @@ def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, A
     turn = remote.turn
     message = turn.message.model_copy(
         update={
-            "message_id": message_id_of(turn),
+            "message_id": message_id_of(turn.id),
             "context_id": remote.sent.context_id,
             "task_id": remote.sent.earlier_task_id,
             "role": Role.USER,
@@ -137,17 +138,12 @@ def _find(remote: RemoteTurn, endpoint: Endpoint) -> Task | None:
 
 
 def _look(remote: RemoteTurn) -> Task | None:
-    connection, message_id = remote.connection, message_id_of(remote.turn)
-    if remote.sent.earlier_task_id is not None:
-        tasks = [read_task(connection.ask(connection.binding.get(remote.sent.earlier_task_id)))]
-    else:
-        tasks = read_tasks(connection.ask(connection.binding.list_tasks(remote.sent.context_id)))
-    for task in tasks:
-        if any(said.message_id == message_id for said in task.history):
-            return task
-    if any(not task.history for task in tasks):
-        raise Refused(501)  # an agent that tells no history cannot tell whether it was received
-    return None
+    return find_received(
+        remote.connection,
+        message_id_of(remote.turn.id),
+        context_id=remote.sent.context_id,
+        earlier_task_id=remote.sent.earlier_task_id,
+    )
 
 
 def _unfindable(remote: RemoteTurn, refused: Refused) -> Exception:

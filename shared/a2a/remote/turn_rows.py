@@ -56,7 +56,7 @@ class SentTurns:
                 was_sent=row.was_sent,
                 remote_task_id=row.remote_task_id,
                 earlier_task_id=row.earlier_task_id,
-                context_id=row.earlier_context_id or _context_id(row),
+                context_id=row.earlier_context_id or context_id_of(row),
                 quiet_seconds=max(0.0, row.quiet_seconds or 0.0),
                 logged=_read_log(session, turn, row),
             )
@@ -79,14 +79,14 @@ class SentTurns:
                 raise TurnGone
 
 
-def _key(turn: Turn) -> dict[str, Any]:
-    return {"turn_id": turn.id, "lease_id": turn.lease_id}
-
-
-def _context_id(row: Any) -> str:
+def context_id_of(row: Any) -> str:
     """Give the agent a context of this caller's alone: callers choose ids, and two may choose the same."""
     scope = f"{row.deployment_id}/{row.caller_id}/{row.principal_id}/{row.context_id}"
     return str(uuid5(_CONTEXTS, scope))
+
+
+def _key(turn: Turn) -> dict[str, Any]:
+    return {"turn_id": turn.id, "lease_id": turn.lease_id}
 
 
 def _read_log(session: Session, turn: Turn, row: Any) -> Logged:

@@ -122,6 +122,11 @@ class Agents:
         thread.join(20)
         assert not thread.is_alive()
 
+    def another_execution(self) -> TellableExecution:
+        """Give another worker, which was not asked to stop."""
+        *_, execution = make_execution(self.database, self.hints, self.behaviors, self.settings)
+        return execution
+
     def sweep(self) -> int:
         """Take back what dead workers held."""
         return sweep_turns(self.database, self.hints)

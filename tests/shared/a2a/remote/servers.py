@@ -53,6 +53,11 @@ class GenuineAgent:
         """The turns whose messages it was sent."""
         return [head["headers"]["idempotency-key"] for head in self.sent()[after:]]
 
+    def state_of(self, task_id: str) -> str:
+        """Ask it for the state of a task."""
+        task = requests.get(f"{self.url}/tasks/{task_id}", headers={"A2A-Version": "1.0"}, timeout=10).json()
+        return str(task["status"]["state"])
+
     def wait_for_a_task(self) -> None:
         """Wait until it has one."""
         headers = {"A2A-Version": "1.0"}
