@@ -115,6 +115,9 @@ class Settings(BaseSettings):
     media_record_days: PositiveInt = 30
     """How long an import is remembered after it failed or its file's retention ended, in days."""
 
+    message_wait_seconds: PositiveFloat = 600.0
+    """How long a message waits for its attachments; then it is sent without what has not come, in seconds."""
+
     # Models
 
     models_config: Path | None = None

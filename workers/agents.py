@@ -5,6 +5,7 @@ from functools import cached_property
 
 from celery import Celery
 
+from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import build_behaviors
 from shared.a2a.tasks.log import TaskLog
 from shared.a2a.tasks.watching import TaskHints
@@ -70,7 +71,8 @@ class Turns:
         context = self._context
         valkey = connect_valkey(context.settings.redis_url)
         behaviors = build_behaviors(context.database, context.store, valkey, context.settings)
-        return TurnExecution(TaskLog(context.database, self._hints), self._watch, behaviors.by_kind)
+        task_log = TaskLog(context.database, self._hints, FileLinks(context.database, context.settings))
+        return TurnExecution(task_log, self._watch, behaviors.by_kind)
 
     def _take(self) -> TakenTurn | None:
         with self._lock:

@@ -41,7 +41,12 @@ MODULES = {
     ),
     MEDIA: ("shared.media.fetching",),
     NOTIFICATIONS: ("shared.media.notification_channel",),
-    AGENTS: ("shared.a2a.turns.rows", "shared.a2a.remote.card_refresh", "shared.a2a.remote.cancelling"),
+    AGENTS: (
+        "shared.a2a.turns.rows",
+        "shared.a2a.remote.card_refresh",
+        "shared.a2a.remote.cancelling",
+        "shared.a2a.door.waiting",
+    ),
 }
 """The modules in which the handlers of a queue stand."""
 

@@ -23,6 +23,7 @@ from shared.database import Database, Session
 from shared.fair_claims import Rotation, next_in_turn
 from shared.jobs import Context, sweep
 from shared.leases import LeasedTable
+from shared.media.awaited import RouteMessages
 from shared.media.imports import IMPORT_COLUMNS, FetchMedia, Import, ImportState, read_import
 from shared.media.tables import media_imports
 from shared.queues import RETENTION
@@ -79,7 +80,7 @@ UPDATE media_imports SET state = %(state)s, code = %(code)s, file_id = %(file_id
     location = '{{}}', headers_encrypted = NULL,
     ended_at = now(), forget_at = now() + make_interval(days => %(kept_days)s)
 WHERE id = %(id)s AND state = 'Fetching' AND attempts = %(attempts)s
-RETURNING {IMPORT_COLUMNS}
+RETURNING {IMPORT_COLUMNS}, is_awaited
 """)  # noqa: S608 (columns from the code)
 _IS_ANY_DUE = Prepared("""
 SELECT (SELECT true FROM media_imports WHERE state = 'Queued' AND is_ready
@@ -206,7 +207,11 @@ def purge_imports(database: Database) -> int:
 def _end(session: Session, claimed: Import, values: dict[str, Any], kept_days: int) -> Import | None:
     held = {"id": claimed.id, "attempts": claimed.attempts}
     row = session.fetch_one(_END, {**values, **held, "kept_days": kept_days})
-    return None if row is None else read_import(row)
+    if row is None:
+        return None
+    if row.is_awaited:
+        session.enqueue(RouteMessages())
+    return read_import(row)
 
 
 def _is_held(claimed: Import) -> tuple[Any, ...]:

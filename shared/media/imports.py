@@ -181,6 +181,22 @@ def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> I
     return read_import(row)
 
 
+def get_pushed_import(
+    session: Session, *, distribution_id: UUID, network: str, message_id: str, attachment_id: str
+) -> Import:
+    """Get the import of an attachment that was pushed before. Raises ImportNotFound."""
+    statement = select(*_columns).where(
+        _table.distribution_id == distribution_id,
+        _table.network == network,
+        _table.message_id == message_id,
+        _table.attachment_id == attachment_id,
+    )
+    row = session.execute(statement).one_or_none()
+    if row is None:
+        raise ImportNotFound("An attachment without a url was not pushed before.")
+    return read_import(row)
+
+
 def list_imports(
     session: Session, *, distribution_id: UUID, state: ImportState | None = None, **page: Unpack[Position]
 ) -> Page[Import]:

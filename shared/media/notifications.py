@@ -36,6 +36,7 @@ class EventType(StrEnum):
     IMPORT_STORED = "media.import.stored"
     IMPORT_FAILED = "media.import.failed"
     FILE_EXPIRED = "file.expired"
+    MESSAGE_REFUSED = "message.refused"
 
 
 def notify_import(session: Session, ended: Import) -> None:

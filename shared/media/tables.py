@@ -1,4 +1,4 @@
-"""The rows of imports, mirrored by migrations 0004 and 0014.
+"""The rows of imports, mirrored by migrations 0004, 0014 and 0031.
 
 A row outlives its work for a while, so that a repeated push finds it. Its headers and location, secret or perishable,
 are erased when it ends.
@@ -36,6 +36,7 @@ media_imports = sa.Table(
     sa.Column("is_ready", sa.Boolean, nullable=False, server_default=sa.text("true")),
     sa.Column("file_id", sa.Uuid),
     sa.Column("version_id", sa.Uuid),
+    sa.Column("is_awaited", sa.Boolean, nullable=False, server_default=sa.text("false")),
     instant("ended_at"),
     instant("forget_at"),
     created_at(),
@@ -67,5 +68,8 @@ media_imports = sa.Table(
     sa.Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
     sa.Index("ix_media_imports_fetching", "distribution_id", postgresql_where=sa.text("state = 'Fetching'")),
     sa.Index("ix_media_imports_ended", "distribution_id", "state", "id", postgresql_where=_ENDED),
+    sa.Index(
+        "ix_media_imports_awaited", "id", postgresql_where=sa.text("is_awaited AND ended_at IS NOT NULL")
+    ),
     sa.Index("ix_media_imports_forget_at", "forget_at", postgresql_where=sa.text("forget_at IS NOT NULL")),
 )

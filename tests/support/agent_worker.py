@@ -25,7 +25,7 @@ def answering_turns(services: Services) -> Iterator[TaskLog]:
     """Answer every turn that this front queues, within the block."""
     settings, database = services.settings, services.database
     valkey = connect_valkey(settings.redis_url)
-    log, leases = TaskLog(database, TaskHints(valkey)), TurnLeases(database)
+    log, leases = TaskLog(database, TaskHints(valkey), services.agents.links), TurnLeases(database)
     watch = TurnHeartbeats(leases, turn_seconds=TURN_SECONDS)
     behaviors = build_behaviors(database, services.blobs, valkey, settings)
     execution, queue = TurnExecution(log, watch, behaviors.by_kind), TurnQueue(leases, slots=THREADS)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from uuid import UUID, uuid4
 
+from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.behaviors.registry import Behaviors
 from shared.a2a.tasks.log import ClaimedTurn, TaskLog
 from shared.a2a.tasks.watching import TaskHints
@@ -24,8 +25,8 @@ _LEASE = reading(
 class ClaimingLog(TaskLog):
     """A log that also leases the turn it is to begin."""
 
-    def __init__(self, database: Database, hints: TaskHints) -> None:
-        super().__init__(database, hints)
+    def __init__(self, database: Database, hints: TaskHints, links: FileLinks) -> None:
+        super().__init__(database, hints, links)
         self.database = database
 
     def lease(self, turn_id: UUID) -> Lease | None:
@@ -61,7 +62,7 @@ def make_execution(
     database: Database, hints: TaskHints, behaviors: Behaviors, settings: Settings
 ) -> tuple[ClaimingLog, TurnLeases, TurnHeartbeats, TellableExecution]:
     """Put such a worker together."""
-    log = ClaimingLog(database, hints)
+    log = ClaimingLog(database, hints, FileLinks(database, settings))
     leases = TurnLeases(database)
     watch = TurnHeartbeats(leases, turn_seconds=settings.a2a_turn_seconds)
     return log, leases, watch, TellableExecution(log, watch, behaviors.by_kind)

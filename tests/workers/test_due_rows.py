@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.door.tables import distribution_messages
 from shared.a2a.remote.turn_tables import remote_turns
 from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import task_turns, tasks
@@ -270,6 +271,29 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, tasks, id=at, state="TASK_STATE_COMPLETED", status_at=LONG_AGO)
     return lambda: bench.ask("SELECT count(*) FROM tasks WHERE id = :id", id=at), 1, 0
+
+
+@due("door.route_messages")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    mailbox = make_mailbox(bench.database)
+    # Nobody has given the deployment's agent a behavior: the message is refused.
+    plant(
+        bench.database,
+        distribution_messages,
+        id=at,
+        distribution_id=mailbox.id,
+        organization_id=mailbox.organization_id,
+        message_id=str(at),
+        request={"text": "hello", "channel": "standard"},
+        imports=[],
+        state="Waiting",
+        due_at=LONG_AGO,
+    )
+    return (
+        lambda: bench.ask("SELECT state FROM distribution_messages WHERE id = :id", id=at),
+        "Waiting",
+        "Refused",
+    )
 
 
 @due("schedules.run_due")

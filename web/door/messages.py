@@ -5,15 +5,17 @@ from uuid import UUID
 from shared import failpoints
 from shared.a2a import errors as agent_errors
 from shared.a2a.agents.callers import AgentUnavailable
-from shared.a2a.door.errors import MessageConflict
+from shared.a2a.door.errors import MessageConflict, TooManyMessages
 from shared.a2a.door.messages import InboundMessage
 from shared.a2a.door.reception import Received, receive_message
 from shared.a2a.door.sending import Door
 from shared.body_errors import ContentTooLarge, UploadTimeout
+from shared.credits.errors import StorageUnpaid
+from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
-from shared.media.errors import DistributionDisabled
+from shared.media import errors as media_errors
 from shared.media.imports import STANDARD
 from shared.media.networks.webhooks import SignatureInvalid
 from shared.telemetry import MESSAGES
@@ -31,6 +33,7 @@ from web.http.requests import (
     read_json,
 )
 from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
+from web.media.pushes import check_source, read_attachment
 from web.routes import Routes
 
 routes = Routes("messages")
@@ -40,9 +43,18 @@ _ERRORS: tuple[type[DomainError], ...] = (
     PermissionDenied,
     ResourceNotFound,
     OrganizationSuspended,
-    DistributionDisabled,
+    media_errors.DistributionDisabled,
     TargetDisabled,
+    StorageUnpaid,
     MessageConflict,
+    TooManyMessages,
+    media_errors.ImportConflict,
+    media_errors.ImportNotFound,
+    media_errors.TooManyImports,
+    UrlRefused,
+    SchemeRefused,
+    AddressRefused,
+    HeaderRefused,
     AgentUnavailable,
     agent_errors.AgentNotFound,
     agent_errors.UnsupportedOperation,
@@ -65,8 +77,9 @@ _ERRORS: tuple[type[DomainError], ...] = (
     "/distributions/<id:distribution_id>/messages",
     summary="Send a message that a distribution received to its deployment's agent",
     description=(
-        "The receiving identity owns what the agent makes, and the organization pays. The same `messageId` "
-        "with the same content is taken once; with other content it is refused."
+        "Attachments are imported first, and the message then has them as files; one that cannot be "
+        "imported is named in it. The receiving identity owns what the agent makes, and the organization "
+        "pays. The same `messageId` with the same content is taken once; with other content it is refused."
     ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=schemas.NewMessage,
@@ -89,16 +102,21 @@ def _read(call: Call, distribution_id: UUID) -> InboundMessage:
         raise UnsupportedMediaType("Send the body as application/json.")
     if raw is None:
         raw = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_JSON_BYTES)
-    return _inbound(read_json(raw, schemas.NewMessage))
+    sent = read_json(raw, schemas.NewMessage)
+    for item in sent.attachments:
+        check_source(call, item)
+    return _inbound(sent)
 
 
 def _inbound(sent: schemas.NewMessage) -> InboundMessage:
-    reported = sent.reported_caller
+    reported, items = sent.reported_caller, sent.attachments
     return InboundMessage(
         network=STANDARD,
         message_id=sent.message_id,
         conversation_id=sent.conversation_id,
         text=sent.text,
+        attachments=[read_attachment(item, sent.message_id, sent.conversation_id) for item in items],
+        secret_headers={item.attachment_id: item.headers for item in items if item.headers},
         channel=sent.channel,
         reported_caller=ReportedCaller(id=reported.id, display=reported.display) if reported else None,
     )

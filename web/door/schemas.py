@@ -1,5 +1,6 @@
 """The JSON of a message that a distribution pushes, and of what became of it."""
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -9,7 +10,7 @@ from shared.a2a.door.messages import MessageState
 from shared.a2a.door.reception import Received
 from web.http.wire_types import Id, Sent, Wire
 from web.identity.distribution_schemas import Reported, ReportedCallerBody
-from web.media.schemas import ExternalId
+from web.media.schemas import MAXIMUM_ITEMS, AttachedMedia, ExternalId, ImportBody
 
 MAXIMUM_TEXT_CHARACTERS = 200_000
 
@@ -25,13 +26,19 @@ class NewMessage(Sent):
     text: Annotated[str, Field(min_length=1, max_length=MAXIMUM_TEXT_CHARACTERS)] | None = Field(
         default=None, description="What was said."
     )
+    attachments: Annotated[Sequence[AttachedMedia], Field(max_length=MAXIMUM_ITEMS)] = Field(
+        default=(),
+        description="Imported as media of the receiving identity, before the agent is sent the message.",
+    )
     channel: Reported | None = Field(default=None, description="The network it came from, as it is reported.")
     reported_caller: ReportedCallerBody | None = None
 
     @model_validator(mode="after")
     def _say_something(self) -> Self:
-        if self.text is None:
-            raise PydanticCustomError("empty", "must have a text")
+        if self.text is None and not self.attachments:
+            raise PydanticCustomError("empty", "must have a text or an attachment")
+        if len({item.attachment_id for item in self.attachments}) < len(self.attachments):
+            raise PydanticCustomError("repeated", "must not name an attachment twice")
         return self
 
 
@@ -41,9 +48,10 @@ class RoutedMessageBody(Wire):
     message_id: str
     conversation_id: str | None
     context_id: str = Field(description="The A2A context of the conversation.")
-    task_id: Id = Field(description="The task that the agent answers with.")
+    task_id: Id = Field(description="The task that the agent answers with; it is there once this is Routed.")
     state: MessageState
     code: str | None = Field(description="Why it was refused, where it was refused after this push.")
+    imports: Sequence[ImportBody] = Field(description="The imports of its attachments, in order.")
     replayed: bool = Field(description="Whether an earlier push had brought it.")
 
     @classmethod
@@ -57,5 +65,6 @@ class RoutedMessageBody(Wire):
             task_id=message.task_id,
             state=message.state,
             code=message.code,
+            imports=[ImportBody.of(imported) for imported in received.imports],
             replayed=not received.is_new,
         )

@@ -130,14 +130,14 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
     push = _read_push(raw)
     items = push.items if isinstance(push, schemas.NewMediaBatch) else (push,)
     for item in items:
-        _check_source(call, item)
+        check_source(call, item)
     with services.database.transaction() as session:
         queued = queue_imports(
             session,
             services.settings,
             distribution_id=distribution_id,
             network=STANDARD,
-            attachments=[_attachment(push, item) for item in items],
+            attachments=[read_attachment(item, push.message_id, push.conversation_id) for item in items],
             secret_headers={item.attachment_id: item.headers for item in items if item.headers},
         )
         failpoints.hit("push.before_commit")
@@ -222,21 +222,23 @@ def _validated(shape: type[Shape], values: object) -> Shape:
         refuse("body", error)
 
 
-def _check_source(call: Call, item: schemas.NewMediaItem) -> None:
+def check_source(call: Call, item: schemas.AttachedMedia) -> None:
     """Refuse now what the fetcher would refuse by its form alone."""
     settings = call.services.settings
-    parse_url(item.url, EgressPolicy.of(settings), with_secrets=bool(item.headers))
+    if item.url is not None:
+        parse_url(item.url, EgressPolicy.of(settings), with_secrets=bool(item.headers))
     check_headers(item.headers or {})
     if (item.byte_size or 0) > settings.max_media_bytes:
         raise body_errors.ContentTooLarge(maximumBytes=settings.max_media_bytes)
 
 
-def _attachment(push: schemas.NewMedia | schemas.NewMediaBatch, item: schemas.NewMediaItem) -> Attachment:
+def read_attachment(item: schemas.AttachedMedia, message_id: str, conversation_id: str | None) -> Attachment:
+    """Give what is said of an attachment; one without an address has no location."""
     return Attachment(
-        message_id=push.message_id,
+        message_id=message_id,
         attachment_id=item.attachment_id,
-        conversation_id=push.conversation_id,
-        location={"url": item.url},
+        conversation_id=conversation_id,
+        location={} if item.url is None else {"url": item.url},
         file_name=item.file_name,
         media_type=item.media_type,
         size_bytes=item.byte_size,

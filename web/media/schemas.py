@@ -23,19 +23,32 @@ HeaderName = Annotated[str, Field(min_length=1, max_length=200)]
 HeaderValue = Annotated[str, Field(max_length=8192)]
 
 
-class NewMediaItem(Sent):
-    """One attachment of a message, to be fetched."""
+class AttachedMedia(Sent):
+    """One attachment of a message: to be fetched, or pushed before."""
 
     attachment_id: ExternalId = Field(description="The network's id of the attachment.")
-    url: Url = Field(description="Where the attachment is; fetched soon after the answer.")
-    file_name: FileName = Field(description="Its name; cleaned of whatever is no name.")
-    media_type: MediaType = Field(description="Its media type, which is checked against its content.")
+    url: Url | None = Field(
+        default=None,
+        description="Where the attachment is; without it, one that was pushed before as media of this message.",
+    )
+    file_name: FileName | None = Field(default=None, description="Its name; cleaned of whatever is no name.")
+    media_type: MediaType | None = Field(
+        default=None, description="Its media type, which is checked against its content."
+    )
     byte_size: JsonCount | None = Field(default=None, description="Its exact size, if known.")
     sha256: Sha256 | None = Field(default=None, description="The SHA-256 of its content, if known.")
     headers: Annotated[Mapping[HeaderName, HeaderValue], Field(max_length=32)] | None = Field(
         default=None,
         description="Headers to send when fetching, such as Authorization; kept secret, and erased afterwards.",
     )
+
+
+class NewMediaItem(AttachedMedia):
+    """One attachment of a message, to be fetched."""
+
+    url: Url = Field(description="Where the attachment is; fetched soon after the answer.")
+    file_name: FileName = Field(description="Its name; cleaned of whatever is no name.")
+    media_type: MediaType = Field(description="Its media type, which is checked against its content.")
 
 
 class NewMedia(NewMediaItem):

@@ -8,3 +8,13 @@ class MessageConflict(DomainError):
 
     code = "message_conflict"
     kind = Kind.CONFLICT
+
+
+class TooManyMessages(DomainError):
+    """Too many messages of this distribution are waiting; push again when some have been routed."""
+
+    code = "too_many_messages"
+    kind = Kind.LIMITED
+
+    def __init__(self) -> None:
+        super().__init__(retry_after_seconds=5)

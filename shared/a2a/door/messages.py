@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -138,6 +138,43 @@ def mark_routed(
 ) -> None:
     """End a message that its agent has been sent, and forget what was said."""
     _end(session, message, kept_days, state=MessageState.ROUTED.value, task_id=task_id, turn_id=turn_id)
+
+
+def mark_refused(session: Session, message: DistributionMessage, *, code: str, kept_days: int) -> None:
+    """End a message that its agent cannot be sent, and forget what was said."""
+    _end(session, message, kept_days, state=MessageState.REFUSED.value, code=code)
+
+
+def await_imports_of(
+    session: Session, message: DistributionMessage, imports: Sequence[UUID], *, wait_seconds: float
+) -> DistributionMessage:
+    """Let a message wait for its attachments, at the most so long."""
+    values = {
+        "imports": list(imports),
+        "due_at": func.now() + func.make_interval(0, 0, 0, 0, 0, 0, wait_seconds),
+    }
+    session.execute(update(distribution_messages).where(_table.id == message.id).values(values))
+    return replace(message, imports=tuple(imports))
+
+
+def is_behind(session: Session, message: DistributionMessage) -> bool:
+    """Tell whether an earlier message of the conversation waits."""
+    earlier = select(_table.id).where(
+        _table.distribution_id == message.distribution_id,
+        _table.context_id == message.context_id,
+        _table.state == MessageState.WAITING.value,
+        _table.id < message.id,
+    )
+    return session.execute(earlier.limit(1)).one_or_none() is not None
+
+
+def count_waiting(session: Session, distribution_id: UUID, *, limit: int) -> int:
+    """Count the messages of a distribution that wait, up to a limit."""
+    waiting = select(_table.id).where(
+        _table.distribution_id == distribution_id, _table.state == MessageState.WAITING.value
+    )
+    counted = select(func.count()).select_from(waiting.limit(limit).subquery())
+    return int(session.execute(counted).scalar_one())
 
 
 def context_of(distribution_id: UUID, message: InboundMessage) -> str:

@@ -1,22 +1,30 @@
 """Receive a distribution's message: record it once, and route it in the same transaction where nothing is awaited."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from shared import failpoints
+from shared.a2a.door.errors import TooManyMessages
 from shared.a2a.door.messages import (
     DistributionMessage,
     InboundMessage,
+    await_imports_of,
     context_of,
+    count_waiting,
     get_message,
     get_repeated,
     insert_message,
+    is_behind,
 )
 from shared.a2a.door.sending import Door, find_waiting_task, scope_of_receiver
 from shared.a2a.tasks.sending import Sent
 from shared.database import Session
+from shared.identity.permissions import Permission
 from shared.identity.receiving import LiveReceiver
-from shared.media.authority import authorize_message
+from shared.media.authority import authorize_message, require_executor
+from shared.media.awaited import RouteMessages, await_imports
+from shared.media.imports import Import, get_import, get_pushed_import, queue_imports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +32,7 @@ class Received:
     """What became of a push: the message's record, and how it was sent if this very push sent it."""
 
     message: DistributionMessage
+    imports: Sequence[Import]
     sent: Sent | None
     is_new: bool
 
@@ -43,15 +52,74 @@ def receive_message(
 ) -> Received:
     """Take a message in the caller's transaction, or find that it was taken before.
 
-    Raises what `authorize_message` and `Door.send` raise, and MessageConflict.
+    Raises what `authorize_message`, `queue_imports` and `Door.send` raise, MessageConflict, ImportNotFound and
+    TooManyMessages.
     """
     receiver = authorize_message(session, distribution_id, token_hash=token_hash)
+    if message.attachments:
+        require_executor(receiver, Permission.FILE_READ)
     made = _insert(session, receiver, message)
     if made is None:
-        return Received(message=get_repeated(session, distribution_id, message), sent=None, is_new=False)
-    sent = door.send(session, receiver, made)
+        repeated = get_repeated(session, distribution_id, message)
+        return Received(message=repeated, imports=_read_imports(session, repeated), sent=None, is_new=False)
+    imports = _import(session, door, receiver, message)
+    ids = [imported.id for imported in imports]
+    if ids:
+        made = await_imports_of(session, made, ids, wait_seconds=door.settings.message_wait_seconds)
+    sent = None
+    if await_imports(session, ids) or is_behind(session, made):
+        _refuse_excess(session, receiver, door.settings.queued_imports)
+        session.enqueue(RouteMessages())
+    else:
+        sent = door.send(session, receiver, made)
     failpoints.hit("message.before_commit")
-    return Received(message=get_message(session, made.id), sent=sent, is_new=True)
+    return Received(message=get_message(session, made.id), imports=imports, sent=sent, is_new=True)
+
+
+def _import(
+    session: Session, door: Door, receiver: LiveReceiver, message: InboundMessage
+) -> Sequence[Import]:
+    """Import what is attached. An attachment without a location was pushed before: ImportNotFound if it was not."""
+    if not message.attachments:
+        return ()
+    new = [at for at in message.attachments if at.location]
+    queued = (
+        queue_imports(
+            session,
+            door.settings,
+            distribution_id=receiver.distribution_id,
+            network=message.network,
+            attachments=new,
+            secret_headers=message.secret_headers,
+        )
+        if new
+        else ()
+    )
+    by_id = {imported.attachment_id: imported for imported in queued}
+    return [
+        by_id.get(at.attachment_id)
+        or get_pushed_import(
+            session,
+            distribution_id=receiver.distribution_id,
+            network=message.network,
+            message_id=at.message_id,
+            attachment_id=at.attachment_id,
+        )
+        for at in message.attachments
+    ]
+
+
+def _read_imports(session: Session, message: DistributionMessage) -> Sequence[Import]:
+    return [
+        get_import(session, distribution_id=message.distribution_id, import_id=import_id)
+        for import_id in message.imports
+    ]
+
+
+def _refuse_excess(session: Session, receiver: LiveReceiver, limit: int) -> None:
+    """Raise TooManyMessages at the limit of messages that may wait for one distribution."""
+    if count_waiting(session, receiver.distribution_id, limit=limit + 1) > limit:
+        raise TooManyMessages
 
 
 def _insert(session: Session, receiver: LiveReceiver, message: InboundMessage) -> DistributionMessage | None:

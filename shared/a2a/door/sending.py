@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from shared.a2a.agents.callers import OnBehalf
 from shared.a2a.agents.directory import Scope
+from shared.a2a.door.attachments import attachment_parts
 from shared.a2a.door.messages import DistributionMessage, mark_routed
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.events import find_and_hold_task
@@ -47,7 +48,7 @@ class Door:
                 context_id=message.context_id,
                 task_id=None if is_new else str(task_id),
                 role=Role.USER,
-                parts=_parts(message),
+                parts=self._parts(session, message, task_id),
             ),
             on_behalf=OnBehalf(
                 owner_id=receiver.principal_id,
@@ -64,6 +65,12 @@ class Door:
         kept_days = self.settings.media_record_days
         mark_routed(session, message, task_id=sent.task_id, turn_id=sent.turn_id, kept_days=kept_days)
         return sent
+
+    def _parts(self, session: Session, message: DistributionMessage, task_id: UUID) -> tuple[Part, ...]:
+        said = (message.request or {}).get("text")
+        texts = (Part(text=said),) if said else ()
+        files = attachment_parts(session, message.imports, task_id, base_url=self.settings.base_url)
+        return (*texts, *files)
 
     def _offered(self) -> tuple[str, ...]:
         return tuple(f"{self.settings.base_url}/extensions/{name}/v1" for name in OFFERED)
@@ -98,8 +105,3 @@ def _choose_task(session: Session, scope: Scope, message: DistributionMessage) -
     if held.state.is_terminal or session.execute(own).one_or_none() is None:
         return new_id(), True
     return held.id, False
-
-
-def _parts(message: DistributionMessage) -> tuple[Part, ...]:
-    request = message.request or {}
-    return (Part(text=request["text"]),) if request.get("text") else ()

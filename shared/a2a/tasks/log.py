@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from shared import failpoints
+from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.tasks.events import Ending, Result, Writer, find_and_hold_task, record
 from shared.a2a.tasks.watching import TaskHints
 from shared.a2a.turns.leases import Lease
@@ -68,9 +69,10 @@ class ClaimedTurn:
 class TaskLog:
     """The log of all tasks, as workers write it."""
 
-    def __init__(self, database: Database, hints: TaskHints) -> None:
-        """Write to this database, and tell those who wait."""
+    def __init__(self, database: Database, hints: TaskHints, links: FileLinks) -> None:
+        """Write to this database, tell those who wait, and link to the files that messages hold."""
         self._database = database
+        self._links = links
         self._hints = hints
         self._late: dict[UUID, ClaimedTurn] = {}
         self._thread = PeriodicThread(
@@ -91,7 +93,7 @@ class TaskLog:
         if TaskState(row.task_state).is_interrupted:
             self._take_up(lease.task_id)
         try:
-            turn = read_turn(self._database, row)
+            turn = read_turn(self._database, self._links, row)
         except DomainError as error:
             self._refuse(lease, error.detail)
             return None

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from shared.a2a.agents.callers import CHANNEL, Daemon, OnBehalf, make_agent_caller
 from shared.a2a.agents.directory import read_behavior
+from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.errors import UnsupportedOperation
 from shared.a2a.exact_json import parse
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
@@ -22,11 +23,14 @@ HISTORY_LIMIT = 200
 HISTORY_BYTES = 16 << 20
 
 
-def read_turn(database: Database, row: Any) -> Turn:
+def read_turn(database: Database, links: FileLinks, row: Any) -> Turn:
     """Give what a behavior is given, from the row of a claim. Raises AgentUnavailable, UnsupportedOperation."""
     if row.kind is None:
         raise UnsupportedOperation("The behavior that was to answer has been removed.")
-    message = Message.model_validate(parse(row.said))
+    said = parse(row.said)
+    if links.may_hold_files(row.said):
+        said = links.with_links(row.task_id, said)
+    message = Message.model_validate(said)
     request = parse(row.request)
     caller, attribution = _caller(row, message, channel=request.get("channel", CHANNEL))
     return Turn(

@@ -10,9 +10,15 @@ from uuid import uuid4
 import pytest
 from werkzeug.test import TestResponse
 
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.a2a.door.sending import Door as RoutingDoor
+from shared.a2a.door.waiting import Porter, route_due_messages
 from shared.a2a.exact_json import parse
+from shared.identity.authorization import OPERATOR
+from shared.media.notification_endpoints import set_endpoint
 from tests.support.agent_worker import answering_turns
-from tests.support.front import Front
+from tests.support.front import Front, open_front
+from tests.support.media_sources import MediaSource
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import give_script
 from tests.web.files.asking import require_documented
@@ -92,6 +98,25 @@ class Door:
             time.sleep(0.02)
         return task
 
+    def route(self) -> int:
+        """Route what is due, as the worker does."""
+        settings = self.front.settings
+        made = RoutingDoor(settings=settings, router=self.front.services.agents.router)
+        return route_due_messages(Porter(database=self.front.services.database, door=made))
+
+    def set_endpoint(self, url: str) -> None:
+        """Name where notifications go."""
+        with self.front.services.database.transaction() as session:
+            set_endpoint(
+                session, self.front.settings, by=OPERATOR, distribution_id=self.connector.id, url=url
+            )
+
+    def notifications(self, event: str) -> list[dict[str, Any]]:
+        """Give what waits to be posted of one kind of event, in order."""
+        statement = "SELECT body FROM deliveries WHERE destination_id = :id AND event = :event ORDER BY id"
+        rows = sql(self.front, statement, id=self.connector.id, event=event)
+        return [parse(bytes(row.body)) for row in rows]
+
     def rows(self) -> list[Any]:
         """Every message of the distribution, in order."""
         statement = "SELECT * FROM distribution_messages WHERE distribution_id = :id ORDER BY id"
@@ -106,8 +131,25 @@ def message(text: str | None = "hello", **fields: Any) -> dict[str, Any]:
 def make_door(front: Front, script: str = SCRIPT) -> Door:
     """A distribution of an organization of its own."""
     connector = make_connector(front)
-    give_script(front, connector.deployment, script)
+    give_script(front, connector.deployment, script, input_modes=("*/*",))
     return Door(connector=connector)
+
+
+@pytest.fixture(scope="module")
+def front(
+    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Front]:
+    """A front that lets attachments lie on this machine."""
+    directory = tmp_path_factory.mktemp("blobs")
+    options = {"egress_allow_private": True, "egress_allow_http": True}
+    with open_front(database_url, valkey_server.url, directory, **options) as front:
+        yield front
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[MediaSource]:
+    with MediaSource() as source:
+        yield source
 
 
 @pytest.fixture(scope="module")
