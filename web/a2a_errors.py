@@ -9,7 +9,7 @@ from typing import Any
 
 PROTOCOL_DOMAIN = "a2a-protocol.org"
 _PATHS = frozenset(
-    {"/message:send", "/message:stream", "/tasks", "/extendedAgentCard", "/.well-known/agent-card.json"}
+    {"/", "/message:send", "/message:stream", "/tasks", "/extendedAgentCard", "/.well-known/agent-card.json"}
 )
 _PREFIXES = ("/tasks/", "/agents/")
 
@@ -35,6 +35,8 @@ _REASONS = {
     "malformed_request": "INVALID_REQUEST",
     "not_found": "METHOD_NOT_FOUND",
     "method_not_allowed": "METHOD_NOT_FOUND",
+    "method_not_found": "METHOD_NOT_FOUND",
+    "parse_error": "PARSE_ERROR",
     "internal_error": "INTERNAL_ERROR",
 }
 """Reasons that published clients know for what the service calls otherwise."""

@@ -61,7 +61,7 @@ def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
 )
 def read_extended_agent_card(call: AgentCall) -> Response:
     known = call.services.directory.get(call.agent.deployment_id)
-    path = request.path.removesuffix("/extendedAgentCard")
+    path = request.path.removesuffix("/extendedAgentCard").rstrip("/")
     card = extend_card(_make(known, call.checked.services.settings, path), call.agent)
     return answer(call, card)
 

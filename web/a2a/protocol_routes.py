@@ -24,6 +24,7 @@ from shared.a2a.wire import A2A
 from shared.credits.errors import BillingOrganizationRequired
 from shared.errors import DomainError, FieldError, PermissionDenied, Unavailable
 from web.a2a.extensions import active_extensions, echo_extensions
+from web.a2a.rpc_envelopes import RpcRequest, answer_rpc_errors
 from web.agent_services import AgentServices
 from web.authentication import Authentication
 from web.calls import Call
@@ -36,7 +37,7 @@ A2A_JSON = "application/a2a+json"
 AGENT_PREFIX = "/agents/<id:deployment_id>"
 VERSION_HEADER = "A2A-Version"
 _SPOKEN = re.compile(r"1\.0(\.\d+)?")
-_REFUSALS: tuple[type[DomainError], ...] = (
+REFUSALS: tuple[type[DomainError], ...] = (
     VersionNotSupported,
     AgentNotFound,
     BillingOrganizationRequired,
@@ -56,6 +57,8 @@ class AgentCall:
     declared: tuple[DeclaredExtension, ...]
     scope: Scope
     active: tuple[str, ...]
+    rpc: RpcRequest | None = None
+    """The request's JSON-RPC, if it came by that binding."""
 
     @property
     def http(self) -> Request:
@@ -74,13 +77,16 @@ class AgentCall:
 
     def read_body(self, shape: type[Shape]) -> Shape:
         """Read the JSON body, whatever it says it is. Raises MalformedJson, InvalidParams, ContentTooLarge."""
+        if self.rpc is not None:
+            return _validated(shape, self.rpc.params, "body")
         services = self.checked.services
         raw = read_small_body(services.small_bodies, self.http.environ, services.settings.max_message_bytes)
         return _validated(shape, parse_json(raw, **NUMBERS) if raw.strip() else {}, "body")
 
     def read_query(self, shape: type[Shape]) -> Shape:
         """Read the query parameters that the shape knows. Raises InvalidParams."""
-        return _validated(shape, query_of(self.http), "query")
+        query = query_of(self.http) if self.rpc is None else self.rpc.as_query()
+        return _validated(shape, query, "query")
 
 
 AgentHandler = Callable[..., Response]
@@ -108,7 +114,7 @@ class AgentRoutes(Routes):
                     name=f"{handler.__name__}{suffix}",
                     authentication=Authentication.CALLER,
                     query=query,
-                    errors=(*_REFUSALS, *errors),
+                    errors=(*REFUSALS, *errors),
                     **options,
                 )(_guarded(handler))
             return handler
@@ -121,11 +127,14 @@ class AgentRoutes(Routes):
         if "a2a" not in app.extensions:
             app.extensions["a2a"] = True
             echo_extensions(app)
+            answer_rpc_errors(app)
 
 
 def answer(call: AgentCall | Call, body: A2A | Mapping[str, Any]) -> Response:
-    """Answer with a JSON object, under the media type that the request speaks of."""
+    """Answer with a JSON object, as the request's binding has it, under the media type that it speaks of."""
     wire = body.to_wire() if isinstance(body, A2A) else body
+    if isinstance(call, AgentCall) and call.rpc is not None:
+        return Response(call.rpc.wrap(render(wire)), content_type="application/json")
     spoken = A2A_JSON if prefers_a2a(call.http) else "application/json"
     return Response(render(wire), content_type=spoken)
 
@@ -160,19 +169,24 @@ def check_version(http: Request, *, is_required: bool) -> None:
         raise VersionNotSupported
 
 
+def open_agent_call(call: Call, deployment_id: UUID | None, *, rpc: RpcRequest | None = None) -> AgentCall:
+    """Check a request to an agent. Raises VersionNotSupported, AgentNotFound, PermissionDenied."""
+    check_version(call.http, is_required=call.services.settings.a2a_require_version)
+    caller = call.caller
+    known = call.services.agents.directory.get(deployment_id)
+    return AgentCall(
+        checked=call,
+        agent=known.agent,
+        declared=known.declared,
+        scope=authorize(caller, known.agent),
+        active=active_extensions(deployment_id),
+        rpc=rpc,
+    )
+
+
 def _guarded(handler: AgentHandler) -> Callable[..., Response]:
     def view(call: Call, deployment_id: UUID | None = None, **path: Any) -> Response:
-        check_version(call.http, is_required=call.services.settings.a2a_require_version)
-        caller = call.caller
-        known = call.services.agents.directory.get(deployment_id)
-        agent_call = AgentCall(
-            checked=call,
-            agent=known.agent,
-            declared=known.declared,
-            scope=authorize(caller, known.agent),
-            active=active_extensions(deployment_id),
-        )
-        return handler(agent_call, **path)
+        return handler(open_agent_call(call, deployment_id), **path)
 
     return view
 

@@ -5,6 +5,7 @@ from web.a2a.cards import extended_routes
 from web.a2a.cards import routes as card_routes
 from web.a2a.endpoints import routes as endpoint_routes
 from web.a2a.extension_documents import routes as document_routes
+from web.a2a.jsonrpc import routes as rpc_routes
 from web.a2a.messages import routes as message_routes
 from web.a2a.push_configurations import routes as push_routes
 from web.a2a.schedules import routes as schedule_routes
@@ -19,5 +20,6 @@ ROUTES = (
     message_routes,
     task_routes,
     push_routes,
+    rpc_routes,
     schedule_routes,
 )

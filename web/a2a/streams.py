@@ -2,13 +2,12 @@
 
 A stream holds no thread while it waits (`web/holding.py`) and ends with the task; a client that subscribes again, at
 any process, is given the task as it is and then what follows. Until the first event a failure is an answer with its
-own status, afterwards an event named `error`. Events have no ids, as the protocol has it, unless the client sends
-`Last-Event-ID` (any number): then a subscription goes on after that number.
+own status, afterwards an event named `error`. An event's id is its number in the task's log; a subscription with
+`Last-Event-ID` goes on after that number.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -31,6 +30,7 @@ from shared.database import Database
 from shared.errors import DomainError
 from shared.telemetry import get_logger
 from web.a2a.protocol_routes import AgentCall
+from web.a2a.rpc_envelopes import RpcRequest
 from web.a2a_errors import error_body
 from web.agent_services import AgentServices
 from web.calls import request_id
@@ -56,6 +56,7 @@ class Source:
     services: AgentServices
     task_id: UUID
     resume_after: int | None
+    rpc: RpcRequest | None
     waiting: Waiting
 
     @classmethod
@@ -67,6 +68,7 @@ class Source:
             services=call.services,
             task_id=task_id,
             resume_after=int(sent) if _EVENT_ID.fullmatch(sent) else None,
+            rpc=call.rpc,
             waiting=waiting,
         )
 
@@ -96,8 +98,8 @@ class Source:
         return self._numbered(render(self.services.links.with_links(self.task_id, body)), number)
 
     def _numbered(self, text: str, number: int) -> bytes:
-        numbered = f"id: {number}\n" if self.resume_after is not None else ""
-        return f"{numbered}data: {text}\n\n".encode()
+        data = text if self.rpc is None else self.rpc.wrap(text)
+        return f"id: {number}\ndata: {data}\n\n".encode()
 
 
 def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
@@ -128,10 +130,10 @@ def _response(call: AgentCall, frames: Frames, waiting: Waiting) -> Response:
     """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.checked.services.settings.base_url).hostname or ""
     frames = until_revoked(frames, call.watch, waiting.bell.ring)
-    return answer_stream(_steps(frames, request=request_id(), host=host), waiting)
+    return answer_stream(_steps(frames, rpc=call.rpc, request=request_id(), host=host), waiting)
 
 
-def _steps(frames: Frames, *, request: str, host: str) -> Steps:
+def _steps(frames: Frames, *, request: str, host: str, rpc: RpcRequest | None = None) -> Steps:
     has_begun = False
     try:
         for frame in frames:
@@ -144,7 +146,8 @@ def _steps(frames: Frames, *, request: str, host: str) -> Steps:
             raise
         log.warning("stream.failed", code=error.code)
         body = error_body(STATUSES[error.kind], error.code, error.detail, request=request, host=host)
-        yield f"event: error\ndata: {json.dumps(body)}\n\n".encode()
+        shown = body if rpc is None else rpc.wrap_error(body)
+        yield f"event: error\ndata: {render(shown)}\n\n".encode()
     finally:
         frames.close()
 

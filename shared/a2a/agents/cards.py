@@ -20,7 +20,8 @@ from shared.a2a.types import (
 )
 
 PROTOCOL_VERSION = "1.0"
-BINDING = "HTTP+JSON"
+BINDINGS = ("HTTP+JSON", "JSONRPC")
+"""Both at the same address."""
 
 
 def make_card(
@@ -30,8 +31,9 @@ def make_card(
     own = AgentCard(
         name=agent.name,
         description=_description(agent),
-        supported_interfaces=(
-            AgentInterface(url=url, protocol_binding=BINDING, protocol_version=PROTOCOL_VERSION),
+        supported_interfaces=tuple(
+            AgentInterface(url=url, protocol_binding=binding, protocol_version=PROTOCOL_VERSION)
+            for binding in BINDINGS
         ),
         provider=AgentProvider(url=base_url, organization=agent.organization_name),
         version=agent.version,

@@ -99,7 +99,12 @@ def activating(*uris: str) -> ClientCallContext:
 
 @asynccontextmanager
 async def talking(
-    address: str, authorization: str, *, streaming: bool = True, polling: bool = False
+    address: str,
+    authorization: str,
+    *,
+    streaming: bool = True,
+    polling: bool = False,
+    binding: TransportProtocol = TransportProtocol.HTTP_JSON,
 ) -> AsyncIterator[Talk]:
     """Make a client as its documentation does, from the agent's card."""
     echoed: list[list[str]] = []
@@ -114,7 +119,7 @@ async def talking(
             httpx_client=http,
             streaming=streaming,
             polling=polling,
-            supported_protocol_bindings=[TransportProtocol.HTTP_JSON],
+            supported_protocol_bindings=[binding],
         )
         client = await ClientFactory(config).create_from_url(address)
         yield Talk(client=client, http=http, echoed=echoed)

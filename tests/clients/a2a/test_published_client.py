@@ -1,5 +1,8 @@
-"""The published client does everything that it can over HTTP+JSON, against real processes."""
+"""The published client does everything that it can over either binding, against real processes."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -23,6 +26,7 @@ from a2a.types import (
     TaskPushNotificationConfig,
     TaskState,
 )
+from a2a.utils import TransportProtocol
 from a2a.utils.errors import (
     ContentTypeNotSupportedError,
     ExtensionSupportRequiredError,
@@ -35,11 +39,19 @@ from a2a.utils.errors import (
 )
 
 from shared.a2a.turns.updates import DeclaredExtension
-from tests.clients.a2a.conftest import Agents, activating, run, talking
+from tests.clients.a2a import conftest
+from tests.clients.a2a.conftest import Agents, Talk, activating, run
 from tests.clients.a2a.receiving import receiving
 from tests.support.stack import wait_until
 
 THIRD = "https://example.com/extensions/third/v1"
+Talking = Callable[..., AbstractAsyncContextManager[Talk]]
+
+
+@pytest.fixture(params=[TransportProtocol.HTTP_JSON, TransportProtocol.JSONRPC])
+def talking(request: pytest.FixtureRequest) -> Talking:
+    """Makes clients that speak one binding."""
+    return partial(conftest.talking, binding=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +60,7 @@ def authorization(agents: Agents) -> str:
     return agents.service.identity.person(agents.service.organization_id).authorization
 
 
-def test_the_default_agent_answers_with_a_model_at_once(agents: Agents) -> None:
+def test_the_default_agent_answers_with_a_model_at_once(agents: Agents, talking: Talking) -> None:
     async def conversation() -> None:
         owner = f"Bearer {agents.service.api_key}"
         async with talking(agents.service.front.url, owner) as talk:
@@ -61,7 +73,7 @@ def test_the_default_agent_answers_with_a_model_at_once(agents: Agents) -> None:
     run(conversation)
 
 
-def test_it_streams_tasks_and_messages(agents: Agents, authorization: str) -> None:
+def test_it_streams_tasks_and_messages(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization) as talk:
             events = await talk.say("work")
@@ -77,7 +89,7 @@ def test_it_streams_tasks_and_messages(agents: Agents, authorization: str) -> No
     run(conversation)
 
 
-def test_it_waits_for_tasks_and_messages(agents: Agents, authorization: str) -> None:
+def test_it_waits_for_tasks_and_messages(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization, streaming=False) as talk:
             (answer,) = await talk.say("work")
@@ -89,7 +101,7 @@ def test_it_waits_for_tasks_and_messages(agents: Agents, authorization: str) -> 
     run(conversation)
 
 
-def test_it_talks_in_turns_at_both_fronts(agents: Agents, authorization: str) -> None:
+def test_it_talks_in_turns_at_both_fronts(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with (
             talking(agents.address(), authorization) as talk,
@@ -110,7 +122,9 @@ def test_it_talks_in_turns_at_both_fronts(agents: Agents, authorization: str) ->
     run(conversation)
 
 
-def test_what_one_front_begins_the_other_follows_and_cancels(agents: Agents, authorization: str) -> None:
+def test_what_one_front_begins_the_other_follows_and_cancels(
+    agents: Agents, authorization: str, talking: Talking
+) -> None:
     async def conversation() -> None:
         async with (
             talking(agents.address(), authorization, streaming=False, polling=True) as talk,
@@ -131,7 +145,9 @@ def test_what_one_front_begins_the_other_follows_and_cancels(agents: Agents, aut
     run(conversation)
 
 
-def test_it_looks_after_push_notifications_and_they_arrive(agents: Agents, authorization: str) -> None:
+def test_it_looks_after_push_notifications_and_they_arrive(
+    agents: Agents, authorization: str, talking: Talking
+) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization, streaming=False) as talk:
             (asked,) = await talk.say("ask")
@@ -169,7 +185,7 @@ def test_it_looks_after_push_notifications_and_they_arrive(agents: Agents, autho
     assert {headers["Authorization"] for headers, _ in receiver.received} == {"Bearer secret"}
 
 
-def test_it_reads_the_extended_card(agents: Agents, authorization: str) -> None:
+def test_it_reads_the_extended_card(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization) as talk:
             card = await talk.client.get_extended_agent_card(GetExtendedAgentCardRequest())
@@ -179,7 +195,9 @@ def test_it_reads_the_extended_card(agents: Agents, authorization: str) -> None:
     run(conversation)
 
 
-def test_extensions_are_activated_echoed_and_required(agents: Agents, authorization: str) -> None:
+def test_extensions_are_activated_echoed_and_required(
+    agents: Agents, authorization: str, talking: Talking
+) -> None:
     picky = agents.new_agent(extensions=(DeclaredExtension(uri=THIRD, required=True),))
     event = f"{agents.second.url}/extensions/event/v1"
 
@@ -198,7 +216,7 @@ def test_extensions_are_activated_echoed_and_required(agents: Agents, authorizat
     run(conversation)
 
 
-def test_its_errors_are_the_protocols(agents: Agents, authorization: str) -> None:
+def test_its_errors_are_the_protocols(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization, streaming=False) as talk:
             (done,) = await talk.say("work")
@@ -233,7 +251,7 @@ def test_its_errors_are_the_protocols(agents: Agents, authorization: str) -> Non
     run(conversation)
 
 
-def test_it_need_not_wait(agents: Agents, authorization: str) -> None:
+def test_it_need_not_wait(agents: Agents, authorization: str, talking: Talking) -> None:
     async def conversation() -> None:
         async with talking(agents.address(), authorization, streaming=False) as talk:
             said = Message(message_id="1", role=Role.ROLE_USER, parts=[Part(text="hang")])
@@ -264,7 +282,7 @@ def test_integers_are_the_same_integers_whoever_asks(agents: Agents, authorizati
         assert '"n":9007199254740993' in text
 
 
-def test_an_agent_talks_to_another_as_itself(agents: Agents) -> None:
+def test_an_agent_talks_to_another_as_itself(agents: Agents, talking: Talking) -> None:
     identity = agents.service.identity
     caller = identity.deployment(agents.service.organization_id)
     token = identity.authorization(caller)

@@ -25,12 +25,10 @@ def test_a_card_tells_everybody_what_the_agent_does(cast: Cast) -> None:
     assert answer.mimetype == "application/json"
     assert card["name"] == "Helper"
     assert card["provider"]["organization"] == "Acme"
+    url = f"http://localhost{cast.member.prefix}"
     assert card["supportedInterfaces"] == [
-        {
-            "url": f"http://localhost{cast.member.prefix}",
-            "protocolBinding": "HTTP+JSON",
-            "protocolVersion": "1.0",
-        }
+        {"url": url, "protocolBinding": binding, "protocolVersion": "1.0"}
+        for binding in ("HTTP+JSON", "JSONRPC")
     ]
     assert [skill["name"] for skill in card["skills"]] == ["scripted"]
     assert card["capabilities"]["streaming"] is True

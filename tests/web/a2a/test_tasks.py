@@ -114,9 +114,12 @@ def test_a_task_whose_events_are_forgotten_is_not_followed(cast: Cast) -> None:
     assert (answer.status_code, reason(answer)) == (400, "UNSUPPORTED_OPERATION")
 
 
-def test_events_have_no_ids_unless_they_are_asked_for(cast: Cast) -> None:
+def test_events_have_ids_whoever_asks(cast: Cast) -> None:
     streamed = cast.member.send("work", path="/message:stream").get_data(as_text=True)
-    assert {line[:6] for line in streamed.splitlines() if line} == {"data: "}
+    blocks = [block.splitlines() for block in streamed.split("\n\n") if block]
+    ids = [int(block[0].removeprefix("id: ")) for block in blocks]
+    assert ids == list(range(ids[0], ids[0] + 6))
+    assert {len(block) for block in blocks} == {2}
 
 
 def test_tasks_are_listed_the_last_changed_first(cast: Cast) -> None:
