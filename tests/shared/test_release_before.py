@@ -19,7 +19,7 @@ CREATE FUNCTION credits_enter(
     p_organization_id uuid, p_kind text, p_reference text, p_amount bigint, OUT entry ledger_entries, OUT is_new boolean
 ) LANGUAGE sql AS 'SELECT NULL::ledger_entries, true'
 """
-WIDENED: dict[str, str] = {}
+WIDENED = {"behaviors: CHECK ((kind = ANY": "takes `remote` besides"}
 """New forms of a condition, each with the reason why it refuses nothing that the one of before let pass."""
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.door.tables import distribution_messages
+from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.remote.turn_tables import remote_turns
 from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import task_turns, tasks
@@ -265,6 +266,13 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, task_turns, id=at, task_id=at, **done)
     plant(bench.database, remote_turns, turn_id=at, task_id=at)
     return lambda: bench.ask("SELECT is_open FROM remote_turns WHERE turn_id = :id", id=at), True, False
+
+
+@due("agents.read_cards")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, deployment_endpoints, deployment_id=at, url=bench.source.url)
+    is_checked = "SELECT checked_at IS NOT NULL FROM deployment_endpoints WHERE deployment_id = :id"
+    return lambda: bench.ask(is_checked, id=at), False, True
 
 
 @due("agents.purge_tasks")

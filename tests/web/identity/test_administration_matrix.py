@@ -259,6 +259,20 @@ def on_behavior(act: str = "", body: Any = None) -> Callable[[World], Attempt]:
     return attempt
 
 
+AGENT = {"url": "https://localhost"}
+"""An endpoint that is refused when it is connected to."""
+
+
+def on_agent(rest: str = "", body: Any = None) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        path = f"{on_deployment()(world).path}/endpoint"
+        answer = world.front.put(f"/admin/{path}", world.operator.authorization, json=AGENT)
+        assert answer.status_code == 200, answer.text
+        return Attempt(path=path + rest, body=body)
+
+    return attempt
+
+
 SCHEDULE = {"name": "Morning", "cron": "0 9 * * *", "message": {"parts": [{"text": "Good morning"}]}}
 
 
@@ -418,6 +432,10 @@ TABLE: dict[str, Row] = {
     "replace_behavior": Row(allowed=MANAGERS, attempt=on_behavior(body=BEHAVIOR)),
     "make_default_behavior": Row(allowed=MANAGERS, attempt=on_behavior("/make-default")),
     "remove_behavior": Row(allowed=MANAGERS, attempt=on_behavior(), success=204),
+    "put_endpoint": Row(allowed=MANAGERS, attempt=on_agent(body=AGENT)),
+    "read_endpoint": Row(allowed=MANAGERS, attempt=on_agent()),
+    "check_endpoint": Row(allowed=MANAGERS, attempt=on_agent("/check")),
+    "remove_endpoint": Row(allowed=MANAGERS, attempt=on_agent(), success=204),
     "create_schedule": Row(allowed=MANAGERS, attempt=on_deployment("/schedules", SCHEDULE), success=201),
     "list_schedules": Row(allowed=MANAGERS, attempt=on_deployment("/schedules")),
     "read_schedule": Row(allowed=MANAGERS, attempt=on_schedule()),
