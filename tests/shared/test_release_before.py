@@ -19,7 +19,10 @@ CREATE FUNCTION credits_enter(
     p_organization_id uuid, p_kind text, p_reference text, p_amount bigint, OUT entry ledger_entries, OUT is_new boolean
 ) LANGUAGE sql AS 'SELECT NULL::ledger_entries, true'
 """
-WIDENED = {"behaviors: CHECK ((kind = ANY": "takes `remote` besides"}
+WIDENED = {
+    "behaviors: CHECK ((kind = ANY": "takes `remote` besides",
+    "ix_deliveries_order": "holds rows with a place alone, which the release before gives none",
+}
 """New forms of a condition, each with the reason why it refuses nothing that the one of before let pass."""
 
 

@@ -6,7 +6,7 @@ A card stays when a later reading fails. What was found of an endpoint that was 
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import case, func, select, update
 
 from shared.a2a.behaviors.remote_behaviors import describe_remote_behavior
 from shared.a2a.exact_json import render
@@ -19,6 +19,8 @@ from shared.database import Session
 FRESH_FOR = timedelta(minutes=5)
 """How long a card is taken as it was read."""
 RETRY_AFTER = timedelta(minutes=1)
+FIRST_RETRY_AFTER = timedelta(seconds=10)
+"""A card that was never read is tried for more and more seldom: messages wait for it."""
 _table = deployment_endpoints.c
 _REGISTERED = ("url", "card_url", "interface_override", "credential_encrypted")
 
@@ -68,7 +70,9 @@ def record_unchanged(session: Session, endpoint: Endpoint) -> None:
 
 
 def _record(session: Session, endpoint: Endpoint, problem: Finding | None, **values: Any) -> None:
-    again = FRESH_FOR if problem is None else RETRY_AFTER
+    age = func.now() - _table.updated_at
+    unread = func.least(func.greatest(age, FIRST_RETRY_AFTER), FRESH_FOR)
+    again = FRESH_FOR if problem is None else case((_table.card.is_(None), unread), else_=RETRY_AFTER)
     session.execute(
         update(deployment_endpoints)
         .where(*_is_still(endpoint))

@@ -1,4 +1,4 @@
-"""Keep the cards of endpoints fresh: read each again after a while, and a new endpoint's at once.
+"""Keep the cards of endpoints fresh: read each again after a while, a new endpoint's at once.
 
 A card that has not changed costs the agent one answer without a body (ETag). One that cannot be read stays as it was.
 When more is due than a batch, organizations take turns; servers that do not answer hold a few threads for some
@@ -37,7 +37,7 @@ class CardRefresher:
     reader: CardReader
 
 
-@handles(ReadCards, every_seconds=30)
+@handles(ReadCards, every_seconds=10)
 def _read_cards(context: Context) -> int:
     return refresh_due_cards(context.once(_make_refresher))
 

@@ -181,6 +181,18 @@ def test_a_card_that_cannot_be_read_again_stays(routed: Routed, agent: RawAgent,
     assert routed.problem() is None
 
 
+def test_a_new_agent_that_is_not_there_yet_is_asked_again_soon(routed: Routed, agent: RawAgent) -> None:
+    agent.serve(CARD, answers(b"", 503))
+    routed.put(agent.url)
+    routed.refresh()
+    soon = (
+        "SELECT next_check_at - now() < interval '15 s' FROM deployment_endpoints WHERE deployment_id = :id"
+    )
+    with routed.front.services.database.transaction() as session:
+        assert session.execute(text(soon), {"id": routed.deployment_id}).scalar_one()
+    assert routed.card()["name"] == "Ours"
+
+
 def test_a_card_is_the_deployments_own_again_without_its_endpoint(routed: Routed, agent: RawAgent) -> None:
     routed.put(agent.url)
     routed.refresh()
