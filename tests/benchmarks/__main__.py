@@ -24,6 +24,7 @@ from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, Measured
 from tests.benchmarks.results import report
+from tests.benchmarks.routing import routing
 from tests.benchmarks.storage import storage
 from tests.benchmarks.sweeps import sweeping
 from tests.benchmarks.uploads import (
@@ -52,6 +53,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "usage": usage_windows,
     "storage": storage,
     "agents": agents,
+    "routing": routing,
 }
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "build" / "benchmark-peers"

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import sqlalchemy
 
@@ -202,46 +203,52 @@ def _servers(bench: Bench) -> Iterator[tuple[Server, Server]]:
     stack = Stack(directory / "quartermaster", bench.servers, settings=ALLOCATOR | DEFAULTS | settings)
     credentials = stack.set_up()
     web, worker, others = stack.web(), stack.worker("agents"), (stack.worker("background"), stack.beat())
-    peer = _peer(bench)
+    peer = _peer(bench, directory)
     postgres = {"postgres": [server_pid(bench.servers.postgres)]}
     valkeys = {"valkey": [server_pid(valkey) for valkey in bench.servers.valkeys]}
     with stack.running(web, worker, *others):
         peer.start()
         try:
-            wait_until(lambda: _accepts(peer), "the SDK's server listens")
+            wait_until(lambda: accepts(peer), "the SDK's server listens")
             background = {"background": [other.pid for other in others]}
             parts = {"web": [web.pid], "worker": [worker.pid], **postgres, **valkeys, **background}
             theirs = {"server": [peer.pid], **postgres}
             yield (
-                _server("ours", web, credentials["ownerApiKey"], CpuMeter(parts)),
-                _server("a2a-sdk", peer, "none", CpuMeter(theirs)),
+                measured_server("ours", web, credentials["ownerApiKey"], CpuMeter(parts)),
+                measured_server("a2a-sdk", peer, "none", CpuMeter(theirs)),
             )
         finally:
             peer.kill()
 
 
-def _server(name: str, service: Service, key: str, meter: CpuMeter) -> Server:
+def measured_server(name: str, service: Service, key: str, meter: CpuMeter) -> Server:
+    """Give a server that runs, once it was seen idle."""
     assert service.port is not None
     idle = meter.run(lambda: time.sleep(IDLE_SECONDS))
     rates = {part: used / idle.seconds for part, used in idle.cpu_by_part.items()}
     return Server(name=name, port=service.port, key=key, meter=meter, idle=rates)
 
 
-def _peer(bench: Bench) -> Service:
+def _peer(bench: Bench, directory: Path) -> Service:
     bench.servers.postgres.create_database("a2a_sdk")
-    port = free_port()
     # It makes its table itself, and so owns its database.
-    url = bench.servers.postgres.database_url("a2a_sdk", role=SUPERUSER)
+    return sdk_server(directory, bench.servers.postgres.database_url("a2a_sdk", role=SUPERUSER))
+
+
+def sdk_server(directory: Path, *database_url: str) -> Service:
+    """Describe the published SDK's server, which keeps its tasks in memory unless there is a database."""
+    port = free_port()
     program = Program(
         name="a2a-sdk",
-        command=(sys.executable, "-m", "tests.benchmarks.agents_sdk", str(port), url),
+        command=(sys.executable, "-m", "tests.benchmarks.agents_sdk", str(port), *database_url),
         directory=ROOT,
-        log=bench.directory / "agents" / "a2a-sdk.log",
+        log=directory / "a2a-sdk.log",
     )
     return Service(program, port=port)
 
 
-def _accepts(service: Service) -> bool:
+def accepts(service: Service) -> bool:
+    """Tell whether somebody listens."""
     import socket
 
     with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""The yardstick of A2A: the published SDK's own server, with its database store; arguments are a port and an address.
+"""The yardstick of A2A: the published SDK's own server; arguments are a port and a database, else it keeps in memory.
 
 It runs as its documentation has it, in one process, without accounts, a queue or durable events: a task is one row,
 written again at every event. What it is told decides what it does, as the script of `agents.py` does for ours.
@@ -13,7 +13,7 @@ from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_rest_routes
-from a2a.server.tasks import DatabaseTaskStore, TaskUpdater
+from a2a.server.tasks import DatabaseTaskStore, InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part
 from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
@@ -46,7 +46,7 @@ async def _count(updater: TaskUpdater, pace_seconds: float) -> None:
             await asyncio.sleep(pace_seconds)
 
 
-def application(port: int, database_url: str) -> Starlette:
+def application(port: int, *database_url: str) -> Starlette:
     """Make the server."""
     url = f"http://127.0.0.1:{port}"
     interface = AgentInterface(url=url, protocol_binding="HTTP+JSON", protocol_version="1.0")
@@ -60,13 +60,16 @@ def application(port: int, database_url: str) -> Starlette:
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="count", name="count", description="Counts.", tags=["count"])],
     )
-    engine = create_async_engine(database_url.replace("postgresql:", "postgresql+asyncpg:", 1), pool_size=16)
-    handler = DefaultRequestHandler(
-        agent_executor=Scripted(), task_store=DatabaseTaskStore(engine), agent_card=card
-    )
+    store = _durable(*database_url) if database_url else InMemoryTaskStore()
+    handler = DefaultRequestHandler(agent_executor=Scripted(), task_store=store, agent_card=card)
     return Starlette(routes=[*create_agent_card_routes(card), *create_rest_routes(handler)])
+
+
+def _durable(database_url: str) -> DatabaseTaskStore:
+    engine = create_async_engine(database_url.replace("postgresql:", "postgresql+asyncpg:", 1), pool_size=16)
+    return DatabaseTaskStore(engine)
 
 
 if __name__ == "__main__":
     own_port = int(sys.argv[1])
-    uvicorn.run(application(own_port, sys.argv[2]), host="127.0.0.1", port=own_port, log_level="warning")
+    uvicorn.run(application(own_port, *sys.argv[2:]), host="127.0.0.1", port=own_port, log_level="warning")
