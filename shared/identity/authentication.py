@@ -14,7 +14,6 @@ from shared.identity.callers import Caller, Proof
 from shared.identity.credential_lookup import (
     find_live_api_key,
     find_live_attribution,
-    find_live_distribution,
     find_live_runtime,
     is_expired_api_key,
 )
@@ -38,6 +37,7 @@ from shared.identity.errors import (
 from shared.identity.expiring_cache import ExpiringCache
 from shared.identity.key_rotation import Purpose
 from shared.identity.last_use import LastUse
+from shared.identity.receiving import find_live_distribution
 from shared.identity.secrets import Prefix, is_well_formed
 from shared.identity.signed_tokens import MAX_TOKEN_CHARACTERS, TokenExpired, TokenRefused
 from shared.identity.signing_keys import SigningKeys

@@ -5,7 +5,7 @@ its credentials worthless from the next reading on. A function gives None for a 
 `authentication.py` makes callers of the rows and caches them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -58,23 +58,6 @@ class LiveApiKey:
     permissions_by_scope: PermissionsByScope
     is_suspended: bool
     used_recently: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveDistribution:
-    """A distribution, the identity that receives its messages, and the deployment that answers them."""
-
-    id: UUID
-    organization_id: UUID
-    principal_id: UUID
-    deployment_id: UUID
-    daemon_id: UUID
-    version_id: UUID | None
-    media_retention_days: int
-    is_target_enabled: bool
-    is_suspended: bool
-    used_recently: bool
-    token_hash: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +116,6 @@ def is_expired_api_key(session: Session, key_hash: bytes) -> bool:
     return bool(session.execute(_EXPIRED_API_KEY, {"hash": key_hash}).scalar_one())
 
 
-def find_live_distribution(session: Session, token_hash: bytes) -> LiveDistribution | None:
-    """Read the distribution of a token, or of the one it replaced a while ago; None when unknown or disabled."""
-    row = session.execute(_DISTRIBUTION, {"hash": token_hash}).one_or_none()
-    return LiveDistribution(**row._asdict(), token_hash=token_hash) if row is not None else None
-
-
 def find_live_attribution(session: Session, claims: AttributionClaims) -> LiveAttribution | None:
     """Read whom an attribution names; None when the identity or the distribution is disabled or gone."""
     parameters = {
@@ -160,17 +137,6 @@ def is_live(columns: Any) -> ColumnElement[bool]:
     """Tell, in SQL, that a secret's row is neither revoked nor expired."""
     return and_(
         columns.revoked_at.is_(None), or_(columns.expires_at.is_(None), columns.expires_at > func.now())
-    )
-
-
-def is_token(token_hash: Any) -> ColumnElement[bool]:
-    """Tell, in SQL, that a token is a distribution's, or the one that it replaced a while ago."""
-    return or_(
-        distributions.c.token_hash == token_hash,
-        and_(
-            distributions.c.previous_token_hash == token_hash,
-            distributions.c.previous_token_expires_at > func.now(),
-        ),
     )
 
 
@@ -248,33 +214,6 @@ _EXPIRED_API_KEY = select(
         api_keys.c.hash == bindparam("hash"),
         api_keys.c.revoked_at.is_(None),
         api_keys.c.expires_at <= func.now(),
-    )
-)
-_daemons = identities.alias("daemons")
-_DISTRIBUTION = (
-    select(
-        distributions.c.id,
-        distributions.c.organization_id,
-        distributions.c.principal_identity_id.label("principal_id"),
-        distributions.c.deployment_id,
-        deployments.c.daemon_identity_id.label("daemon_id"),
-        deployments.c.active_version_id.label("version_id"),
-        distributions.c.media_retention_days,
-        and_(
-            deployments.c.disabled_at.is_(None),
-            _daemons.c.disabled_at.is_(None),
-            identities.c.disabled_at.is_(None),
-        ).label("is_target_enabled"),
-        _suspended.label("is_suspended"),
-        used_recently(distributions.c.last_used_at),
-    )
-    .join(organizations, organizations.c.id == distributions.c.organization_id)
-    .join(identities, identities.c.id == distributions.c.principal_identity_id)
-    .join(deployments, deployments.c.id == distributions.c.deployment_id)
-    .join(_daemons, _daemons.c.id == deployments.c.daemon_identity_id)
-    .where(
-        distributions.c.disabled_at.is_(None),
-        is_token(bindparam("hash")),
     )
 )
 _payers = organizations.alias("payers")

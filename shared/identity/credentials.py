@@ -7,8 +7,9 @@ from uuid import UUID
 from shared.errors import PermissionDenied
 from shared.identity.access_tokens import AccessClaims
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind, Proof
-from shared.identity.credential_lookup import LiveApiKey, LiveAttribution, LiveDistribution, LiveRuntime
+from shared.identity.credential_lookup import LiveApiKey, LiveAttribution, LiveRuntime
 from shared.identity.errors import OrganizationSuspended
+from shared.identity.receiving import LiveDistribution
 from shared.identity.usage_attribution import AttributionClaims
 
 
