@@ -6,7 +6,7 @@ How they are read and written: `wire.py`. Source: the protocol's definition 1.0.
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import FailFast, Field, StrictBool, StringConstraints, model_validator
+from pydantic import BeforeValidator, FailFast, Field, StrictBool, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from shared.a2a.wire import A2A, ABSENT_AS_EMPTY, Base64, Identifier, Instant, Metadata, Uris
@@ -83,12 +83,16 @@ class Part(A2A):
 Parts = Annotated[tuple[Part, ...], FailFast(), Field(min_length=1)]
 
 
+UnsetId = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
+"""An id that may be absent; protobuf writes an absent one as the empty string."""
+
+
 class Message(A2A):
     """What one side says."""
 
     message_id: Identifier
-    context_id: str | None = None
-    task_id: str | None = None
+    context_id: UnsetId = None
+    task_id: UnsetId = None
     role: Role
     parts: Parts
     metadata: Metadata | None = None

@@ -22,7 +22,8 @@ class SentExtension(Sent):
     required: bool = False
     params: dict[str, Any] | None = None
     requires: Annotated[
-        Texts, Field(description="Extensions without which this one is not activated; no part of the card.")
+        Texts,
+        Field(description="Extensions without which this one is not activated. The card declares them too."),
     ] = ()
 
     def declared(self) -> DeclaredExtension:

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from shared.a2a.behaviors import administration as domain
+from shared.a2a.exact_json import NUMBERS
 from web.a2a import behavior_schemas as schemas
 from web.administration import AdministrationRoutes, created
 from web.calls import Answer, Call
@@ -19,7 +20,7 @@ routes = AdministrationRoutes("behaviors")
 )
 def create_behavior(call: Call, deployment_id: UUID) -> Answer:
     by = call.actor
-    body: schemas.NewBehavior = call.read_body()
+    body: schemas.NewBehavior = call.read_body(**NUMBERS)
     with call.services.database.autocommit() as session:
         domain.authorize_drafting(session, by=by, deployment_id=deployment_id)
     draft = domain.check_draft(body.draft())
@@ -51,7 +52,7 @@ behavior.reads("read_behavior", domain.get_behavior, summary="Get a behavior wit
 )
 def replace_behavior(call: Call, behavior_id: UUID) -> Answer:
     by = call.actor
-    body: schemas.ChangedBehavior = call.read_body()
+    body: schemas.ChangedBehavior = call.read_body(**NUMBERS)
     with call.services.database.autocommit() as session:
         domain.authorize_changing(session, by=by, behavior_id=behavior_id)
     draft = domain.check_draft(body.draft())

@@ -17,13 +17,18 @@ HEADER = "A2A-Extensions"
 HEADERS = (HEADER, "X-A2A-Extensions")
 
 
+def requested_extensions() -> tuple[str, ...]:
+    """Give the extensions that this request names."""
+    return read_requested([value for name in HEADERS for value in request.headers.getlist(name)])
+
+
 def active_extensions(deployment_id: UUID | None) -> tuple[str, ...]:
     """Give the extensions that this request activates of the agent's; read once for a request.
 
     Raises AgentNotFound.
     """
     if "a2a_extensions" not in g:
-        requested = read_requested([value for name in HEADERS for value in request.headers.getlist(name)])
+        requested = requested_extensions()
         active: tuple[str, ...] = ()
         if requested:
             services: Services = current_app.extensions["services"]

@@ -16,6 +16,7 @@ from shared.a2a.tasks.sending import Sending, Sent, accept, show_task
 from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.types import SendMessageRequest, SendMessageResponse
 from shared.body_errors import ContentTooLarge, UploadTimeout
+from web.a2a.extensions import requested_extensions
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
 from web.holding import Steps, Waiting, answer_whole
@@ -90,7 +91,7 @@ def stream_message(call: AgentCall) -> Response:
 
 
 def _read(call: AgentCall) -> SendMessageRequest:
-    require(call.declared, call.active)
+    require(call.declared, call.active, requested_extensions())
     services, request = call.services, call.read_body(SendMessageRequest)
     check_data(request.message, call.active, services.directory.own)
     skill_id = (request.message.metadata or {}).get(SKILL_KEY)

@@ -94,10 +94,16 @@ def _extended(skill: AgentSkill, behavior: BehaviorSettings | None) -> AgentSkil
 def _extension(extension: DeclaredExtension) -> AgentExtension:
     return AgentExtension(
         uri=extension.uri,
-        description=extension.description,
+        description=_described(extension),
         required=extension.required or None,
         params=dict(extension.params) if extension.params is not None else None,
     )
+
+
+def _described(extension: DeclaredExtension) -> str | None:
+    """Say of an extension what it is for, and what must be activated with it."""
+    needed = f"Needs {', '.join(extension.requires)}." if extension.requires else None
+    return " ".join(filter(None, (extension.description, needed))) or None
 
 
 def _schemes(base_url: str) -> dict[str, dict[str, object]]:

@@ -6,6 +6,7 @@ and cancelling stay possible.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from shared.a2a.agents.directory import Agent
@@ -22,12 +23,13 @@ URIS_LIMIT = 64
 def declared_by(agent: Agent, own: OwnExtensions) -> tuple[DeclaredExtension, ...]:
     """Give what an agent's card declares: the service's own extensions and those of its behaviors.
 
-    What a behavior says of an extension replaces what the service or an earlier behavior says.
+    What a behavior says of an extension replaces what the service or an earlier behavior says. What a declared one
+    depends on is declared too, and required where that one is.
     """
     declared = {extension.uri: extension for extension in own.offered(agent.networks)}
     for behavior in reversed(agent.behaviors):
         declared |= {extension.uri: _completed(extension, declared) for extension in behavior.extensions}
-    return tuple(declared.values())
+    return tuple(_with_dependencies(declared).values())
 
 
 def read_requested(values: Sequence[str]) -> tuple[str, ...]:
@@ -47,11 +49,17 @@ def activate(declared: Iterable[DeclaredExtension], requested: Collection[str]) 
             del active[uri]
 
 
-def require(declared: Iterable[DeclaredExtension], active: Collection[str]) -> None:
-    """Raise ExtensionSupportRequired unless all that is required is activated."""
-    missing = [extension.uri for extension in declared if extension.required and extension.uri not in active]
-    if missing:
-        raise ExtensionSupportRequired(extensions=", ".join(missing))
+def require(
+    declared: Iterable[DeclaredExtension], active: Collection[str], requested: Collection[str] = ()
+) -> None:
+    """Raise ExtensionSupportRequired unless all that is required is activated; it names what was not requested."""
+    unmet = [extension.uri for extension in declared if extension.required and extension.uri not in active]
+    if unmet:
+        missing = ", ".join([uri for uri in unmet if uri not in requested] or unmet)
+        detail = (
+            f"The agent requires extensions that the request does not name in `A2A-Extensions`: {missing}"
+        )
+        raise ExtensionSupportRequired(detail, extensions=missing)
 
 
 def check_data(message: Message, active: Collection[str], own: OwnExtensions) -> None:
@@ -80,6 +88,21 @@ def _findings(
         for name, message in own.find_errors(uri, data):
             path = ".".join(filter(None, (place, f"metadata[{uri}]", name)))
             yield FieldError(location="body", name=path, message=message)
+
+
+def _with_dependencies(declared: Mapping[str, DeclaredExtension]) -> dict[str, DeclaredExtension]:
+    """Add what declared extensions depend on, and require what required ones depend on."""
+    known = dict(declared)
+    unread = list(known.values())
+    while unread:
+        extension = unread.pop()
+        for uri in extension.requires:
+            needed = known.get(uri) or DeclaredExtension(uri=uri)
+            changed = replace(needed, required=needed.required or extension.required)
+            if known.get(uri) != changed:
+                known[uri] = changed
+                unread.append(changed)
+    return known
 
 
 def _completed(extension: DeclaredExtension, declared: Mapping[str, DeclaredExtension]) -> DeclaredExtension:

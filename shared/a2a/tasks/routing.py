@@ -59,10 +59,10 @@ class Router:
         Raises AgentNotFound, AgentUnavailable, PermissionDenied, ExtensionSupportRequired, and what `send` raises.
         """
         agent = get_agent(session, deployment_id)
-        message = routed.message
+        message = self._listing_what_it_carries(routed.message)
         declared = declared_by(agent, self.own_extensions)
         active = activate(declared, routed.extensions)
-        require(declared, active)
+        require(declared, active, routed.extensions)
         check_data(message, active, self.own_extensions)
         caller = _caller(session, deployment_id, routed)
         sending = Sending(
@@ -77,6 +77,13 @@ class Router:
             new_task_id=routed.new_task_id or new_id(),
         )
         return send(session, sending, self.pushes)
+
+    def _listing_what_it_carries(self, message: Message) -> Message:
+        """Leave out extensions that are activated for the answer alone: their data is the agent's to give."""
+        carried = message.metadata or {}
+        own = self.own_extensions
+        listed = (uri for uri in message.extensions if uri in carried or not any(own.find_errors(uri, None)))
+        return message.model_copy(update={"extensions": tuple(listed)})
 
 
 def scope_of(deployment_id: UUID, daemon_id: UUID, principal_id: UUID) -> Scope:

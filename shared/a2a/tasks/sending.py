@@ -27,7 +27,7 @@ from shared.a2a.tasks.events import TaskKey, belonging, find_and_hold_task, reco
 from shared.a2a.tasks.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
 from shared.a2a.turns.rows import AnswerTurn, count_turns_before
 from shared.a2a.turns.updates import StatusChanged
-from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, TaskState
+from shared.a2a.types import Message, Role, SendMessageConfiguration, SendMessageRequest, TaskState
 from shared.database import Database, Session
 from shared.errors import FieldError
 from shared.identity.callers import Caller
@@ -95,7 +95,7 @@ def send(session: Session, sending: Sending, pushes: PushConfigurations) -> Sent
     Raises TaskNotFound, UnsupportedOperation, InvalidParams, ContentTypeNotSupported, IdempotencyKeyReused, and what
     `PushConfigurations.create` raises.
     """
-    _check_identifiers(sending)
+    _check_message(sending)
     if sending.idempotency_key is not None:
         digest = hash_request(sending.request, sending.active_extensions)
         first_id = claim_key(session, sending.scope, sending.idempotency_key, digest, sending.turn_id)
@@ -120,7 +120,10 @@ def show_task(session: Session, task_id: UUID) -> bool:
     return session.execute(shown.values(is_visible=True)).rowcount > 0
 
 
-def _check_identifiers(sending: Sending) -> None:
+def _check_message(sending: Sending) -> None:
+    if sending.message.role is not Role.USER:
+        message = "must be ROLE_USER: what the agent says is the agent's to write"
+        raise InvalidParams(errors=[FieldError(location="body", name="message.role", message=message)])
     check_identifier("message.messageId", sending.message.message_id)
     if sending.message.context_id is not None:
         check_identifier("message.contextId", sending.message.context_id)

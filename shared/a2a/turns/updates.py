@@ -39,7 +39,7 @@ class BehaviorKind(StrEnum):
 class DeclaredExtension:
     """An extension that a behavior declares on its agent's card.
 
-    `requires` names extensions that must be activated with it; it is no part of the card.
+    `requires` names extensions that must be activated with it; the card names them in its description.
     """
 
     uri: str

@@ -100,6 +100,19 @@ def test_a_behavior_that_could_not_work_is_refused(
     assert refused["errors"][0]["name"] == field
 
 
+def test_digits_of_an_extensions_parameters_reach_the_card(administrator: Administrator) -> None:
+    params = '{"n":9007199254740993,"d":1.10,"e":1e400}'
+    body = (
+        '{"name":"First","kind":"script","description":"First.","script":"rules: [{steps: [{complete: a}]}]",'
+        f'"extensions":[{{"uri":"https://x/v1","params":{params}}}]}}'
+    )
+    administrator.front.post(
+        administrator.path, administrator.authorization, data=body, content_type="application/json"
+    )
+    card = administrator.client.ask("GET", "/.well-known/agent-card.json")
+    assert f'"params":{params}' in card.get_data(as_text=True)
+
+
 def test_two_behaviors_of_an_agent_have_two_names(administrator: Administrator) -> None:
     administrator.create("First")
     assert administrator.create("First", status=409)["code"] == "behavior_name_taken"

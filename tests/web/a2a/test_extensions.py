@@ -94,6 +94,22 @@ def test_what_depends_on_another_is_active_with_it_only(cast: Cast) -> None:
     assert active(naming(client, deep, EVENT).send()) == [EVENT]
 
 
+def test_a_refusal_and_the_card_name_what_an_extension_depends_on(cast: Cast) -> None:
+    far = "https://example.com/far/v1"
+    _, client = cast.new_agent(
+        extensions=(DeclaredExtension(uri=THIRD, description="Odd.", required=True, requires=(EVENT, far)),)
+    )
+    card = client.ask("GET", "/.well-known/agent-card.json").get_json()
+    declared = {at["uri"]: at for at in card["capabilities"]["extensions"]}
+    assert declared[THIRD]["description"] == f"Odd. Needs {EVENT}, {far}."
+    assert [uri for uri, at in declared.items() if at.get("required")] == [EVENT, THIRD, far]
+    for named, missing in (((), [EVENT, THIRD, far]), ((THIRD,), [EVENT, far]), ((THIRD, EVENT), [far])):
+        error = naming(client, *named).send().get_json()["error"]
+        assert error["details"][0]["metadata"]["extensions"] == ", ".join(missing)
+        assert all(uri in error["message"] for uri in missing)
+    assert active(naming(client, THIRD, EVENT, far).send()) == [THIRD, EVENT, far]
+
+
 def test_a_behavior_may_require_an_extension_of_ours(cast: Cast) -> None:
     _, client = cast.new_agent(extensions=(DeclaredExtension(uri=EVENT, required=True),))
     assert reason(client.send()) == "EXTENSION_SUPPORT_REQUIRED"

@@ -175,3 +175,15 @@ def test_a_failed_task_says_why(cast: Cast) -> None:
     task = cast.member.task("fail")
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert text_of(task["status"]["message"]) == "It broke"
+
+
+def test_a_client_speaks_as_the_user(cast: Cast) -> None:
+    answer = cast.member.send(role="ROLE_AGENT")
+    assert (answer.status_code, reason(answer)) == (400, "INVALID_PARAMS")
+    violations = answer.get_json()["error"]["details"][1]["fieldViolations"]
+    assert [at["field"] for at in violations] == ["message.role"]
+
+
+def test_an_empty_context_is_none(cast: Cast) -> None:
+    task = cast.member.task("work", contextId="", taskId="")
+    assert task["contextId"]

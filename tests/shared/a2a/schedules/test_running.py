@@ -97,6 +97,23 @@ def test_a_tick_becomes_a_task_that_the_agent_answers(agents: Agents, scheduler:
     assert next_at > datetime.now(UTC)
 
 
+def test_a_schedule_activates_extensions_whose_data_the_agent_gives(
+    agents: Agents, scheduler: Scheduler
+) -> None:
+    event = f"{agents.settings.base_url}/extensions/event/v1"
+    data = {"type": "tick", "source": "/schedules", "id": "1"}
+    for metadata, listed in ((None, ()), ({event: data}, (event,))):
+        message = {"parts": [{"text": "${text}"}], "extensions": [event], "metadata": metadata}
+        made = schedule(agents, name=str(listed), message=message)
+        owe(agents, made, 0)
+        run_due_schedules(scheduler)
+        (run,) = runs(agents, made)
+        assert (run.state, run.code) == ("started", None)
+        (turn,) = agents.rows("SELECT * FROM task_turns WHERE task_id = :id", id=run.task_id)
+        assert turn["active_extensions"] == [event]
+        assert agents.task(run.task_id).history[0].extensions == listed
+
+
 def test_work_is_the_daemons_own_without_a_principal(agents: Agents, scheduler: Scheduler) -> None:
     owe(agents, schedule(agents), 0)
     run_due_schedules(scheduler)
