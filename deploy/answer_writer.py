@@ -127,6 +127,7 @@ class AnswerWriter:
 
     def _rouse(self) -> None:
         if self._is_asleep:
+            self._is_asleep = False  # said first: the next who comes need not rouse it again
             os.eventfd_write(self._rouser, 1)
 
     def _ring(self, held: HeldConnection) -> None:

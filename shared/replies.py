@@ -21,7 +21,7 @@ import redis
 
 from shared.held_answers import Bell
 from shared.periodic_thread import PeriodicThread
-from shared.reply_lane import Letter, ReplyLane
+from shared.reply_lane import BUNDLES, Letter, ReplyLane, unbundle
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -102,7 +102,7 @@ class Inbox:
         self.close()
 
     def deliver(self, number: int, reply: Reply) -> None:
-        """Take a reply from the channel's reader.
+        """Take a reply from the channel's reader, who then rings the bell.
 
         A repeated one is dropped; a gap, or a request too slow to take its replies, loses the rest.
         """
@@ -113,15 +113,16 @@ class Inbox:
             return
         self._expected += 1
         self._delivered_bytes += len(reply.data)
-        self._put(reply)
+        self._replies.put(reply)
 
     def lose(self) -> None:
         """Tell the waiting request that replies are missing."""
         self._is_lost = True
-        self._put(Reply(kind=ReplyKind.LOST))
+        self._replies.put(Reply(kind=ReplyKind.LOST))
+        self.tell()
 
-    def _put(self, reply: Reply) -> None:
-        self._replies.put(reply)
+    def tell(self) -> None:
+        """Ring the bell: something was delivered."""
         if self._bell is not None:
             self._bell.ring()
 
@@ -132,7 +133,7 @@ class ReplyChannel:
     def __init__(self, valkey: redis.Redis) -> None:
         """Start the thread with the first request, in the process that makes it."""
         self._valkey = valkey
-        self._name = f"quartermaster:replies:{uuid4().hex}"
+        self._name = f"{BUNDLES}{uuid4().hex}"
         self._inboxes: dict[bytes, Inbox] = {}
         self._lock = threading.Lock()
         self._reader = PeriodicThread(self._hear, name="reply-reader", pause_seconds=RETRY_SECONDS)
@@ -205,11 +206,15 @@ class ReplyChannel:
     def _deliver(self, response: Any) -> None:
         if response[0] != b"message":  # the answer to a ping
             return
-        message: bytes = response[2]
-        invocation, number, kind = _HEAD.unpack_from(message)
-        inbox = self._inboxes.get(invocation)
-        if inbox is not None:
-            inbox.deliver(number, Reply(kind=_KINDS[kind], data=message[_HEAD.size :]))
+        told: dict[bytes, Inbox] = {}
+        for message in unbundle(response[2]):
+            invocation, number, kind = _HEAD.unpack_from(message)
+            inbox = self._inboxes.get(invocation)
+            if inbox is not None:
+                inbox.deliver(number, Reply(kind=_KINDS[kind], data=message[_HEAD.size :]))
+                told[invocation] = inbox
+        for inbox in told.values():
+            inbox.tell()
 
     def _lose_all(self) -> None:
         """Tell every waiting request that replies may be missing; nobody begins to wait until we listen again."""

@@ -7,7 +7,7 @@ import redis
 from celery import Celery
 
 from shared import failpoints
-from shared.models.call_queue import CallQueue, find_cancelled
+from shared.models.call_queue import find_cancelled
 from shared.models.catalog_file import CatalogFile
 from shared.models.engine import Engine
 from shared.models.execution import AdmittedCall, Executor, FairCalls, execute
@@ -16,7 +16,6 @@ from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Announcement
 from shared.queues import MODELS
-from shared.reply_lane import ReplyLane
 from shared.telemetry import get_logger
 from shared.valkey import connect_valkey, writes_to_disk
 from workers.consumer_pool import ConsumerPool
@@ -89,6 +88,4 @@ def _executor(context: WorkerContext) -> Executor:
         heartbeats=Heartbeats(context.database, partial(find_cancelled, valkey)),
     )
     catalog = CatalogFile(settings.models_config).watch()
-    return Executor(
-        engine=engine, valkey=valkey, queue=CallQueue(valkey), catalog=catalog, lane=ReplyLane(valkey)
-    )
+    return Executor.over(valkey, engine=engine, catalog=catalog)

@@ -12,6 +12,7 @@ if this process dies, the sweeps of `shared/credits` decide by the same rule.
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 from uuid import UUID, uuid4
 
@@ -36,6 +37,7 @@ from shared.models.providers.base import Cancellation, Event, UpstreamStream
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import CallCancelled, ProviderError
 from shared.models.providers.routing import Router
+from shared.models.stream_loop import StreamLoop
 from shared.retry import retry
 from shared.telemetry import get_logger
 
@@ -106,6 +108,14 @@ class Asked:
     cancelled: Cancellation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrier(Generic[Said]):
+    """What carries a stream on once it has begun, and who is told; `say` gives False when nobody listens any more."""
+
+    loop: StreamLoop
+    say: Callable[[Said], bool]
+
+
 class ModelCall(Generic[Said]):
     """A call that was dispatched, and is settled before `relay` ends, however that is."""
 
@@ -114,18 +124,25 @@ class ModelCall(Generic[Said]):
         self._attended = attended
         self._read = read
         self._asked: Asked | None = None
+        self._carrier: Carrier[Said] | None = None
         self._provider: str | None = None
         self._translator: Translator | None = None
         self.ending = read([])
         """What was read of the deltas that end the reply, well or with an error, once it was settled."""
 
-    def relay(self, asked: Asked, slot: AbstractContextManager[None] | None = None) -> Generator[Said]:
+    def relay(
+        self,
+        asked: Asked,
+        slot: AbstractContextManager[None] | None = None,
+        carrier: Carrier[Said] | None = None,
+    ) -> Generator[Said]:
         """Ask, and give what is read of the deltas, those that arrived together at once; then settle.
 
-        Closing this early cancels the call. `slot` is one of the model's, unless it is held already. Raises the
-        DomainError that ended the reply.
+        Closing this early cancels the call. `slot` is one of the model's, unless it is held already. With a `carrier`
+        all but the first words are said by its loop, in order with what is given here. Raises the DomainError that
+        ended the reply.
         """
-        self._asked = asked
+        self._asked, self._carrier = asked, carrier
         try:
             with slot or nullcontext(), self._open(asked) as stream:
                 self._provider = stream.upstream.provider.name
@@ -183,15 +200,29 @@ class ModelCall(Generic[Said]):
 
     def _said(self, stream: UpstreamStream, translator: Translator) -> Iterator[Said]:
         for events in stream.batches():
-            deltas = [delta for event in events for delta in translator.feed(event)]
-            if translator.failure is not None and not translator.has_started:
-                has_cost = self._is_whole or translator.usage is not None
-                raise _failed_at_once(translator.failure, may_have_cost=has_cost)
-            self._attended.streamed_bytes = translator.completion_size_bytes
-            if said := self._read(deltas):
+            if said := self._told(events, translator):
                 yield said
+            if translator.failure is None and self._carrier is not None and stream.is_flowing:
+                with stream.flow() as arrivals:
+                    go_on = partial(self._go_on, stream, translator, self._carrier)
+                    self._carrier.loop.carry(arrivals, go_on)
             if translator.failure is not None:
                 return
+
+    def _go_on(self, stream: UpstreamStream, translator: Translator, carrier: Carrier[Said]) -> bool:
+        """Say what has come; False when the stream is for this call's own thread again."""
+        events = stream.take()
+        if events is None or ((said := self._told(events, translator)) and not carrier.say(said)):
+            return False
+        return translator.failure is None and stream.is_flowing
+
+    def _told(self, events: list[Event], translator: Translator) -> Said:
+        deltas = [delta for event in events for delta in translator.feed(event)]
+        if translator.failure is not None and not translator.has_started:
+            has_cost = self._is_whole or translator.usage is not None
+            raise _failed_at_once(translator.failure, may_have_cost=has_cost)
+        self._attended.streamed_bytes = translator.completion_size_bytes
+        return self._read(deltas)
 
     def _fail(self, error: DomainError) -> list[Delta]:
         """End a reply that has begun with an error."""

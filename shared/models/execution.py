@@ -9,6 +9,8 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
 from uuid import UUID
 
 import redis
@@ -20,11 +22,12 @@ from shared.models.call_queue import AcceptedRequest, CallQueue, QueuedCall, is_
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import DONE, frame_writer
-from shared.models.engine import NOTHING, Asked, Engine, ModelCall
+from shared.models.engine import NOTHING, Asked, Carrier, Engine, ModelCall
 from shared.models.heartbeats import Attended
 from shared.models.providers.errors import CallCancelled
 from shared.models.reply_waiting import describe_failure
 from shared.models.shares import PROVIDER_ALPHA
+from shared.models.stream_loop import StreamLoop
 from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
 from shared.reply_lane import ReplyLane
 from shared.telemetry import get_logger
@@ -45,6 +48,20 @@ class Executor:
     queue: CallQueue
     catalog: CatalogFile
     lane: ReplyLane
+    loop: StreamLoop
+
+    @classmethod
+    def over(cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile) -> Self:
+        """Make one whose requests come, and whose replies leave, by this Valkey."""
+        lane = ReplyLane(valkey)
+        return cls(
+            engine=engine,
+            valkey=valkey,
+            queue=CallQueue(valkey),
+            catalog=catalog,
+            lane=lane,
+            loop=StreamLoop(lane.together),
+        )
 
 
 def execute(executor: Executor, address: ReplyAddress) -> None:
@@ -89,8 +106,9 @@ def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended)
     parsed, entry = request.parsed(), _trusted(request.entry, executor.catalog)
     call = ModelCall(executor.engine, attended, frame_writer(parsed.dialect))
     asked = Asked(entry=entry, parsed=parsed, created=request.created, cancelled=attended.cancelled)
+    carrier = Carrier(loop=executor.loop, say=partial(attended.send, ReplyKind.DATA))
     try:
-        with closing(call.relay(asked, executor.engine.slots.slot(entry))) as frames:
+        with closing(call.relay(asked, executor.engine.slots.slot(entry), carrier)) as frames:
             for data in frames:
                 if not attended.send(ReplyKind.DATA, data):
                     raise CallCancelled(may_have_cost=True)

@@ -4,16 +4,18 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 
 import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import replies, reply_lane
+from shared.held_answers import Bell
 from shared.ids import new_id
 from shared.models.call_queue import cancel, find_cancelled, is_cancelled
 from shared.replies import Inbox, Reply, ReplyAddress, ReplyChannel, ReplyKind, ReplyWriter
-from shared.reply_lane import Letter, ReplyLane
+from shared.reply_lane import BUNDLES, Letter, Post, ReplyLane, unbundle
 from shared.valkey import connect_valkey
 from tests.support.stack import free_port, wait_until
 
@@ -96,9 +98,9 @@ def test_replies_that_follow_each_other_closely_are_sent_together(
     sent: list[int] = []
     write = ReplyLane._write
 
-    def counted(lane: ReplyLane, letters: Sequence[Letter]) -> None:
-        sent.append(len(letters))
-        write(lane, letters)
+    def counted(lane: ReplyLane, posts: Sequence[Post]) -> None:
+        sent.append(sum(len(post.letters) for post in posts))
+        write(lane, posts)
 
     monkeypatch.setattr(ReplyLane, "_write", counted)
     monkeypatch.setattr(reply_lane, "GATHER_SECONDS", 0.1)
@@ -253,3 +255,49 @@ def test_a_request_that_takes_nothing_is_dropped_instead_of_growing(
     while reply := inbox.receive(0.01):
         kinds.append(reply.kind)
     assert kinds == [ReplyKind.DATA, ReplyKind.DATA, ReplyKind.LOST]
+
+
+def test_what_is_put_together_reaches_a_front_in_one_message(lane: ReplyLane, channel: ReplyChannel) -> None:
+    rung: list[ReplyAddress] = []
+    with channel.open(new_id()) as first, channel.open(new_id()) as second:
+        for inbox in (first, second):
+            bell = Bell()
+            bell.be_heard_by(partial(rung.append, inbox.address))
+            inbox.ring(bell)
+        writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]
+        with lane.together():
+            for data in (b"one", b"two"):
+                for writer in writers:
+                    assert writer.send(ReplyKind.DATA, data)
+            assert first.receive(0.1) is None
+        for inbox in (first, second):
+            received = [inbox.receive(PATIENCE_SECONDS) for _ in range(2)]
+            assert [reply and reply.data for reply in received] == [b"one", b"two"]
+        assert rung == [first.address, second.address]
+
+
+@pytest.mark.parametrize("name", ["quartermaster:replies:of-the-release-before", f"{BUNDLES}of-this-one"])
+def test_only_a_front_that_reads_bundles_gets_them(valkey: redis.Redis, lane: ReplyLane, name: str) -> None:
+    said = [bytes([number]) * (number * 1000 + 17) for number in range(1, 5)]
+    with valkey.pubsub() as heard:  # type: ignore[no-untyped-call]
+        heard.subscribe(name)
+        heard.get_message(timeout=PATIENCE_SECONDS)
+        with lane.together():
+            for message in said:
+                lane.put(
+                    Letter(
+                        name, message, ReplyWriter(lane, ReplyAddress(channel=name, invocation_id=new_id()))
+                    )
+                )
+        published: list[bytes] = []
+        while sum(1 for message in published for _ in unbundle(message)) < len(said):
+            published.append(heard.get_message(timeout=PATIENCE_SECONDS)["data"])
+    assert [each for message in published for each in unbundle(message)] == said
+    assert len(published) == (1 if name.startswith(BUNDLES) else len(said))
+
+
+def test_a_bundle_has_a_largest_size(valkey: redis.Redis) -> None:
+    address = ReplyAddress(channel=f"{BUNDLES}x", invocation_id=new_id())
+    sender = ReplyWriter(ReplyLane(valkey), address)
+    letters = [Letter(address.channel, b"x" * (reply_lane.MAX_BUNDLE_BYTES // 2), sender) for _ in range(5)]
+    assert [len(post.letters) for post in reply_lane._posts(letters)] == [2, 2, 1]

@@ -6,7 +6,7 @@ a last event without its blank line. Refuses cut or endless bodies, and anything
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Protocol, Self
 
 from urllib3.exceptions import HTTPError
@@ -14,9 +14,11 @@ from urllib3.exceptions import HTTPError
 from shared.models.catalog import Upstream
 from shared.models.dialects.requests import Dialect
 from shared.models.providers.base import Event
+from shared.models.providers.connections import GatheringResponse
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.sse import MAX_EVENT_BYTES, EventTooLarge, SseEvent, SseParser
 from shared.models.providers.watchdog import Call, Watchdog
+from shared.models.stream_loop import Arrivals
 
 READ_BYTES = 64 << 10
 MAX_WHITE_SPACE_BYTES = 64 << 10
@@ -48,9 +50,14 @@ class AnswerStream:
     def __init__(self, upstream: Upstream, body: Body, call: Call, watchdog: Watchdog) -> None:
         self.upstream = upstream
         self._body = body
+        response = getattr(body, "_fp", None)
+        self._response = response if isinstance(response, GatheringResponse) else None
         self._call = call
         self._watchdog = watchdog
+        self._parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)
         self._received_bytes = 0
+        self._refused_by: ProviderError | None = None
+        self._is_streamed = False
         self._is_terminated = False
         self._is_at_end = False
 
@@ -88,26 +95,51 @@ class AnswerStream:
             return
         yield from self._streamed(start)
 
+    @property
+    def is_flowing(self) -> bool:
+        """Whether a socket tells of all that is still to come, so that a loop may `take` it."""
+        is_open = self._is_streamed and not self._is_terminated and self._refused_by is None
+        return is_open and self._response is not None and self._response.is_flowing
+
+    @contextmanager
+    def flow(self) -> Iterator[Arrivals]:
+        """Let `take` be called within the block, whenever the socket is readable; only while `is_flowing`."""
+        assert self._response is not None  # noqa: S101 (as the caller has seen)
+        with self._response.without_waiting():
+            yield self._response
+
+    def take(self) -> list[Event] | None:
+        """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
+        assert self._response is not None  # noqa: S101 (within `flow`)
+        received = self._response.take()
+        if received is None:
+            return None
+        self._note(received)
+        return self._events_of(received)
+
     def _streamed(self, received: bytes) -> Iterator[list[Event]]:
-        parser = SseParser(max_event_bytes=MAX_EVENT_BYTES)
+        self._is_streamed = True
+        while received:
+            if events := self._events_of(received):
+                yield events
+            if self._refused_by is not None:
+                raise self._refused_by
+            if self._is_terminated:
+                return
+            received = self._read()
+        if last := self._cut_event():
+            yield last
+
+    def _events_of(self, received: bytes) -> list[Event]:
+        """Read the events that these bytes complete, up to one that is refused, which `batches` raises."""
+        events: list[Event] = []
         try:
-            while received:
-                events: list[Event] = []
-                try:
-                    self._parse(parser.feed(received), events)
-                except ProviderError:
-                    if events:
-                        yield events
-                    raise
-                if events:
-                    yield events
-                if self._is_terminated:
-                    return
-                received = self._read()
-            if last := self._cut_event(parser.finish()):
-                yield last
-        except EventTooLarge as error:
-            raise self._failure("The provider sent an event larger than is sane.") from error
+            self._parse(self._parser.feed(received), events)
+        except EventTooLarge:
+            self._refused_by = self._failure("The provider sent an event larger than is sane.")
+        except ProviderError as error:
+            self._refused_by = error
+        return events
 
     def _parse(self, received: list[SseEvent], events: list[Event]) -> None:
         """Add the events to the list, up to the terminator or the first that makes no sense."""
@@ -129,11 +161,11 @@ class AnswerStream:
             event["type"] = name
         return event
 
-    def _cut_event(self, received: list[SseEvent]) -> list[Event]:
+    def _cut_event(self) -> list[Event]:
         """Read an event that the end of the body cut off: whole JSON was not cut, anything else was never sent."""
         events: list[Event] = []
         with suppress(ProviderError):
-            self._parse(received, events)
+            self._parse(self._parser.finish(), events)
         return events
 
     def _first_bytes(self) -> bytes:
@@ -171,11 +203,14 @@ class AnswerStream:
             self._is_at_end = True
             self._call.over()  # urllib3 has given the connection back already
             return b""
+        self._note(received)
+        return received
+
+    def _note(self, received: bytes) -> None:
         self._call.heard()
         self._received_bytes += len(received)
         if self._received_bytes > MAX_ANSWER_BYTES:
             raise self._failure("The provider's answer is larger than is sane.")
-        return received
 
     def _read_the_end(self) -> None:
         """See the body's end after `[DONE]`, so that the connection can be used again; not worth any waiting."""

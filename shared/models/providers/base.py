@@ -5,10 +5,12 @@ one event. Providers raise the errors of `errors` and nothing else.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from shared.models.catalog import Upstream
+from shared.models.stream_loop import Arrivals
 
 Event = dict[str, Any]
 
@@ -63,6 +65,16 @@ class UpstreamStream(Protocol):
 
     def __iter__(self) -> Iterator[Event]:
         """Give the events one by one."""
+
+    @property
+    def is_flowing(self) -> bool:
+        """Whether a socket tells of all that is still to come, so that a loop may `take` it."""
+
+    def flow(self) -> AbstractContextManager[Arrivals]:
+        """Let `take` be called within the block, whenever the socket is readable; only while `is_flowing`."""
+
+    def take(self) -> list[Event] | None:
+        """Give the events that have come, without waiting; None when `batches` must read on. Raises ProviderError."""
 
 
 class Provider(Protocol):

@@ -5,9 +5,11 @@ credentials and the environment's proxies, none of which may touch a call that i
 connections tell the watchdog of the call they serve (the sending thread's) how to hang up, even before an answer.
 
 Upstreams send each event as a chunk of its own, and http.client gives one chunk at a time however many have arrived.
-What follows an event (translating, sending it on) costs by the piece, so all that is there is read at once.
+What follows an event (translating, sending it on) costs by the piece, so all that is there is read, and its framing
+undone, at once.
 """
 
+import re
 import socket
 import ssl
 import threading
@@ -15,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPResponse, IncompleteRead
 from typing import Any
 
 from requests import PreparedRequest, Response
@@ -28,6 +30,8 @@ from urllib3.response import BaseHTTPResponse
 from shared.models.providers.watchdog import Call
 
 MAX_GATHERED_BYTES = 64 << 10
+MAX_CHUNK_HEAD_BYTES = 64 << 10
+_CHUNK_HEAD = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*(;.*)?", re.DOTALL)
 CONNECTIONS_PER_PROVIDER = 128
 """Idle connections kept; threads beyond them connect anew."""
 KEPT_IDLE_SECONDS = 50.0
@@ -52,52 +56,99 @@ def serving(call: Call, *, connect_timeout_seconds: float) -> Iterator[None]:
         _serving.call = None
 
 
+class ChunkDecoder:
+    """Undoes the chunked framing (RFC 9112, 7.1) of bytes as they come; what is unfinished waits for the next."""
+
+    __slots__ = ("_is_at_trailers", "_left", "_rest", "is_broken", "is_over")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._left: int | None = None
+        self._is_at_trailers = False
+        self.is_over = False
+        self.is_broken = False
+
+    def feed(self, received: bytes) -> bytes:
+        """Give the data in these bytes, up to where the framing is broken."""
+        pieces: list[bytes] = []
+        there = self._rest + received if self._rest else received
+        at = 0
+        while not (self.is_over or self.is_broken):
+            if self._left:
+                pieces.append(there[at : at + self._left])
+                at += len(pieces[-1])
+                self._left -= len(pieces[-1])
+            end = there.find(b"\n", at)
+            if self._left or end < 0:
+                break
+            self._read_line(there[at:end].strip())
+            at = end + 1
+        self._rest = there[at:]
+        self.is_broken |= len(self._rest) > MAX_CHUNK_HEAD_BYTES
+        return b"".join(pieces)
+
+    def _read_line(self, line: bytes) -> None:
+        """Read the end of a chunk's data, the head of a chunk, or a trailer."""
+        if self._is_at_trailers:
+            self.is_over = not line
+        elif self._left == 0:
+            self.is_broken, self._left = bool(line), None
+        elif _CHUNK_HEAD.fullmatch(line) is None:
+            self.is_broken = True
+        else:
+            self._left = int(line.partition(b";")[0], 16)
+            self._is_at_trailers = not self._left
+
+
 class GatheringResponse(HTTPResponse):
-    """A response whose `read1` gives all whole chunks that have arrived."""
+    """A response whose `read1`, the only way to read it, gives all chunks that have arrived."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         self._socket = sock
-        self._broken_by: Exception | None = None
+        self._decoder = ChunkDecoder()
 
     def read1(self, n: int = -1) -> bytes:
-        """Wait for some bytes, then add what else is there; a break after them is told by the next call."""
-        if self._broken_by is not None:
-            error, self._broken_by = self._broken_by, None
-            raise error
-        piece = super().read1(n)
-        if not self.chunked or not piece:
-            return piece
-        pieces, size_bytes = [piece], len(piece)
-        try:
-            while piece and size_bytes < MAX_GATHERED_BYTES and self._has_a_chunk():
-                piece = super().read1(n)
-                pieces.append(piece)
-                size_bytes += len(piece)
-        except (HTTPException, OSError, ValueError) as error:
-            self._broken_by = error
-        return b"".join(pieces)
+        """Wait for some bytes and give all that is there; a break after them is told by the next call."""
+        if not self.chunked:
+            return super().read1(n)
+        while not (self.isclosed() or self._decoder.is_over):
+            received = b"" if self._decoder.is_broken else self.fp.read1(MAX_GATHERED_BYTES)
+            if not received:
+                raise IncompleteRead(b"")
+            if data := self._decoder.feed(received):
+                return data
+        self.close()
+        return b""
 
-    def _has_a_chunk(self) -> bool:
-        """Whether a read would not wait: bytes of this chunk are there, or the next one's head and some of it."""
-        there = self._peek()
-        if self.chunk_left:
-            return bool(there)
-        head, _, rest = there[2:].partition(b"\r\n")
-        is_last = not head.partition(b";")[0].strip(b"0")  # after it come trailers, up to an empty line
-        return rest.startswith(b"\r\n") if is_last else bool(rest)
+    @property
+    def is_flowing(self) -> bool:
+        """Whether the body comes in chunks, and its socket tells of all that is still to come."""
+        is_decrypted = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        is_open = not (self._decoder.is_over or self._decoder.is_broken or self.isclosed())
+        return self.chunked and is_open and not is_decrypted
 
-    def _peek(self) -> bytes:
-        if self.isclosed():
-            return b""
+    def fileno(self) -> int:
+        """Give the descriptor of the socket."""
+        return self._socket.fileno()
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Let `take` be called within the block, and nothing else."""
         patience = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
-            return self.fp.peek(1)
-        except ssl.SSLWantReadError:
-            return b""
+            yield
         finally:
             self._socket.settimeout(patience)
+
+    def take(self) -> bytes | None:
+        """Give the data that has come; None if nothing has, or the end or a break, which `read1` will tell."""
+        try:
+            received = self.fp.read1(MAX_GATHERED_BYTES)
+        except OSError:
+            return None
+        return self._decoder.feed(received) if received else None
 
 
 class _Cuttable(HTTPConnection):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Self
 
 from shared.models.catalog import Upstream
@@ -20,6 +21,7 @@ from shared.models.providers.script import Script, read_script
 from shared.models.providers.scripted_chat import chat_completion, chat_events, chat_failure
 from shared.models.providers.scripted_responses import failure_of_response, response_events
 from shared.models.providers.watchdog import Reason
+from shared.models.stream_loop import Arrivals
 
 
 class ScriptedProvider:
@@ -45,6 +47,8 @@ class ScriptedProvider:
 
 class ScriptedStream:
     """The events of one scripted reply."""
+
+    is_flowing = False
 
     def __init__(self, request: UpstreamRequest, script: Script, pacing: _Pacing) -> None:
         self.upstream: Upstream = request.upstream
@@ -74,6 +78,14 @@ class ScriptedStream:
             yield [self._document([event for batch in self._told() for event in batch])]
         else:
             yield from self._told()
+
+    def flow(self) -> AbstractContextManager[Arrivals]:
+        """There is no socket."""
+        raise NotImplementedError
+
+    def take(self) -> list[Event] | None:
+        """There is no socket."""
+        raise NotImplementedError
 
     def _document(self, told: list[Event]) -> Event:
         """Make one document of what a stream would have told."""

@@ -32,7 +32,6 @@ from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Shares
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind
-from shared.reply_lane import ReplyLane
 from shared.valkey import connect_valkey
 from tests.support.identity import IdentityFactory, make_settings
 
@@ -203,13 +202,7 @@ def model_calls(
         slots=ModelSlots(valkey),
         heartbeats=Heartbeats(database, partial(find_cancelled, valkey)),
     )
-    executor = Executor(
-        engine=engine,
-        valkey=valkey,
-        queue=CallQueue(valkey),
-        catalog=CatalogFile(catalog, look_every_seconds=0),
-        lane=ReplyLane(valkey),
-    )
+    executor = Executor.over(valkey, engine=engine, catalog=CatalogFile(catalog, look_every_seconds=0))
     shares = Shares(database, valkey, slots_when_unknown=LIMITS.queued_calls)
     invoker = Invoker(
         database=database,
