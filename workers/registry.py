@@ -40,7 +40,7 @@ MODULES = {
         "shared.credits.rollups",
     ),
     MEDIA: ("shared.media.fetching",),
-    NOTIFICATIONS: ("shared.media.notification_channel",),
+    NOTIFICATIONS: ("shared.a2a.push.sending",),
     AGENTS: (
         "shared.a2a.turns.rows",
         "shared.a2a.remote.card_refresh",

@@ -60,6 +60,7 @@ tasks = sa.Table(
     sa.Column("deployment_id", sa.Uuid, nullable=False),
     sa.Column("caller_id", sa.Uuid, nullable=False),
     sa.Column("principal_id", sa.Uuid, nullable=False),
+    sa.Column("distribution_id", sa.Uuid),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("status_message", sa.Integer),
     instant("status_at", nullable=False),

@@ -33,6 +33,8 @@ class Address:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    """What is posted in place of the message's own body, where it holds a secret that no row may hold."""
 
 
 class Channel(Protocol):

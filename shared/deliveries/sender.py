@@ -229,7 +229,7 @@ class Sender:
         try:
             posted = post(
                 address.url,
-                body=message.body,
+                body=message.body if address.body is None else address.body,
                 headers=headers,
                 policy=self._policy,
                 deadline_seconds=ATTEMPT_SECONDS,

@@ -3,6 +3,8 @@
 While a replaced secret is valid both sign, so that receivers may change over at any time.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,34 +12,21 @@ from sqlalchemy import bindparam, func, select, update
 
 from shared.database import Session
 from shared.deliveries.channels import Address, Message
-from shared.deliveries.outbox import SendDeliveries
-from shared.deliveries.sender import Sender
 from shared.deliveries.signatures import webhook_headers
 from shared.encryption import Encryption
 from shared.identity.webhook_secrets import list_webhook_secrets
-from shared.jobs import Context, handles
-from shared.media import notifications
 from shared.media.notification_tables import notification_endpoints
 
-
-@handles(SendDeliveries, every_seconds=5, in_parallel=True)
-def _send_due(context: Context) -> int:
-    return context.once(_make_sender).send_due()
-
-
-def _make_sender(context: Context) -> Sender:
-    """Send notifications of every kind; those without a channel here bring their addresses."""
-    channels = {notifications.KIND: DistributionChannel(Encryption(context.settings))}
-    sender = Sender(context.database, context.settings, channels)
-    context.when_stopping(sender.stop)
-    return sender
+Complete = Callable[[Session, bytes], bytes]
+"""Puts into a body what no row may hold, such as links to files."""
 
 
 class DistributionChannel:
     """Notifications to the endpoints of distributions."""
 
-    def __init__(self, encryption: Encryption) -> None:
+    def __init__(self, encryption: Encryption, complete: Complete) -> None:
         self._encryption = encryption
+        self._complete = complete
 
     def find_address(self, session: Session, message: Message) -> Address | None:
         """Give the endpoint, and the three headers of the signature; None when there is none, or it is disabled."""
@@ -45,8 +34,9 @@ class DistributionChannel:
         secrets = list_webhook_secrets(session, self._encryption, message.destination_id)
         if endpoint is None or not secrets:
             return None
-        headers = webhook_headers(message, secrets)
-        return Address(url=self._decrypt(endpoint.url_encrypted), headers=headers)
+        body = self._complete(session, message.body)
+        headers = webhook_headers(replace(message, body=body), secrets)
+        return Address(url=self._decrypt(endpoint.url_encrypted), headers=headers, body=body)
 
     def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
         """Disable the endpoint until it is named again; False when another has been named meanwhile, or none is."""

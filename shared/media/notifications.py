@@ -5,7 +5,7 @@ file has a row that waits for its deadline, so its expiry is noticed once, howev
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -37,6 +37,11 @@ class EventType(StrEnum):
     IMPORT_FAILED = "media.import.failed"
     FILE_EXPIRED = "file.expired"
     MESSAGE_REFUSED = "message.refused"
+    MESSAGE_UPDATE = "message.update"
+
+
+def _render(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def notify_import(session: Session, ended: Import) -> None:
@@ -73,13 +78,18 @@ def notify(
     distribution_id: UUID,
     type: EventType,  # noqa: A002 (the field's word)
     data: Mapping[str, Any],
+    sequence: int | None = None,
+    render: Callable[[Any], str] = _render,
 ) -> UUID | None:
-    """Tell a distribution of an event, after the commit; None when it has named no endpoint, or a disabled one."""
+    """Tell a distribution of an event, after the commit; None when it has named no endpoint, or a disabled one.
+
+    Events with a `sequence` arrive in the order in which they are written.
+    """
     endpoint = session.fetch_one(_ENDPOINT, {"distribution_id": distribution_id})
     if endpoint is None:
         return None
     timestamp = endpoint.at.isoformat().replace("+00:00", "Z")
-    body = json.dumps({"type": type.value, "timestamp": timestamp, "data": data}, separators=(",", ":"))
+    body = render({"type": type.value, "timestamp": timestamp, "data": data})
     return enqueue_delivery(
         session,
         kind=KIND,
@@ -87,6 +97,8 @@ def notify(
         destination_id=distribution_id,
         organization_id=endpoint.organization_id,
         body=body.encode(),
+        ordered=sequence is not None,
+        sequence=sequence,
     )
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from shared.database import Database
+from shared.database import Database, Session
 from shared.files.grants import Reading, grant_to_readers
 from shared.files.references import ReferenceKind
 from shared.settings import Settings
@@ -57,11 +57,24 @@ class FileLinks:
 
         What holds no address of a file is given back as it is, at the cost of a look.
         """
-        found: dict[str, Reading] = {}
-        _change_parts(wire, lambda part: self._note(task_id, part, found))
+        found = self._find(task_id, wire)
         if not found:
             return wire
-        links = self._make(found)
+        with self._database.autocommit() as session:
+            return self._linked(session, wire, found)
+
+    def with_links_in(self, session: Session, task_id: UUID, wire: Any) -> Any:
+        """Do the same in a transaction of the caller's."""
+        found = self._find(task_id, wire)
+        return self._linked(session, wire, found) if found else wire
+
+    def _find(self, task_id: UUID, wire: Any) -> Mapping[str, Reading]:
+        found: dict[str, Reading] = {}
+        _change_parts(wire, lambda part: self._note(task_id, part, found))
+        return found
+
+    def _linked(self, session: Session, wire: Any, found: Mapping[str, Reading]) -> Any:
+        links = self._make(session, found)
         return _change_parts(wire, lambda part: self._link(part, links))
 
     def _note(self, task_id: UUID, part: _Part, found: dict[str, Reading]) -> _Part:
@@ -77,14 +90,13 @@ class FileLinks:
             )
         return part
 
-    def _make(self, found: Mapping[str, Reading]) -> Mapping[str, str]:
+    def _make(self, session: Session, found: Mapping[str, Reading]) -> Mapping[str, str]:
         now = datetime.fromtimestamp(time.time(), tz=UTC)
         links: dict[str, str] = {}
-        with self._database.autocommit() as session:
-            for address, reading in found.items():
-                link = grant_to_readers(session, reading, key=self._key, now=now)
-                if link is not None:
-                    links[address] = f"{self._base_url}/files/{reading.file_id}/content?grant={link.token}"
+        for address, reading in found.items():
+            link = grant_to_readers(session, reading, key=self._key, now=now)
+            if link is not None:
+                links[address] = f"{self._base_url}/files/{reading.file_id}/content?grant={link.token}"
         return links
 
     def _link(self, part: _Part, links: Mapping[str, str]) -> _Part:

@@ -7,7 +7,7 @@ organization pays. A message goes to the task of its conversation that waits for
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from shared.a2a.agents.callers import OnBehalf
 from shared.a2a.agents.directory import Scope
@@ -62,6 +62,9 @@ class Door:
             new_task_id=task_id,
         )
         sent = self.router.route(session, receiver.deployment_id, routed)
+        session.execute(
+            update(tasks).where(tasks.c.id == sent.task_id).values(distribution_id=receiver.distribution_id)
+        )
         kept_days = self.settings.media_record_days
         mark_routed(session, message, task_id=sent.task_id, turn_id=sent.turn_id, kept_days=kept_days)
         return sent

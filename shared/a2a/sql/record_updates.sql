@@ -17,12 +17,13 @@ DECLARE
     is_lost boolean;
 BEGIN
     -- Locked before all else: what follows reads what those before us have committed.
-    SELECT last_sequence, last_message, is_visible INTO t FROM tasks WHERE id = p_task FOR UPDATE;
+    SELECT last_sequence, last_message, is_visible, distribution_id INTO t FROM tasks WHERE id = p_task FOR UPDATE;
     IF FOUND AND p_turn IS NOT NULL THEN
         SELECT turn.updates INTO updates FROM task_turns turn WHERE turn.id = p_turn AND turn.lease_id = p_lease;
     END IF;
     is_lost := NOT FOUND;
-    is_followed := EXISTS (SELECT FROM task_push_configurations WHERE task_id = p_task);
+    is_followed := t.distribution_id IS NOT NULL
+        OR EXISTS (SELECT FROM task_push_configurations WHERE task_id = p_task);
     result := CASE
         WHEN is_lost THEN 'lost'
         WHEN updates > p_written THEN 'repeated'

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import select
 
+from shared.a2a.door.updates import tell_distribution
 from shared.a2a.exact_json import render
 from shared.a2a.push.deliveries import deliver
 from shared.a2a.tables import tasks
@@ -126,7 +127,8 @@ def record(
     result = Result(row.result)
     if result is Result.WRITTEN:
         if row.is_followed:
-            _post(session, task, entries, row.recorded_at)
+            turn_id = writer.turn_id if writer is not None else None
+            _post(session, task, entries, row.recorded_at, turn_id)
         if row.next_turn is not None:
             session.enqueue(AnswerTurn())
     return result
@@ -200,10 +202,17 @@ def _speaks(said: Update) -> bool:
     )
 
 
-def _post(session: Session, task: TaskKey, entries: Sequence[_Entry], recorded_at: datetime) -> None:
-    """Have updates posted to those who asked for it."""
+def _post(
+    session: Session,
+    task: TaskKey,
+    entries: Sequence[_Entry],
+    recorded_at: datetime,
+    turn_id: UUID | None,
+) -> None:
+    """Have updates posted to those who asked for it, and to the distribution whose message the task answers."""
     for followers, entry in zip(reversed(range(len(entries))), entries, strict=True):
         if entry.kind == "status":
             entry.wire["statusUpdate"]["status"]["timestamp"] = render_instant(recorded_at)
         if entry.kind != "message":
             deliver(session, task.id, task.organization_id, entry.wire, followers=followers)
+            tell_distribution(session, task.id, entry.wire, turn_id=turn_id, followers=followers)

@@ -101,7 +101,7 @@ def told(front: Front, connector: Connector, server: Server) -> Told:
 def deliver(front: Front) -> None:
     """Send what is due, and what waits for another attempt, as the worker does in its time."""
     sql(front, "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held")
-    channels = {KIND: DistributionChannel(Encryption(front.settings))}
+    channels = {KIND: DistributionChannel(Encryption(front.settings), lambda _, body: body)}
     sender = Sender(front.services.database, front.settings, channels)
     sender.send_due()
     sender.close()

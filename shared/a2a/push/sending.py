@@ -1,0 +1,32 @@
+"""Send what waits in the outbox: notifications of distributions by their channel, everything else as it brings itself.
+
+The files of an update get their links here, at the moment of sending.
+"""
+
+from shared.a2a.behaviors.file_links import FileLinks
+from shared.a2a.door.links import link_files
+from shared.database import Session
+from shared.deliveries.outbox import SendDeliveries
+from shared.deliveries.sender import Sender
+from shared.encryption import Encryption
+from shared.jobs import Context, handles
+from shared.media import notifications
+from shared.media.notification_channel import DistributionChannel
+
+
+@handles(SendDeliveries, every_seconds=5, in_parallel=True)
+def _send_due(context: Context) -> int:
+    return context.once(make_sender).send_due()
+
+
+def make_sender(context: Context) -> Sender:
+    """Put the sender of a process together."""
+    links = FileLinks(context.database, context.settings)
+
+    def complete(session: Session, body: bytes) -> bytes:
+        return link_files(session, links, body)
+
+    channel = DistributionChannel(Encryption(context.settings), complete)
+    sender = Sender(context.database, context.settings, {notifications.KIND: channel})
+    context.when_stopping(sender.stop)
+    return sender
