@@ -19,18 +19,19 @@ NAMES = {
     "aiter_raw": "iter_raw",
     "aread": "read",
     "ASYNC_PIECE_BYTES": "PIECE_BYTES",
+    "AsyncBody": "Body",
     "AsyncCallerAuth": "CallerAuth",
     "AsyncClient": "Client",
     "AsyncDownloads": "Downloads",
     "AsyncExchangedTokens": "ExchangedTokens",
     "AsyncFiles": "Files",
     "AsyncFixedToken": "FixedToken",
-    "AsyncFramedBody": "FramedBody",
     "AsyncLock": "Lock",
     "AsyncOpenAI": "OpenAI",
     "AsyncSender": "Sender",
     "AsyncSource": "Source",
     "AsyncTokens": "Tokens",
+    "AsyncUploads": "Uploads",
 }
 
 

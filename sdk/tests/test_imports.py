@@ -13,7 +13,7 @@ import quartermaster
 PACKAGE = Path(quartermaster.__file__).parent
 ALWAYS = {"anyio", "httpx", "quartermaster"}
 FOR_AGENTS = {"a2a", "google", "joserfc", "starlette", "uvicorn"}
-OF_AGENTS = ("agents/", "verification")
+OF_AGENTS = ("agents/", "key_sets", "verification")
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -31,7 +31,6 @@ PASSING = [
     problem(500, "internal_error"),
     problem(504, "timeout"),
     problem(429, "rate_limited"),
-    problem(408, "upload_timeout"),
     problem(409, "operation_in_progress"),
     NoAnswer,
     Answer(body=b"x" * 1000, cut_at=10),

@@ -17,9 +17,9 @@ class Frame:
         # The digest of the part lets the service refuse content that was damaged on its way, and store nothing.
         lines = (
             f"--{boundary}",
-            f"Content-Disposition: form-data; name=\"file\"; filename*=UTF-8''{quote_name(content.file_name)}",
+            f'Content-Disposition: form-data; name="file"; {file_name_parameter(content)}',
             f"Content-Type: {content.media_type}",
-            f"Content-Digest: sha-256=:{base64.b64encode(content.sha256).decode()}:",
+            f"Content-Digest: {digest_of(content)}",
         )
         self.content_type = f"multipart/form-data; boundary={boundary}"
         self.head = ("\r\n".join(lines) + "\r\n\r\n").encode()
@@ -27,6 +27,11 @@ class Frame:
         self.size_bytes = len(self.head) + content.size_bytes + len(self.tail)
 
 
-def quote_name(file_name: str) -> str:
+def file_name_parameter(content: Content) -> str:
     """Write a file name, whatever characters it has, as an extended parameter (RFC 8187)."""
-    return quote(file_name.encode("utf-8", "replace"), safe="")
+    return f"filename*=UTF-8''{quote(content.file_name.encode('utf-8', 'replace'), safe='')}"
+
+
+def digest_of(content: Content) -> str:
+    """Write the digest of the content (RFC 9530)."""
+    return f"sha-256=:{base64.b64encode(content.sha256).decode()}:"

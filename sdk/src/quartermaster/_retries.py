@@ -15,6 +15,7 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 8.0
 LONGEST_ASKED_SECONDS = 60.0
 JITTER = 0.25
 OPERATION_IN_PROGRESS = "operation_in_progress"
+UPLOAD_TIMEOUT = "upload_timeout"
 _REFUSED_FOR_NOW = frozenset({429, 503})
 _MAY_PASS = _REFUSED_FOR_NOW | {408, 500, 502, 504}
 
@@ -43,8 +44,8 @@ def pause_before_retry(
 def _may_help(failure: ApiError | Unanswered, *, is_repeatable: bool) -> bool:
     if isinstance(failure, Unanswered):
         return is_repeatable or not failure.was_sent
-    if failure.is_final:
-        return False
+    if failure.is_final or failure.code == UPLOAD_TIMEOUT:
+        return False  # At the same pace the same upload is cut off again.
     if failure.code == OPERATION_IN_PROGRESS:
         return is_repeatable
     return failure.status in (_MAY_PASS if is_repeatable else _REFUSED_FOR_NOW)

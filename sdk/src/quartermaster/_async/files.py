@@ -10,19 +10,17 @@ from uuid import UUID, uuid4
 
 import httpx
 
-from quartermaster._async.bodies import AsyncFramedBody, Progress, async_open_content
+from quartermaster._async.bodies import Progress, async_open_content
 from quartermaster._async.downloads import AsyncDownloads
 from quartermaster._async.sending import AsyncSender
-from quartermaster._contents import AsyncSource, Content
-from quartermaster._multipart import Frame
+from quartermaster._async.uploads import AsyncUploads
+from quartermaster._contents import AsyncSource
 from quartermaster._wire import Value, identifier, query_of, quote_segment, write_timestamp
-from quartermaster.errors import DigestMismatch
 from quartermaster.resources import (
     DeletedFile,
     File,
     FileVersion,
     ListedLink,
-    Metadata,
     ReadLink,
     Reference,
     UploadedFile,
@@ -41,6 +39,7 @@ class AsyncFiles:
     def __init__(self, sender: AsyncSender, auth: httpx.Auth) -> None:
         self._sender = sender
         self._auth = auth
+        self._uploads = AsyncUploads(sender, auth)
         self._downloads = AsyncDownloads(sender, auth)
 
     async def upload(
@@ -58,7 +57,8 @@ class AsyncFiles:
         """Store agent output: a path, bytes, a binary file or an iterable of bytes; without a deadline for ever.
 
         The operation id is made once and used by all retries; give one of your own to repeat an upload after a
-        restart. Raises ApiError, ConnectionFailed, ContentChanged, DigestMismatch.
+        restart: above 16 MiB it then goes on where it was. Raises ApiError, ConnectionFailed, ContentChanged,
+        DigestMismatch.
         """
         kind, associated = association or (None, None)
         parameters: dict[str, Value] = {
@@ -69,7 +69,7 @@ class AsyncFiles:
             "association_id": associated,
         }
         async with async_open_content(source, file_name, media_type) as content:
-            return await self._store("POST", "/files/agent-artifacts", parameters, content, progress)
+            return await self._uploads.store("POST", "/files/agent-artifacts", parameters, content, progress)
 
     async def replace(
         self,
@@ -90,7 +90,7 @@ class AsyncFiles:
             "expected_revision": expected_revision,
         }
         async with async_open_content(source, file_name, media_type) as content:
-            return await self._store("PUT", _path(file_id), parameters, content, progress)
+            return await self._uploads.store("PUT", _path(file_id), parameters, content, progress)
 
     async def get(self, file_id: Id) -> File:
         """Get a file's metadata; an expired or deleted file still answers."""
@@ -168,29 +168,6 @@ class AsyncFiles:
         body = await self._ask("DELETE", _path(file_id, "grants", str(identifier(link_id))))
         return read(ListedLink, body)
 
-    async def _store(
-        self,
-        method: str,
-        path: str,
-        parameters: Mapping[str, Value],
-        content: Content,
-        progress: Progress | None,
-    ) -> UploadedFile:
-        query = query_of({**parameters, "byte_size": content.size_bytes})
-        frame = Frame(content)
-        headers = {"Content-Type": frame.content_type, "Content-Length": str(frame.size_bytes)}
-
-        def make_request() -> httpx.Request:
-            http = self._sender.http
-            request = http.build_request(method, self._sender.url(path), params=query, headers=headers)
-            request.stream = AsyncFramedBody(frame, content, progress)
-            return request
-
-        response = await self._sender.send(make_request, self._auth, is_repeatable=True)
-        stored = read(UploadedFile, response.json())
-        _require_digest(stored.metadata, content)
-        return stored
-
     async def _pages(
         self, path: str, members: str, parameters: Mapping[str, Value]
     ) -> AsyncIterator[Mapping[str, Any]]:
@@ -247,8 +224,3 @@ def _seconds(ttl_minutes: int) -> int:
             f"ttl_minutes is a whole number from {SHORTEST_TTL_MINUTES} to {LONGEST_TTL_MINUTES}."
         )
     return ttl_minutes * 60
-
-
-def _require_digest(metadata: Metadata, content: Content) -> None:
-    if metadata.content_sha256 != content.sha256.hex():
-        raise DigestMismatch("The service stored other content than was sent.")

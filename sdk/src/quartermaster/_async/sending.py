@@ -46,7 +46,7 @@ class AsyncSender:
         """Send a request; the caller reads and closes the answer, unless `is_read`."""
         retries = 0
         while True:
-            outcome = await self._attempt(make_request(), auth, is_read=is_read)
+            outcome = await self.attempt(make_request(), auth, is_read=is_read)
             if isinstance(outcome, httpx.Response):
                 return outcome
             pause = pause_before_retry(
@@ -60,9 +60,10 @@ class AsyncSender:
             await async_sleep(pause)
             retries += 1
 
-    async def _attempt(
-        self, request: httpx.Request, auth: httpx.Auth | None, *, is_read: bool
+    async def attempt(
+        self, request: httpx.Request, auth: httpx.Auth | None, *, is_read: bool = True
     ) -> httpx.Response | ApiError | Unanswered:
+        """Send a request once, and give what comes of it."""
         # Failures are values here: what is raised later has no context that holds the request and its credential.
         try:
             response = await self.http.send(request, auth=auth, stream=True)

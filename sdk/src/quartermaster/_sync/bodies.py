@@ -9,31 +9,40 @@ import httpx
 
 from quartermaster._concurrency import PIECE_BYTES, call, pieces
 from quartermaster._contents import Source, Content, measure, name_of, new_spool, open_file, read_once
-from quartermaster._multipart import Frame
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes sent so far and all there are; a retry begins again at nothing."""
+"""Called with the bytes sent so far and all there are; a retry goes back to what has arrived."""
 
 
-class FramedBody(httpx.SyncByteStream):
-    """A multipart body; httpx may iterate over it again for another attempt."""
+class Body(httpx.SyncByteStream):
+    """Some of the content within its frame; httpx may iterate over it again for another attempt."""
 
-    def __init__(self, frame: Frame, content: Content, progress: Progress | None) -> None:
-        self._frame = frame
+    def __init__(
+        self,
+        content: Content,
+        progress: Progress | None,
+        *,
+        start: int = 0,
+        stop: int,
+        head: bytes = b"",
+        tail: bytes = b"",
+    ) -> None:
         self._content = content
         self._progress = progress
+        self._start, self._stop = start, stop
+        self._head, self._tail = head, tail
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self._frame.head
-        content, sent = self._content, 0
-        call(content.rewind)
-        while sent < content.size_bytes:
-            piece = call(content.read, min(PIECE_BYTES, content.size_bytes - sent))
+        yield self._head
+        content, at = self._content, self._start
+        call(content.rewind, at)
+        while at < self._stop:
+            piece = call(content.read, min(PIECE_BYTES, self._stop - at))
             yield piece
-            sent += len(piece)
+            at += len(piece)
             if self._progress is not None:
-                self._progress(sent, content.size_bytes)
-        yield self._frame.tail
+                self._progress(at, content.size_bytes)
+        yield self._tail
 
 
 @contextmanager
