@@ -155,6 +155,8 @@ class Settings(BaseSettings):
     """Deployment whose agent answers at the root, by its id; empty for the oldest."""
     a2a_require_version: bool = False
     """Refuse A2A requests without A2A-Version, as the protocol's letter has it."""
+    a2a_cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins whose pages may talk to agents (CORS), comma-separated, `*` for any; empty for none."""
     a2a_push_notifications: bool = True
     """Let clients have updates of their tasks posted to them."""
     a2a_wait_seconds: PositiveFloat = 120.0
@@ -236,7 +238,7 @@ class Settings(BaseSettings):
             raise ValueError("must begin with postgresql://")
         return f"postgresql+psycopg2://{rest}"
 
-    @field_validator("encryption_keys", "allowed_hosts", mode="before")
+    @field_validator("encryption_keys", "allowed_hosts", "a2a_cors_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value

@@ -13,6 +13,7 @@ from shared.log_lines import configure_logging
 from shared.metrics import HostMetrics
 from shared.settings import Settings
 from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_logger, reset_log_context
+from web.a2a.cors import share_with_origins
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
 from web.credits.routes import ROUTES as CREDIT_ROUTES
@@ -78,6 +79,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
         routes.register(app)
     app.before_request(_begin)
     app.before_request(_refuse_foreign_host)
+    share_with_origins(app)
     app.after_request(_finish)
     app.teardown_request(_forget)
     app.wsgi_app = edge.wrap(app.wsgi_app, settings.trusted_proxies)  # type: ignore[method-assign, assignment]

@@ -165,6 +165,7 @@ def test_what_is_public_is_known() -> None:
         "/problems/<code>",
         "/.well-known/agent-card.json",
         "/agents/<id:deployment_id>/.well-known/agent-card.json",
+        "/extensions",
         "/extensions/<name>/<version>",
         "/extensions/<name>/<version>/schema.json",
         "/.well-known/oauth-authorization-server",

@@ -3,7 +3,13 @@
 from flask import Response
 from werkzeug.exceptions import NotFound
 
-from shared.a2a.agents.own_extensions import OwnExtension, find_own_extension, schema_of, specification_of
+from shared.a2a.agents.own_extensions import (
+    OwnExtension,
+    find_own_extension,
+    list_specifications,
+    schema_of,
+    specification_of,
+)
 from shared.a2a.exact_json import render
 from web.authentication import Authentication
 from web.calls import Call
@@ -15,6 +21,19 @@ _HEADERS = {
     "Cache-Control": "public, max-age=3600",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 }
+
+
+@routes.route(
+    "GET",
+    "/extensions",
+    summary="List the service's A2A extensions",
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers={200: "text/html"},
+)
+def list_extensions(call: Call) -> Response:
+    text = list_specifications(call.services.settings.base_url)
+    return Response(text, content_type="text/html; charset=utf-8", headers=_HEADERS)
 
 
 @routes.route(

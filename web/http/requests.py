@@ -23,6 +23,8 @@ MAXIMUM_JSON_CONTAINERS = 100_000
 MAXIMUM_JSON_VALUES = 1_000_000
 MAXIMUM_FINDINGS = 20_000
 """With more wrong values than these a request is refused as a whole: naming them would cost far more than it tells."""
+SHOWN_CHARACTERS = 80
+"""So much of a key is shown."""
 Shape = TypeVar("Shape", bound=BaseModel)
 _NOT_JSON = (ValueError, RecursionError)
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{},]', re.DOTALL)
@@ -124,22 +126,36 @@ def findings(error: ValidationError) -> Sequence[ErrorDetails]:
 
 
 def parse_json(raw: bytes, **numbers: Any) -> Any:
-    """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting and number of values. Raises MalformedJson.
+    """Parse a body strictly: UTF-8, no key twice, no NaN, bounded nesting and number of values.
 
-    `numbers` are the standard library's `parse_int` and `parse_float`.
+    `numbers` are the standard library's `parse_int` and `parse_float`. Raises MalformedJson, which says where.
     """
     try:
         text = raw.decode("utf-8")
         if text.startswith("\ufeff"):
-            raise MalformedJson
+            raise MalformedJson("The body begins with a byte order mark.")
         _bound(text)
         parsed = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant, **numbers)
         if _SURROGATE.search(text):
             # Half a surrogate pair could neither be stored nor repeated in an answer.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
-    except _NOT_JSON:
-        raise MalformedJson from None
+    except _NOT_JSON as error:
+        raise MalformedJson(_fault(error)) from None
+
+
+def _fault(error: ValueError | RecursionError) -> str:
+    """Say what is wrong with a body, and where."""
+    match error:
+        case UnicodeDecodeError():
+            return f"The body is not UTF-8: byte {error.start} begins no character."
+        case UnicodeEncodeError():
+            return "The body holds half a surrogate pair."
+        case json.JSONDecodeError():
+            return f"The body is not JSON: {error.msg}, at line {error.lineno}, column {error.colno}."
+        case ValueError():
+            return f"The body is not JSON: {error}."
+    return f"The body is nested deeper than {MAXIMUM_JSON_DEPTH} levels."
 
 
 def _bound(text: str) -> None:
@@ -158,17 +174,18 @@ def _bound(text: str) -> None:
             depth -= 1
         if depth > MAXIMUM_JSON_DEPTH:
             raise MalformedJson(f"The body is nested deeper than {MAXIMUM_JSON_DEPTH} levels.")
-        if containers > MAXIMUM_JSON_CONTAINERS or values > MAXIMUM_JSON_VALUES:
-            raise MalformedJson(
-                f"The body holds more than {MAXIMUM_JSON_CONTAINERS:,} objects and arrays,"
-                f" or more than {MAXIMUM_JSON_VALUES:,} values."
-            )
+        if containers > MAXIMUM_JSON_CONTAINERS:
+            raise MalformedJson(f"The body holds more than {MAXIMUM_JSON_CONTAINERS:,} objects and arrays.")
+        if values > MAXIMUM_JSON_VALUES:
+            raise MalformedJson(f"The body holds more than {MAXIMUM_JSON_VALUES:,} values.")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
     if len(read) != len(pairs):
-        raise ValueError("a key stands twice")
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {json.dumps(twice[:SHOWN_CHARACTERS])} stands twice in an object")
     return read
 
 

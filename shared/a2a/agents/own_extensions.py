@@ -151,5 +151,19 @@ def schema_of(own: OwnExtension, uri: str) -> Mapping[str, Any]:
 
 def specification_of(own: OwnExtension, base_url: str) -> str:
     """Give the specification document of an extension, in HTML."""
-    source = resources.files("shared.a2a.specifications") / f"{own.name}-{VERSION}.html"
-    return source.read_text(encoding="utf-8").replace("{base_url}", base_url)
+    return _page(f"{own.name}-{VERSION}.html", base_url)
+
+
+def list_specifications(base_url: str) -> str:
+    """Give the page that names all extensions, in HTML."""
+    uris = ((own, f"{base_url}/extensions/{own.name}/{VERSION}") for own in OWN_EXTENSIONS)
+    items = (f'<dt><a href="{uri}">{uri}</a></dt>\n<dd>{own.description}</dd>' for own, uri in uris)
+    return _page("index.html", base_url).replace("{extensions}", "\n".join(items))
+
+
+def _page(name: str, base_url: str) -> str:
+    folder = resources.files("shared.a2a.specifications")
+    style = (folder / "head.html").read_text(encoding="utf-8").strip()
+    return (
+        (folder / name).read_text(encoding="utf-8").replace("{style}", style).replace("{base_url}", base_url)
+    )

@@ -258,3 +258,21 @@ def test_the_default_agent_is_the_oldest(front: Front, cast: Cast) -> None:
     card = front.get("/.well-known/agent-card.json").get_json()
     assert card["name"] == "Helper"
     assert card["supportedInterfaces"][0]["url"] == front.settings.base_url
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{\n "message": }', "Expecting value, at line 2, column 13."),
+        (b'{"message": {"n": 1, "n": 2}}', 'the key "n" stands twice in an object'),
+        (b'{"message": NaN}', "NaN is not JSON"),
+        (b'{"message": "\xff"}', "byte 13 begins no character"),
+        (b'{"message": "\\ud800"}', "half a surrogate pair"),
+        (b"[" * 65 + b"]" * 65, "deeper than 64 levels"),
+        (b"[" + b"[]," * 100_001 + b"[]]", "more than 100,000 objects and arrays"),
+    ],
+)
+def test_malformed_json_is_told_where_and_which_limit(cast: Cast, body: bytes, said: str) -> None:
+    answer = cast.member.ask("POST", "/message:send", data=body)
+    assert (answer.status_code, reason(answer)) == (400, "INVALID_REQUEST")
+    assert said in answer.get_json()["error"]["message"]

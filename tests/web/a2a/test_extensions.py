@@ -209,3 +209,18 @@ def test_the_served_schemas_judge_as_the_service_does(cast: Cast) -> None:
     assert validator.is_valid(GOOD_EVENT)
     assert not validator.is_valid({"type": "a b", "source": "b", "id": "c"})
     assert not validator.is_valid({"type": "a", "source": "b"})
+
+
+def test_pages_of_extensions_are_listed_and_fit_a_phone(cast: Cast) -> None:
+    index = cast.front.client.get("/extensions")
+    pages = [index, *(cast.front.client.get(f"/extensions/{own.name}/v1") for own in OWN_EXTENSIONS)]
+    for page in pages:
+        text = page.get_data(as_text=True)
+        assert (page.status_code, page.mimetype) == (200, "text/html")
+        assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+        assert "overflow-x: auto" in text
+        assert "{" not in text.split("</style>")[1].split("<body>")[0]
+        assert "{base_url}" not in text
+    for own in OWN_EXTENSIONS:
+        assert f'<a href="{BASE}/{own.name}/v1">' in index.get_data(as_text=True)
+        assert f'<a href="{BASE}">' in pages[OWN_EXTENSIONS.index(own) + 1].get_data(as_text=True)
