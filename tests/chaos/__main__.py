@@ -10,12 +10,19 @@ from tests.chaos.agents.workload import Agents
 from tests.chaos.files.workload import Files
 from tests.chaos.media.workload import Media
 from tests.chaos.models.workload import Models
+from tests.chaos.remote.workload import RemoteAgents
 from tests.chaos.run import Run
 from tests.chaos.sabotage import MODES
 from tests.chaos.workload import Workload
 from tests.support.stack import Servers
 
-WORKLOADS: dict[str, type[Workload]] = {"files": Files, "models": Models, "media": Media, "agents": Agents}
+WORKLOADS: dict[str, type[Workload]] = {
+    "files": Files,
+    "models": Models,
+    "media": Media,
+    "agents": Agents,
+    "remote": RemoteAgents,
+}
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ WORKERS: Mapping[str, Sequence[str]] = {
     ),
     "agents": (
         *("turn.claimed", "turn.before_append", "turn.appended", "agents.file_stored"),
+        *("remote.marked", "remote.heard", "remote.bound"),
         *(
             "agents.held",
             "invocation.dispatched",

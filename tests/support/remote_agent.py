@@ -1,13 +1,16 @@
 """An agent of somebody else: a2a-sdk's own server with both bindings, which does what a message's text says.
 
-`python -m tests.support.remote_agent PORT [DATABASE_URL]`. It keeps tasks in memory, or in Postgres. Requests are
-noted, with their headers, at `/seen`; nothing else of it is ours but the executor.
+`python -m tests.support.remote_agent PORT [DATABASE_URL | DIRECTORY]`. It keeps tasks in memory, in Postgres, or in
+files: then, once started again, it goes on counting where it was killed. Requests are noted, with their headers, at
+`/seen`; nothing else of it is ours but the executor and that store.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -19,11 +22,12 @@ from a2a.helpers import (
     new_text_part,
 )
 from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.context import ServerCallContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import DatabaseTaskStore, InMemoryTaskStore, TaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
@@ -106,6 +110,45 @@ def _said(updater: TaskUpdater, text: str) -> Any:
     return updater.new_agent_message([new_text_part(text)])
 
 
+class FileStore(InMemoryTaskStore):
+    """Keeps each task in a file, too."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        await super().save(task, context)
+        written = self._directory / f".{task.id}"
+        written.write_bytes(task.SerializeToString())
+        written.replace(self._directory / task.id)
+
+    async def go_on(self) -> None:
+        """Read all tasks, and go on with those that were under way."""
+        context = ServerCallContext()
+        self._under_way = set[asyncio.Task[None]]()
+        for path in self._directory.glob("[!.]*"):
+            task = Task.FromString(path.read_bytes())
+            await super().save(task, context)
+            if task.status.state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING):
+                self._under_way.add(asyncio.create_task(self._count(task, context)))
+
+    async def _count(self, task: Task, context: ServerCallContext) -> None:
+        _, times, pause = task.history[0].parts[0].text.split()
+        if not task.artifacts:
+            task.artifacts.add(artifact_id="count")
+        for number in range(len(task.artifacts[0].parts), int(times)):
+            task.artifacts[0].parts.append(new_text_part(f"{number};"))
+            task.status.state = TaskState.TASK_STATE_WORKING
+            await self.save(task, context)
+            await asyncio.sleep(float(pause))
+        if task.status.HasField("message"):
+            task.history.append(task.status.message)
+        task.status.message.CopyFrom(new_text_message("Counted"))
+        task.status.state = TaskState.TASK_STATE_COMPLETED
+        await self.save(task, context)
+
+
 class Noting:
     """Notes the head of each request, in the order of their arrival."""
 
@@ -142,12 +185,20 @@ def make_app(port: int, store: TaskStore) -> Starlette:
     """Put the agent together."""
     card, seen = card_of(port), list[Any]()
     handler = DefaultRequestHandler(agent_executor=Teller(), task_store=store, agent_card=card)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        if isinstance(store, FileStore):
+            await store.go_on()
+        yield
+
     app = Starlette(
+        lifespan=lifespan,
         routes=[
             *create_agent_card_routes(card),
             *create_jsonrpc_routes(handler, rpc_url="/rpc"),
             *create_rest_routes(handler),
-        ]
+        ],
     )
 
     async def tell_seen(_: Any) -> Response:
@@ -162,7 +213,9 @@ def main() -> None:
     """Serve until killed."""
     port = int(sys.argv[1])
     store: TaskStore = InMemoryTaskStore()
-    if len(sys.argv) > 2:
+    if len(sys.argv) > 2 and Path(sys.argv[2]).is_dir():
+        store = FileStore(Path(sys.argv[2]))
+    elif len(sys.argv) > 2:
         url = make_url(sys.argv[2]).set(drivername="postgresql+asyncpg")
         store = DatabaseTaskStore(create_async_engine(url), table_name="tasks_of_an_agent")
     uvicorn.run(make_app(port, store), host="127.0.0.1", port=port, log_level="error", access_log=False)

@@ -11,8 +11,8 @@ from shared.a2a.remote import connection, following
 from shared.a2a.turns import heartbeats
 from shared.database import Database
 from tests.shared.a2a.behaviors.agents import Agents, make_agents
-from tests.shared.a2a.remote.servers import GenuineAgent, genuine_agent
 from tests.shared.a2a.remote.turns import use_endpoint
+from tests.support.genuine_agents import GenuineAgent, genuine_agent
 
 RETRY_SECONDS = 8.0
 SILENCE_SECONDS = 6.0

@@ -6,8 +6,8 @@ import pytest
 
 from shared.a2a.types import TaskState
 from tests.shared.a2a.behaviors.agents import Agents
-from tests.shared.a2a.remote.servers import GenuineAgent
 from tests.shared.a2a.remote.turns import counted, outline, said, text_of
+from tests.support.genuine_agents import GenuineAgent
 
 Use = Callable[..., GenuineAgent]
 

@@ -8,8 +8,8 @@ from shared.a2a.tasks.sending import Sent
 from shared.a2a.types import Task, TaskState
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.behaviors.dying_worker import let_die
-from tests.shared.a2a.remote.servers import GenuineAgent, genuine_agent
 from tests.shared.a2a.remote.turns import counted, outline, said, text_of, use_endpoint
+from tests.support.genuine_agents import GenuineAgent, genuine_agent
 
 POINTS = (
     "turn.claimed",
@@ -80,7 +80,7 @@ def test_an_agent_that_forgot_its_task_in_a_restart_fails_it(agents: Agents, dat
 def test_an_agent_that_works_for_ever_after_a_restart_fails_when_it_was_silent_for_long(
     agents: Agents, administrator_url: str
 ) -> None:
-    with genuine_agent(database_url=administrator_url) as restarted:
+    with genuine_agent(store=administrator_url) as restarted:
         use_endpoint(agents, restarted.url)
         sent = agents.say("hang")
         with agents.answering(sent):

@@ -1,0 +1,77 @@
+"""A genuine agent of somebody else in a process of its own, which can be killed and started again at its address."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+
+from tests.support.stack import ROOT, free_port, wait_until
+
+
+class GenuineAgent:
+    """a2a-sdk's server (`tests/support/remote_agent.py`), which can be killed and started again at its address."""
+
+    def __init__(self, *, store: str | None = None) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._arguments = [str(self.port)] + ([store] if store else [])
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        command = [sys.executable, "-m", "tests.support.remote_agent", *self._arguments]
+        self._process = subprocess.Popen(command, cwd=ROOT)
+        wait_until(self._answers, "the agent", seconds=60)
+
+    def kill(self) -> None:
+        """End it without a chance to say anything."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def seen(self) -> list[dict[str, Any]]:
+        """The heads of the requests since it was started."""
+        found: list[dict[str, Any]] = requests.get(f"{self.url}/seen", timeout=10).json()
+        return found
+
+    def sent(self) -> list[dict[str, Any]]:
+        """Those that sent a message."""
+        return [head for head in self.seen() if "idempotency-key" in head["headers"]]
+
+    def received(self, after: int) -> list[str]:
+        """The turns whose messages it was sent."""
+        return [head["headers"]["idempotency-key"] for head in self.sent()[after:]]
+
+    def state_of(self, task_id: str) -> str:
+        """Ask it for the state of a task."""
+        task = requests.get(f"{self.url}/tasks/{task_id}", headers={"A2A-Version": "1.0"}, timeout=10).json()
+        return str(task["status"]["state"])
+
+    def wait_for_a_task(self) -> None:
+        """Wait until it has one."""
+        headers = {"A2A-Version": "1.0"}
+        wait_until(
+            lambda: requests.get(f"{self.url}/tasks", headers=headers, timeout=5).json()["tasks"],
+            "a task of the agent",
+        )
+
+    def _answers(self) -> bool:
+        try:
+            return requests.get(f"{self.url}/seen", timeout=5).ok
+        except requests.RequestException:
+            return False
+
+
+@contextmanager
+def genuine_agent(**options: Any) -> Iterator[GenuineAgent]:
+    """Run one within the block."""
+    agent = GenuineAgent(**options)
+    agent.start()
+    try:
+        yield agent
+    finally:
+        agent.kill()
