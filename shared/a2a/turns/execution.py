@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from shared.a2a.errors import UnsupportedOperation
 from shared.a2a.tasks.log import ClaimedTurn, TaskLog, TurnLost
 from shared.a2a.turns.heartbeats import StopReason, TurnHeartbeats, WatchedTurn
 from shared.a2a.turns.leases import Lease
@@ -26,7 +25,6 @@ log = get_logger(__name__)
 
 TOO_LONG = "The agent took longer than it may to answer one message."
 REVOKED = "The agent, or the identity or organization that it worked for, has been disabled."
-UNKNOWN_KIND = "This installation's workers cannot answer for this kind of agent."
 BROKEN = "The agent failed while it was answering; the failure has been recorded."
 
 
@@ -65,10 +63,8 @@ class TurnExecution:
     def _answer(self, watched: WatchedTurn, claimed: ClaimedTurn) -> str:
         """Run the behavior; say how the turn ended."""
         turn = replace(claimed.turn, is_cancelled=watched.stopped.is_set)
+        behavior = self._behaviors[turn.behavior.kind]
         try:
-            behavior = self._behaviors.get(turn.behavior.kind)
-            if behavior is None:
-                raise UnsupportedOperation(UNKNOWN_KIND)
             with closing(_closable(behavior.run(turn))) as updates:
                 self._write(watched, claimed, updates)
             return self._end(watched, claimed)

@@ -11,7 +11,7 @@ from shared.encryption import Encryption
 from shared.identity.audit import list_audit_events
 from shared.identity.authorization import OPERATOR
 from shared.identity.roles import Role
-from tests.web.a2a.asking import text_of
+from tests.web.a2a.asking import request, text_of
 from tests.web.a2a.conftest import Cast, give_script
 
 SECRET = "k" * 40
@@ -151,9 +151,10 @@ def test_the_behavior_of_an_endpoint_is_changed_with_the_endpoint_alone(administ
 
 def test_a_skill_that_is_not_ours_is_left_to_the_remote_agent(administrator: Administrator) -> None:
     administrator.put()
-    task = administrator.client.task("hello", metadata={"skillId": "their-own"})
-    assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert "kind of agent" in text_of(task["status"]["message"])
+    sent = request("hello", configuration={"returnImmediately": True})
+    sent["message"]["metadata"] = {"skillId": "their-own"}
+    answer = administrator.client.ask("POST", "/message:send", json=sent)
+    assert answer.status_code == 200, answer.text
 
 
 def test_others_learn_nothing_of_an_endpoint(administrator: Administrator, cast: Cast) -> None:
