@@ -11,22 +11,26 @@ import pytest
 
 from shared.models.catalog_format import read_catalog
 from tests.journeys.conftest import Installation
+from tests.support.agent_processes import DEVELOPMENT, running_agent
 from tests.support.agents import open_link
-from tests.support.stack import ROOT
+from tests.support.stack import ROOT, Servers, Stack
 
 pytestmark = pytest.mark.usefixtures("workers")
 
 _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_readmes_commands_do_what_it_says(installation: Installation, tmp_path: Path) -> None:
+def test_the_readmes_commands_do_what_it_says(servers: Servers, tmp_path: Path) -> None:
     commands = _SHELL_BLOCK.findall((ROOT / "README.md").read_text())
-    assert len(commands) == 4
-    with installation.stack.running(installation.stack.worker("models"), installation.stack.worker("agents")):
+    assert len(commands) == 5
+    stack = Stack(tmp_path / "var", servers, settings=DEVELOPMENT)
+    credentials, front = stack.set_up(), stack.web()
+    workers = [stack.worker(name) for name in ("files", "models", "agents")]
+    with stack.running(front, *workers), running_agent(front.url, credentials) as address:
         done = subprocess.run(
             ["bash", "-euxo", "pipefail", "-c", "\n".join(commands)],
             cwd=tmp_path,
-            env={**os.environ, "QM_HOME": str(installation.stack.directory)},
+            env={**os.environ, "QM_HOME": str(stack.directory), "AGENT_URL": address},
             capture_output=True,
             text=True,
             check=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ from uuid import uuid4
 
 import httpx
 import uvicorn
-from deploy.embedded.ports import find_free_port
 
 from quartermaster.agents import Agent
 
@@ -81,7 +81,8 @@ def status_text(task: Any) -> str:
 @contextmanager
 def served(agent: Agent, headers: Mapping[str, str] | None = None, **more: Any) -> Iterator[Served]:
     """Serve an agent for a while."""
-    port = find_free_port()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     config = uvicorn.Config(
         agent.app(**more),
         host="127.0.0.1",

@@ -17,8 +17,8 @@ from quartermaster.agents import Agent, Artifact, File, FileAction
 from quartermaster.agents.outputs import Failed
 from quartermaster.agents.received_files import NotReadable
 from quartermaster.errors import ApiError, DigestMismatch
-from sdk.tests.agents.conftest import Service
 from sdk.tests.agents.served import Served, served, status_text, text_of
+from sdk.tests.live.agents.conftest import Service
 
 UNTIL = datetime(2040, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 ACTIONS = {

@@ -16,8 +16,8 @@ from quartermaster import context as request_context
 from quartermaster.agents import Agent, Extension
 from quartermaster.context import RequestContext
 from quartermaster.errors import ConfigurationError
-from sdk.tests.agents.conftest import Service
 from sdk.tests.agents.served import Served, message, served, text_of
+from sdk.tests.live.agents.conftest import Service
 
 ATTRIBUTION = "Service-Usage-Attribution"
 REQUIRED = Extension("https://example.com/needed/v1", required=True)

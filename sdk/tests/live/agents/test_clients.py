@@ -13,8 +13,8 @@ from a2a.helpers import new_text_message
 from a2a.types import Role, SendMessageRequest, TaskState
 
 from quartermaster.agents import Agent, Status
-from sdk.tests.agents.conftest import Service
 from sdk.tests.agents.served import served
+from sdk.tests.live.agents.conftest import Service
 
 PIECES = 200
 

@@ -1,0 +1,169 @@
+"""A message reaches an agent that runs elsewhere, in a process of its own, and its report comes back."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import requests
+from a2a.client import ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.types import Message, Part, Role, SendMessageRequest, TaskState
+
+from tests.support.agent_processes import DEVELOPMENT, running_agent
+from tests.support.agents import TIMEOUT_SECONDS, Client, exchange_token, open_link
+from tests.support.catalog_text import model_text
+from tests.support.media_samples import PNG
+from tests.support.media_sources import MediaSource, content
+from tests.support.stack import Servers, Stack, wait_until
+
+WORKERS = ("files", "models", "media", "agents")
+MODELS = '[providers.scripted]\nkind = "scripted"\n\n' + model_text(
+    "scripted/echo", 'provider = "scripted", model = "echo"', prompt="1000", completion="2000"
+)
+ANSWER = f"You said: What is this? {PNG.file_name}: {len(PNG.content)} bytes."
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """An installation whose first deployment is the agent of the SDK's example, in another process."""
+
+    url: str
+    credentials: dict[str, Any]
+
+    @property
+    def owner(self) -> Client:
+        return Client(self.url, self.credentials["ownerApiKey"])
+
+    @property
+    def deployment_id(self) -> str:
+        return str(self.credentials["deployment"]["id"])
+
+    @property
+    def principal_id(self) -> str:
+        return str(self.credentials["distribution"]["principalIdentityId"])
+
+    def as_distribution(self, method: str, path: str, **more: Any) -> requests.Response:
+        token = self.credentials["distribution"]["token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.request(method, self.url + path, headers=headers, timeout=TIMEOUT_SECONDS, **more)
+
+    def push(self, **fields: Any) -> dict[str, Any]:
+        """Push a message of the distribution."""
+        path = f"/distributions/{self.credentials['distribution']['id']}/messages"
+        answer = self.as_distribution("POST", path, json={"messageId": uuid4().hex, **fields})
+        assert answer.status_code == 202, answer.text
+        taken: dict[str, Any] = answer.json()
+        return taken
+
+    def answered(self, task_id: str, state: str = "TASK_STATE_COMPLETED") -> dict[str, Any]:
+        """Give a task of the distribution, as the receiving identity sees it, once it is in this state."""
+        minted = self.as_distribution("POST", "/oauth/attributions", json={}).json()["attribution"]
+        agent = Client(self.url, exchange_token(self.url, self.credentials))
+        path, headers = f"/agents/{self.deployment_id}/tasks/{task_id}", {"Service-Usage-Attribution": minted}
+        task: dict[str, Any] = {}
+
+        def has_answered() -> bool:
+            task.update(agent.request("GET", path, headers=headers).json())
+            assert task.get("status", {}).get("state") != "TASK_STATE_FAILED", task
+            return bool(task.get("status", {}).get("state") == state)
+
+        wait_until(has_answered, "the agent answers")
+        return task
+
+
+@pytest.fixture(scope="module")
+def house(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """Run an installation and the agent, and register the agent's address."""
+    directory = tmp_path_factory.mktemp("house")
+    models = directory / "models.toml"
+    models.write_text(MODELS)
+    stack = Stack(directory, servers, settings={**DEVELOPMENT, "MODELS_CONFIG": str(models)})
+    credentials, front = stack.set_up(), stack.web()
+    workers = [stack.worker(name) for name in WORKERS]
+    try:
+        with stack.running(front, *workers), running_agent(front.url, credentials) as address:
+            house = House(url=front.url, credentials=credentials)
+            endpoint = f"/admin/deployments/{house.deployment_id}/endpoint"
+            put = house.owner.request("PUT", endpoint, json={"url": address})
+            assert put.status_code == 200, put.text
+            checked = house.owner.request("POST", f"{endpoint}/check")
+            assert (checked.status_code, checked.json()["isUsable"]) == (200, True), checked.text
+            yield house
+    finally:
+        stack.kill_all()
+
+
+def test_a_message_with_a_photo_becomes_a_report_of_the_receiving_identity(house: House) -> None:
+    balance = house.owner.request("GET", "/v1/credits").json()["balance"]
+    with MediaSource() as source:
+        photo = source.serve("/photo", content(PNG.content, PNG.media_type))
+        taken = house.push(
+            conversationId="c-1",
+            text="What is this?",
+            channel="webhook",
+            reportedCaller={"id": "U123", "display": "Ada"},
+            attachments=[attachment(photo)],
+        )
+        task = house.answered(taken["taskId"])
+    report, said = task["artifacts"]
+    assert said["parts"][0]["text"] == "Here is your report."
+    (part,) = report["parts"]
+    assert open_link(part["url"], via=house.url).text == ANSWER
+    described = report["metadata"][f"{house.url}/extensions/file-artifact/v1"]
+    file = house.owner.read(described["id"]).json()
+    assert file["owner"] == {"kind": "PrincipalIdentity", "id": house.principal_id}
+    assert (file["versionId"], file["purpose"]) == (described["versionId"], "AgentArtifact")
+    assert file["metadata"]["retentionExpiresAt"] is not None
+    record = house.owner.request("GET", "/v1/usage/records").json()["data"][0]
+    assert (record["model"], record["principal_id"]) == ("scripted/echo", house.principal_id)
+    assert record["deployment_id"] == house.deployment_id
+    paid = float(balance) - float(house.owner.request("GET", "/v1/credits").json()["balance"])
+    assert paid == pytest.approx(float(record["cost"]))
+    assert paid > 0
+
+
+def test_a_conversation_goes_on_where_the_agent_asked(house: House) -> None:
+    taken = house.push(conversationId="c-2", text="What is this?")
+    asked = house.answered(taken["taskId"], "TASK_STATE_INPUT_REQUIRED")
+    assert asked["status"]["message"]["parts"][0]["text"] == "Which photo?"
+    with MediaSource() as source:
+        photo = source.serve("/photo", content(PNG.content, PNG.media_type))
+        again = house.push(conversationId="c-2", text="What is this?", attachments=[attachment(photo)])
+        task = house.answered(again["taskId"])
+    assert again["taskId"] == taken["taskId"]
+    assert open_link(task["artifacts"][0]["parts"][0]["url"], via=house.url).text == ANSWER
+
+
+def test_the_sdks_client_streams_the_same_from_the_services_own_address(house: House) -> None:
+    card, states, artifacts = asyncio.run(stream(house))
+    assert card.name == "Reporter"
+    assert states[-1] == TaskState.TASK_STATE_COMPLETED
+    report, said = artifacts
+    assert said.parts[0].text == "Here is your report."
+    assert open_link(report.parts[0].url, via=house.url).text == ANSWER
+
+
+def attachment(url: str) -> dict[str, str]:
+    return {"attachmentId": "1", "url": url, "fileName": PNG.file_name, "mediaType": PNG.media_type}
+
+
+async def stream(house: House) -> tuple[Any, list[TaskState], list[Any]]:
+    """Have a2a-sdk's client find the agent by its card, and follow what it says."""
+    headers = {"Authorization": f"Bearer {house.credentials['ownerApiKey']}"}
+    photo = Part(raw=PNG.content, filename=PNG.file_name, media_type=PNG.media_type)
+    message = Message(message_id=uuid4().hex, role=Role.ROLE_USER, parts=[Part(text="What is this?"), photo])
+    async with httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http:
+        card = await A2ACardResolver(http, f"{house.url}/agents/{house.deployment_id}").get_agent_card()
+        config = ClientConfig(httpx_client=http, supported_protocol_bindings=["HTTP+JSON"])
+        client = ClientFactory(config).create(card)
+        states, artifacts = [], []
+        async for event in client.send_message(SendMessageRequest(message=message)):
+            if event.HasField("status_update"):
+                states.append(event.status_update.status.state)
+            if event.HasField("artifact_update"):
+                artifacts.append(event.artifact_update.artifact)
+        return card, states, artifacts
