@@ -27,7 +27,7 @@ from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
 from deploy.connections import hang_up, has_hung_up, is_readable
 from deploy.one_send import OneSend, answer
-from deploy.refusals import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, unreadable, writer_of
+from deploy.refusals import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, refuse, unreadable, writer_of
 from deploy.turns import Turns
 from shared.admission import WAITED
 from shared.held_answers import HOLD, HeldAnswer
@@ -167,13 +167,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         self._forget(arrival)
         self.nr_conns -= 1
         if refusal is not None:
-            self._send_refusal(arrival.conn.sock, find_target(arrival.data), refusal)
+            refuse(self.refusals, arrival.conn.sock, find_target(arrival.data), refusal)
         hang_up(arrival.conn.sock)
-
-    def _send_refusal(self, sock: socket.socket, target: str, refusal: Refusal) -> None:
-        answer = self.refusals.refuse(target, refusal.status, refusal.code, refusal.detail)
-        with contextlib.suppress(OSError):
-            sock.send(answer, socket.MSG_DONTWAIT)
 
     def _forget(self, arrival: Arrival) -> None:
         self.arrivals.remove(arrival)
@@ -259,7 +254,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
 
     def write_error(self, sock: socket.socket, status: int, reason: str, message: str) -> None:  # noqa: ARG002
         """Refuse in the dialect of its path what gunicorn cannot read, for which it would write a page."""
-        self._send_refusal(sock, getattr(self.thread, "target", ""), unreadable(status))
+        refuse(self.refusals, sock, getattr(self.thread, "target", ""), unreadable(status))
 
     def handle_request(self, req: Any, conn: Any) -> bool:
         """Answer a request as gunicorn does, without its hooks and access log; tell whether the connection goes on."""

@@ -4,6 +4,8 @@ The application writes these answers (`extensions["error_dialects"]`), so that c
 """
 
 import re
+import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,6 +52,13 @@ def writer_of(application: Any) -> Writer:
     """Give what writes refusals for an application."""
     writer: Writer = getattr(application, "extensions", {}).get("error_dialects") or PlainWriter()
     return writer
+
+
+def refuse(writer: Writer, sock: socket.socket, target: str, refusal: Refusal) -> None:
+    """Send a refusal as far as the connection takes it at once: no client is waited for."""
+    answer = writer.refuse(target, refusal.status, refusal.code, refusal.detail)
+    with suppress(OSError):
+        sock.send(answer, socket.MSG_DONTWAIT)
 
 
 def unreadable(status: int) -> Refusal:

@@ -43,15 +43,6 @@ def agents(database: Database, valkey_server: EmbeddedValkey, tmp_path: Path) ->
         yield agents
 
 
-def recover(agents: Agents, sent: list[Sent]) -> list[Task]:
-    """Let the leases of the dead end, and another worker go on."""
-    agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
-    agents.sweep()
-    for one in sent:
-        agents.execution.answer_turn(one.turn_id)
-    return [agents.task(one.task_id) for one in sent]
-
-
 def settle_lost_calls(agents: Agents) -> None:
     """Let the sweeps of credits do what they do when the leases of calls have ended, a day later."""
     agents.set("UPDATE invocations SET lease_until = now() - interval '1 second' WHERE ended_at IS NULL")
@@ -82,7 +73,7 @@ def test_a_model_is_called_once_whenever_its_worker_dies(agents: Agents, databas
     points = [(one.turn_id, point) for one, (point, *_) in zip(sent, deaths, strict=True)]
     signals = let_die(agents.settings, database_url, points)
     assert signals == [signal.SIGKILL] * len(deaths)
-    tasks = recover(agents, sent)
+    tasks = agents.recover(sent)
     settle_lost_calls(agents)
     for task, one, (point, _, state, words, charges) in zip(tasks, sent, deaths, strict=True):
         assert (task.status.state, words in said(task)) == (state, True), point
@@ -118,7 +109,7 @@ def test_a_script_says_everything_once_whenever_its_worker_dies(agents: Agents, 
     sent = [agents.say("hello") for _ in points]
     deaths = [(one.turn_id, point) for one, point in zip(sent, points, strict=True)]
     assert let_die(agents.settings, database_url, deaths) == [signal.SIGKILL] * len(points)
-    for task, point in zip(recover(agents, sent), points, strict=True):
+    for task, point in zip(agents.recover(sent), points, strict=True):
         events = [next(iter(event)) for event in agents.events(task.id)]
         assert (task.status.state, said(task)) == (TaskState.COMPLETED, "c"), point
         assert events == ["statusUpdate", "artifactUpdate", "artifactUpdate", "statusUpdate"], point

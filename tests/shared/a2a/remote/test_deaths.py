@@ -4,8 +4,7 @@ import signal
 
 import pytest
 
-from shared.a2a.tasks.sending import Sent
-from shared.a2a.types import Task, TaskState
+from shared.a2a.types import TaskState
 from tests.shared.a2a.behaviors.agents import Agents
 from tests.shared.a2a.behaviors.dying_worker import let_die
 from tests.shared.a2a.remote.turns import counted, outline, said, text_of, use_endpoint
@@ -25,15 +24,6 @@ POINTS = (
 COUNT = "count 20 0.1"
 
 
-def recover(agents: Agents, sent: list[Sent]) -> list[Task]:
-    """Let the leases of the dead end, and another worker go on."""
-    agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
-    agents.sweep()
-    for one in sent:
-        agents.execution.answer_turn(one.turn_id)
-    return [agents.task(one.task_id) for one in sent]
-
-
 @pytest.mark.parametrize("binding", ["http+json", "jsonrpc"])
 def test_another_worker_goes_on_exactly_where_one_died(
     agents: Agents, teller: GenuineAgent, database_url: str, binding: str
@@ -43,7 +33,7 @@ def test_another_worker_goes_on_exactly_where_one_died(
     sent = [agents.say(COUNT) for _ in POINTS]
     deaths = [(one.turn_id, point) for one, point in zip(sent, POINTS, strict=True)]
     assert let_die(agents.settings, database_url, deaths) == [signal.SIGKILL] * len(POINTS)
-    for task, point in zip(recover(agents, sent), POINTS, strict=True):
+    for task, point in zip(agents.recover(sent), POINTS, strict=True):
         assert (task.status.state, said(task)) == (TaskState.COMPLETED, "Counted"), point
         assert text_of(task, "count") == counted(20), point
         words = outline(agents, task)
@@ -61,7 +51,7 @@ def test_a_worker_that_dies_again_and_again_while_the_agent_goes_on_is_no_failur
         assert let_die(agents.settings, database_url, [(sent.turn_id, "turn.appended=1")]) == [signal.SIGKILL]
         agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
         agents.sweep()
-    [task] = recover(agents, [sent])
+    [task] = agents.recover([sent])
     assert (task.status.state, text_of(task, "count")) == (TaskState.COMPLETED, counted(300)), said(task)
 
 
@@ -72,7 +62,7 @@ def test_an_agent_that_forgot_its_task_in_a_restart_fails_it(agents: Agents, dat
         let_die(agents.settings, database_url, [(sent.turn_id, "turn.appended=0")])
         forgetful.kill()
         forgetful.start()
-        [task] = recover(agents, [sent])
+        [task] = agents.recover([sent])
     assert task.status.state is TaskState.FAILED
     assert "restarted" in said(task)
 
