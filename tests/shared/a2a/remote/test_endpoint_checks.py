@@ -15,7 +15,7 @@ from shared.identity.authorization import OPERATOR
 from tests.shared.a2a.remote.agents import BINDINGS, CARD, RawAgent, answers, sdk_agent
 from tests.shared.a2a.remote.installations import Installation, make_installation
 from tests.support.identity import make_settings
-from tests.support.media_sources import redirect
+from tests.support.media_sources import cut_off, endless, redirect
 from tests.support.stack import free_port
 
 
@@ -129,6 +129,19 @@ def test_what_is_no_card_is_told_of(
 ) -> None:
     agent.serve(CARD, answers(body))
     assert installation.fault(agent.url) == fault
+
+
+def test_a_card_that_never_ends_or_breaks_off_is_not_waited_for(
+    installation: Installation, agent: RawAgent
+) -> None:
+    for hostile in (endless(agent, b" " * 65_536), cut_off(b'{"name":', 1000)):
+        agent.serve(CARD, hostile)
+        assert installation.fault(agent.url) == "unreachable"
+
+
+def test_a_card_that_sends_us_in_circles_is_told_of(installation: Installation, agent: RawAgent) -> None:
+    agent.serve(CARD, redirect(agent.url + CARD))
+    assert installation.fault(agent.url) == "unreachable"
 
 
 @pytest.mark.parametrize(
