@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import boto3
@@ -154,3 +155,21 @@ def test_a_version_is_placed_once_although_its_worker_died(on_s3: OnS3, point: s
         assert worker.wait_for_end() < 0
     on_s3.assert_nothing_left_over()
     assert on_s3.agent.download(pending.json()["id"]).content == CONTENT
+
+
+@pytest.mark.parametrize(
+    "point", ["upload.begun", "upload.received", "upload.before_commit", "upload.committed"]
+)
+def test_a_resumable_upload_keeps_pieces_of_any_size_whatever_dies(on_s3: OnS3, point: str) -> None:
+    agent, operation = on_s3.agent, uuid4()
+    begun = agent.begin(len(CONTENT), operation=operation)
+    path = urlsplit(begun.headers["Location"]).path
+    assert agent.append(path, 0, CONTENT[:1000]).status_code == 204
+    with pytest.raises(requests.ConnectionError):
+        agent.append(path, 1000, CONTENT[1000:], via=on_s3.doomed.armed(point).url, is_last=True)
+    offset = agent.offset(path)
+    assert offset >= 1000
+    stored = agent.append(path, offset, CONTENT[offset:], is_last=True)
+    assert (stored.status_code, stored.json()["replayed"]) == (201, False), stored.text
+    assert agent.download(stored.json()["id"]).content == CONTENT
+    on_s3.assert_nothing_left_over()

@@ -59,6 +59,31 @@ class Client:
             files=part(content),
         )
 
+    def begin(self, byte_size: int, *, operation: UUID, via: str | None = None) -> requests.Response:
+        """Begin a resumable upload."""
+        headers = {
+            "Upload-Complete": "?0",
+            "Content-Disposition": "attachment; filename=a.bin",
+            "Content-Type": "application/octet-stream",
+        }
+        asked = {"operationId": str(operation), "byteSize": str(byte_size)}
+        return self.request("POST", "/files/agent-artifacts", via=via, headers=headers, params=asked)
+
+    def append(
+        self, path: str, offset: int, content: bytes, *, is_last: bool = False, via: str | None = None
+    ) -> requests.Response:
+        """Send content of a resumable upload."""
+        headers = {
+            "Upload-Complete": "?1" if is_last else "?0",
+            "Upload-Offset": str(offset),
+            "Content-Type": "application/partial-upload",
+        }
+        return self.request("PATCH", path, via=via, headers=headers, data=content)
+
+    def offset(self, path: str) -> int:
+        """Ask how much of a resumable upload is kept."""
+        return int(self.request("HEAD", path).headers["Upload-Offset"])
+
     def replace(
         self, content: bytes, *, operation: UUID, current: Mapping[str, Any], via: str | None = None
     ) -> requests.Response:

@@ -37,7 +37,12 @@ _DISAGREEING_ROWS = {
     "bytes kept for a file that has ended": """
         SELECT b.version_id FROM blobs b
         LEFT JOIN file_versions v ON v.id = b.version_id LEFT JOIN files f ON f.id = v.file_id
-        WHERE f.state IS DISTINCT FROM 'Available' AND b.state IN ('live', 'staged')""",
+        WHERE f.state IS DISTINCT FROM 'Available' AND b.state IN ('live', 'staged')
+            AND NOT EXISTS (SELECT FROM upload_pieces p WHERE p.blob_id = b.version_id)""",
+    "a piece of a resumable upload without bytes, or of one that has ended": """
+        SELECT p.blob_id FROM upload_pieces p JOIN resumable_uploads u ON u.id = p.upload_id
+        LEFT JOIN blobs b ON b.version_id = p.blob_id
+        WHERE b.state IS NULL OR b.state NOT IN ('live', 'staged') OR u.state <> 'Receiving'""",
     "a version of an available file without bytes": """
         SELECT v.id FROM file_versions v JOIN files f ON f.id = v.file_id
         LEFT JOIN blobs b ON b.version_id = v.id

@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
+from time import monotonic
 from typing import Any, Protocol
 
 from sqlalchemy import select
@@ -36,6 +37,8 @@ from shared.identity.permissions import Permission
 from shared.identity.rechecking import authority
 
 PIECE_BYTES = 8 << 20
+PIECE_SECONDS = 2.0
+"""What came in so long is kept, so that a link that hangs loses no more than that."""
 BUFFER_BYTES = 256 << 10
 
 _ADVANCE = """
@@ -135,8 +138,8 @@ def _receive(
     staged: StagedContent, body: Body, buffer: memoryview, room: int
 ) -> tuple[int, DomainError | None, bool]:
     """Receive one piece; give its size, how the body failed, and whether there is nothing more of it."""
-    size = 0
-    while size < room:
+    size, ends_at = 0, monotonic() + PIECE_SECONDS
+    while size < room and (size == 0 or monotonic() < ends_at):
         try:
             read = body.readinto(buffer[: room - size])
         except DomainError as failure:

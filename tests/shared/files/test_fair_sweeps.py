@@ -1,6 +1,7 @@
 """What one organization has expired or uploaded does not delay another's by more than a batch."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,10 +13,13 @@ from shared.files import expiry, placement
 from shared.files.blobs.base import Blob
 from shared.files.expiry import expire_due
 from shared.files.placement import place_staged
+from shared.files.resumable import expiry as upload_expiry
+from shared.files.tables import resumable_uploads
 from shared.ids import new_id
 from shared.sweeping import budget
 from tests.shared.files.conftest import Shelf
 from tests.support.plans import explain
+from tests.support.planting import plant
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +121,28 @@ def test_an_upload_waits_for_its_placement_under_its_organization(shelf: Shelf) 
     owners = [row.organization_id for row in shelf.sql("SELECT DISTINCT organization_id FROM blobs")]
     assert owners == [shelf.caller.organization_id]
     assert shelf.state(second) == "staged"
+
+
+def test_many_abandoned_uploads_of_one_payer_do_not_delay_anothers(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_expiry, "BATCH_SIZE", 20)
+    many, others = new_id(), [new_id() for _ in range(3)]
+    for payer, count in [(many, 100), *((other, 1) for other in others)]:
+        ago = 3600 if payer == many else 1
+        for _ in range(count):
+            plant(
+                shelf.database,
+                resumable_uploads,
+                state="Receiving",
+                received_bytes=0,
+                payer_id=payer,
+                expires_at=datetime.now(UTC) - timedelta(seconds=ago),
+            )
+    with budget(0):
+        assert upload_expiry.expire_uploads(shelf.database) == 20
+    expired = "SELECT payer_id, count(*) AS ended FROM resumable_uploads WHERE state = 'Expired' GROUP BY payer_id"
+    with shelf.database.transaction() as session:
+        counts = {row.payer_id: row.ended for row in session.execute(text(expired))}
+    assert [counts[at] for at in (many, *others)] == [17, 1, 1, 1]
+    assert upload_expiry.expire_uploads(shelf.database) == 83
