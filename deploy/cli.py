@@ -29,6 +29,7 @@ _ADMINISTRATION = {
     "deployments": "deploy.cli_agents",
     "behaviors": "deploy.cli_behaviors",
     "endpoints": "deploy.cli_endpoints",
+    "repositories": "deploy.cli_repositories",
     "schedules": "deploy.cli_schedules",
     "versions": "deploy.cli_agents",
     "client-credentials": "deploy.cli_agents",

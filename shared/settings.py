@@ -186,6 +186,10 @@ class Settings(BaseSettings):
     """Refused credentials a minute for one address before it is answered 429; 0 for no limit."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names requests may carry, comma-separated; empty accepts any."""
+    github_issuers: Annotated[tuple[str, ...], NoDecode] = ("https://token.actions.githubusercontent.com",)
+    """Issuers whose workflow tokens are exchanged, comma-separated; empty for none."""
+    github_keys_file: Path | None = None
+    """JSON file of issuers' key sets, an object by issuer, for those that cannot be reached."""
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = ()
     """Networks of proxies whose X-Forwarded-For is believed, comma-separated; empty for none."""
 
@@ -238,10 +242,15 @@ class Settings(BaseSettings):
             raise ValueError("must begin with postgresql://")
         return f"postgresql+psycopg2://{rest}"
 
-    @field_validator("encryption_keys", "allowed_hosts", "a2a_cors_origins", mode="before")
+    @field_validator("encryption_keys", "allowed_hosts", "github_issuers", "a2a_cors_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value
+
+    @field_validator("github_issuers")
+    @classmethod
+    def _plain_issuers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(issuer.rstrip("/") for issuer in value)
 
     @field_validator("allowed_hosts")
     @classmethod

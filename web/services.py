@@ -10,6 +10,7 @@ from shared.files.blobs.base import BlobStore
 from shared.files.blobs.recent_checks import RecentChecks
 from shared.files.stores import open_configured_store
 from shared.identity.authentication import Authenticator
+from shared.identity.issuer_keys import IssuerKeys
 from shared.identity.rechecking import Rechecks
 from shared.identity.running_work import RunningWork
 from shared.identity.signing_keys import SigningKeys
@@ -35,6 +36,7 @@ class Services:
     blobs: BlobStore
     recent_checks: RecentChecks
     signing_keys: SigningKeys
+    issuer_keys: IssuerKeys
     authenticator: Authenticator
     rechecks: Rechecks
     running: RunningWork
@@ -67,6 +69,7 @@ def build_services(settings: Settings) -> Services:
         signing_keys=signing_keys,
         rechecks=rechecks,
         running=RunningWork(rechecks),
+        issuer_keys=IssuerKeys(settings),
         authenticator=authenticator,
         pools=pools,
         lookups=CredentialLookups(authenticator, pools.lookups),

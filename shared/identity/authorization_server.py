@@ -4,6 +4,8 @@ from typing import Any
 
 from shared.identity.permissions import TOKEN_PERMISSIONS
 
+CLIENT_CREDENTIALS = "client_credentials"
+TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 (the name of a grant)
 _CLIENT_AUTHENTICATION = ["client_secret_basic", "client_secret_post"]
 
 
@@ -12,13 +14,14 @@ def authorization_server_metadata(base_url: str) -> dict[str, Any]:
     return {
         "issuer": base_url,
         "token_endpoint": f"{base_url}/oauth/token",
-        "token_endpoint_auth_methods_supported": _CLIENT_AUTHENTICATION,
+        # None for workflows, whose own token is exchanged.
+        "token_endpoint_auth_methods_supported": [*_CLIENT_AUTHENTICATION, "none"],
         "revocation_endpoint": f"{base_url}/oauth/revoke",
         "revocation_endpoint_auth_methods_supported": _CLIENT_AUTHENTICATION,
         "introspection_endpoint": f"{base_url}/oauth/introspect",
         "introspection_endpoint_auth_methods_supported": _CLIENT_AUTHENTICATION,
         "jwks_uri": f"{base_url}/.well-known/jwks.json",
-        "grant_types_supported": ["client_credentials"],
+        "grant_types_supported": [CLIENT_CREDENTIALS, TOKEN_EXCHANGE],
         "response_types_supported": [],
         "scopes_supported": sorted(TOKEN_PERMISSIONS),
     }

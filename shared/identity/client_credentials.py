@@ -58,7 +58,9 @@ def issue_client_credential(
     require_future(session, expires_at)
     session.execute(select(deployments.c.id).where(deployments.c.id == deployment_id).with_for_update())
     live = select(func.count()).where(
-        client_credentials.c.deployment_id == deployment_id, is_live(client_credentials.c)
+        client_credentials.c.deployment_id == deployment_id,
+        client_credentials.c.is_of_workflows.is_(False),
+        is_live(client_credentials.c),
     )
     if session.execute(live).scalar_one() >= LIVE_LIMIT:
         raise TooManyLive
@@ -79,7 +81,8 @@ def list_client_credentials(
 ) -> Page[ClientCredential]:
     """List the secrets a deployment has had, without the secrets."""
     authorize_for_deployment(session, by, Permission.CREDENTIAL_MANAGE, deployment_id)
-    statement = _CREDENTIALS.where(client_credentials.c.deployment_id == deployment_id)
+    of_deployment = client_credentials.c.deployment_id == deployment_id
+    statement = _CREDENTIALS.where(of_deployment, client_credentials.c.is_of_workflows.is_(False))
     return oldest_first(session, statement, client_credentials.c.id, _credential, **page)
 
 

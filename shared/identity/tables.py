@@ -121,8 +121,24 @@ client_credentials = sa.Table(
     instant("expires_at"),
     instant("revoked_at"),
     instant("last_used_at"),
+    # Without a secret that anybody knows: of tokens that workflows got for their own.
+    sa.Column("is_of_workflows", sa.Boolean, nullable=False, server_default=sa.false()),
     created_at(),
     sa.UniqueConstraint("secret_hash"),
+)
+
+deployment_repositories = sa.Table(
+    "deployment_repositories",
+    metadata,
+    sa.Column("deployment_id", sa.ForeignKey("deployments.id"), primary_key=True),
+    sa.Column("repository", sa.Text, nullable=False),
+    sa.Column("ref", sa.Text),
+    sa.Column("environment", sa.Text),
+    sa.Column("repository_id", sa.Text),
+    sa.Column("repository_owner_id", sa.Text),
+    sa.Column("credential_id", sa.ForeignKey("client_credentials.id"), nullable=False),
+    instant("updated_at", nullable=False, server_default=sa.func.now()),
+    created_at(),
 )
 
 distributions = sa.Table(

@@ -80,6 +80,23 @@ def exchange(
     Raises InvalidClient, UnauthorizedClient when the organization is suspended or no version is active, InvalidScope.
     """
     client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
+    return issue_token(keys, settings, client, scope)
+
+
+def find_client(session: Session, credential_id: UUID) -> Client:
+    """Find the client of a live credential; raise InvalidClient."""
+    row = session.execute(
+        _CLIENTS.where(client_credentials.c.id == bindparam("id")), {"id": credential_id}
+    ).one_or_none()
+    if row is None:
+        raise InvalidClient
+    if not row.used_recently:
+        _note_use(session, row.credential_id)
+    return _client(row)
+
+
+def issue_token(keys: SigningKeys, settings: Settings, client: Client, scope: str | None) -> AccessToken:
+    """Issue an access token to a client that has proved who it is. Raises UnauthorizedClient, InvalidScope."""
     if client.is_suspended:
         raise UnauthorizedClient("The organization is suspended.")
     if client.version_id is None:
@@ -188,7 +205,7 @@ def _client(row: Row[Any]) -> Client:
     )
 
 
-_CLIENT = (
+_CLIENTS = (
     select(
         client_credentials.c.id.label("credential_id"),
         deployments.c.client_id,
@@ -207,9 +224,9 @@ _CLIENT = (
         versions, and_(versions.c.id == deployments.c.active_version_id, versions.c.revoked_at.is_(None))
     )
     .where(
-        client_credentials.c.secret_hash == bindparam("hash"),
         is_live(client_credentials.c),
         deployments.c.disabled_at.is_(None),
         identities.c.disabled_at.is_(None),
     )
 )
+_CLIENT = _CLIENTS.where(client_credentials.c.secret_hash == bindparam("hash"))

@@ -104,6 +104,14 @@ def invite_somebody(do: Callable[..., Any], inside: dict[str, str]) -> None:
     assert do("invitations", "revoke", invitation["id"])["revokedAt"]
 
 
+def administer_repository(do: Callable[..., Any], inside: dict[str, str]) -> None:
+    deployment = do("deployments", "create", **inside, name="Reporter", kind="GitHub")["id"]
+    repository = do("repositories", "set", deployment, repository="acme/reporter", ref="main")
+    assert (repository["repository"], repository["ref"]) == ("acme/reporter", "refs/heads/main")
+    assert do("repositories", "show", deployment) == repository
+    assert do("repositories", "remove", deployment) == {}
+
+
 def administer_endpoint(operator: Operator, deployment: str) -> None:
     secret = operator.directory / "credential"
     secret.write_text("k" * 40)
@@ -212,6 +220,7 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     do("behaviors", "remove", behavior["id"])
     assert [at["id"] for at in do("behaviors", "list", **of_deployment)["behaviors"]] == [other["id"]]
     administer_endpoint(operator, **of_deployment)
+    administer_repository(do, inside)
 
     told = {"name": "Morning", "cron": "0 9 * * *", "text": "Good morning"}
     schedule = do("schedules", "create", **of_deployment, **told, **{"time-zone": "Europe/Berlin"})

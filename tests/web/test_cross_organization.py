@@ -13,14 +13,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from werkzeug.test import TestResponse
 
 from shared.deliveries.outbox import enqueue_delivery, give_up
 from shared.identity.deployments import CreatedDeployment
 from shared.identity.distributions import CreatedDistribution
 from shared.identity.roles import Role
-from shared.identity.tables import audit_events
+from shared.identity.tables import audit_events, deployments
 from tests.support.agent_worker import answering_turns
 from tests.support.front import Front
 from tests.support.request_examples import CONTENT, RequestExamples
@@ -55,6 +55,7 @@ SCHEDULE = {"name": "Morning", "cron": "0 9 * * *", "message": {"parts": [{"text
 SLACK = {"settings": {"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32}}
 ENDPOINT = {"url": "https://agent.example"}
 PUSH = {"url": "https://client.example/updates"}
+REPOSITORY = {"repository": "acme/reporter"}
 MEDIA = {
     "messageId": "m",
     "attachmentId": "a",
@@ -80,6 +81,7 @@ BODIES: dict[str, Any] = {
         "scopeKind": "Identity",
         "scopeId": str(uuid4()),
     },
+    "put_repository": REPOSITORY,
     "push_media": MEDIA,
     "push_message": {"messageId": "m", "text": "hello"},
     **dict.fromkeys(("send_message", "send_message_of_agent"), MESSAGE),
@@ -218,6 +220,10 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
     form = EXAMPLES.body(OPERATIONS["upload_agent_artifact"][2])
     file = make("/files/agent-artifacts", by="deployment", query_string=upload, **form)
     upload_id = begin_upload(front, acme)
+    with front.services.database.transaction() as session:
+        of_github = update(deployments).where(deployments.c.id == acme.deployment.deployment.id)
+        session.execute(of_github.values(kind="GitHub"))
+    make(f"/admin/deployments/{deployment_id}/repository", REPOSITORY, method="PUT")
     grant = make(f"/files/{file['id']}/versions/{file['versionId']}/grants")
     make(f"/files/{file['id']}/references/Task/reference-1", method="PUT")
     behavior = make(f"/admin/deployments/{deployment_id}/behaviors", BEHAVIOR)

@@ -140,6 +140,36 @@ class NewDeployment(Sent):
     label: Name | None = Field(default=None, description="A name for its first version, such as a commit.")
 
 
+class NewRepository(Sent):
+    """The repository whose workflows get access tokens."""
+
+    repository: str = Field(description="`owner/name` on GitHub.")
+    ref: str | None = Field(
+        default=None,
+        description="A branch, or a whole ref; any branch or tag by default, never a pull request.",
+    )
+    environment: str | None = Field(default=None, description="The environment that a job must run in.")
+    repository_id: str | None = Field(
+        default=None, description="GitHub's number of the repository; by default that of the first token."
+    )
+    repository_owner_id: str | None = Field(
+        default=None, description="GitHub's number of its owner; by default that of the first token."
+    )
+
+
+class RepositoryBody(Shown):
+    """The repository of a GitHub deployment."""
+
+    deployment_id: Id
+    repository: str
+    ref: str | None
+    environment: str | None
+    repository_id: str | None = Field(description="GitHub's number, null until a token was accepted.")
+    repository_owner_id: str | None
+    updated_at: UtcTime
+    created_at: UtcTime
+
+
 class DeployedVersionBody(Shown):
     """A deployed version."""
 

@@ -14,6 +14,7 @@ from flask import Request
 
 from shared.body_errors import ContentTooLarge
 from shared.errors import Kind
+from shared.identity.authorization_server import TOKEN_EXCHANGE
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
 from web.http.receive_deadlines import BodyReceptions, read_small_body
 
@@ -60,6 +61,11 @@ def read_client_form(http: Request, receptions: BodyReceptions) -> ClientForm:
             raise InvalidRequest("Send the client's secret by HTTP Basic or in the form, not by both.")
         if parameters.get("client_id", client_id) != client_id:
             raise InvalidRequest("The client_id of the form is not that of the Authorization header.")
+    if parameters.get("grant_type") == TOKEN_EXCHANGE:
+        # The token that is exchanged proves who asks; a client that also sends a secret mistakes what this is.
+        if not client_id or secret:
+            raise InvalidRequest("A token is exchanged with the client's id, and without a secret.")
+        return ClientForm(client_id=client_id, client_secret="", parameters=parameters)
     if not client_id or not secret:
         raise InvalidClient("Send the client's id and secret, by HTTP Basic or in the form.")
     return ClientForm(client_id=client_id, client_secret=secret, parameters=parameters)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from shared.identity import client_credentials, deployments, versions
+from shared.identity import client_credentials, deployments, repositories, versions
 from shared.identity.errors import GrantExceedsGranter, TooManyLive, VersionRevoked
 from web.administration import ORGANIZATION, AdministrationRoutes, created
 from web.calls import Answer, Call
@@ -52,6 +52,34 @@ deployment.acts(
     summary="Disable a deployment: its tokens and secrets are refused until it is enabled",
 )
 deployment.acts("enable", deployments.enable_deployment, summary="Enable a disabled deployment")
+
+
+@routes.changes(
+    "PUT",
+    "/deployments/<id:deployment_id>/repository",
+    schemas.NewRepository,
+    schemas.RepositoryBody,
+    repositories.NoGitHubDeployment,
+    summary="Replace the repository of a GitHub deployment, whose workflows get access tokens without a secret",
+    description="Tokens of the repository before end. What is left out is open, or pinned by the first token.",
+)
+def put_repository(call: Call, deployment_id: UUID) -> Answer:
+    by = call.actor
+    body: schemas.NewRepository = call.read_body()
+    draft = repositories.RepositoryDraft(**body.model_dump())
+    with call.services.database.transaction() as session:
+        shown = repositories.put_repository(session, by=by, deployment_id=deployment_id, draft=draft)
+    return Answer(body=schemas.RepositoryBody.of(shown))
+
+
+repository = routes.resource("/deployments/<id:deployment_id>/repository", schemas.RepositoryBody)
+repository.reads(
+    "read_repository", repositories.get_repository, summary="Get the repository of a GitHub deployment"
+)
+repository.removes(
+    repositories.remove_repository,
+    summary="Delete the repository of a deployment, and end the tokens of its workflows",
+)
 
 
 @routes.creates(

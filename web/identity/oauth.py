@@ -12,8 +12,15 @@ from typing import Any, TypeVar
 from flask import Response
 
 from shared.identity import errors, token_exchange
-from shared.identity.authorization_server import authorization_server_metadata, protected_resource_metadata
+from shared.identity.access_tokens import AccessToken
+from shared.identity.authorization_server import (
+    CLIENT_CREDENTIALS,
+    TOKEN_EXCHANGE,
+    authorization_server_metadata,
+    protected_resource_metadata,
+)
 from shared.identity.key_rotation import PUBLICATION_SECONDS
+from shared.identity.workflow_exchange import SubjectTokenRefused, exchange_workflow_token
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Answer, Call
 from web.identity import oauth_schemas as schemas
@@ -23,7 +30,8 @@ from web.routes import FormBody, Routes
 Described = TypeVar("Described")
 routes = Routes("oauth")
 
-GRANT_TYPE = "client_credentials"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 (a type, not a secret)
+SUBJECT_TOKENS = ("urn:ietf:params:oauth:token-type:id_token", "urn:ietf:params:oauth:token-type:jwt")
 _NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 _CLIENT = {
     "client_id": "The client id, unless it is sent by HTTP Basic.",
@@ -38,14 +46,21 @@ _TOKEN = {
 @routes.route(
     "POST",
     "/oauth/token",
-    summary="Exchange a client id and secret for a Version access token",
-    description="There is no refresh token: ask again before `expires_in` seconds have passed.",
+    summary="Exchange a client id and secret, or a workflow's own token, for a Version access token",
+    description=(
+        "There is no refresh token: ask again before `expires_in` seconds have passed. A GitHub Actions workflow of "
+        "the deployment's repository sends its OpenID Connect token (RFC 8693) and no secret."
+    ),
     authentication=Authentication.CLIENT,
     body=FormBody(
         fields={
-            "grant_type": f"`{GRANT_TYPE}`.",
+            "grant_type": f"`{CLIENT_CREDENTIALS}` or `{TOKEN_EXCHANGE}`.",
             "scope": "Some of the permissions the client has, separated by spaces; all of them by default.",
             "resource": "This service's address (RFC 8707).",
+            "audience": "This service's address (RFC 8693).",
+            "subject_token": "The workflow's token, asked for with this service's address as audience; good once.",
+            "subject_token_type": f"`{SUBJECT_TOKENS[0]}` or `{SUBJECT_TOKENS[1]}`.",
+            "requested_token_type": f"`{ACCESS_TOKEN}`, if it is sent.",
             **_CLIENT,
         },
         required=("grant_type",),
@@ -61,25 +76,58 @@ _TOKEN = {
     ),
 )
 def issue_token(call: Call) -> Answer:
-    services = call.services
     with _client(call) as form:
-        if form.require("grant_type") != GRANT_TYPE:
+        grant_type = form.require("grant_type")
+        if grant_type not in (CLIENT_CREDENTIALS, TOKEN_EXCHANGE):
             raise errors.UnsupportedGrantType
-        if (
-            form.parameters.get("resource", services.settings.base_url).rstrip("/")
-            != services.settings.base_url
-        ):
-            raise InvalidTarget
-        token = token_exchange.exchange(
-            services.database,
-            services.settings,
-            services.signing_keys,
-            client_id=form.client_id,
-            client_secret=form.client_secret,
-            scope=form.parameters.get("scope"),
-        )
-    body = schemas.TokenBody(access_token=token.value, expires_in=token.expires_in_seconds, scope=token.scope)
+        is_exchange = grant_type == TOKEN_EXCHANGE
+        _require_target(call, form, "resource", *(["audience"] if is_exchange else []))
+        token = _exchange_subject(call, form) if is_exchange else _exchange_secret(call, form)
+    body = schemas.TokenBody(
+        access_token=token.value,
+        expires_in=token.expires_in_seconds,
+        scope=token.scope,
+        issued_token_type=ACCESS_TOKEN if is_exchange else None,
+    )
     return Answer(body=body, headers=_NO_STORE)
+
+
+def _require_target(call: Call, form: ClientForm, *names: str) -> None:
+    base_url = call.services.settings.base_url
+    for name in names:
+        if form.parameters.get(name, base_url).rstrip("/") != base_url:
+            raise InvalidTarget
+
+
+def _exchange_secret(call: Call, form: ClientForm) -> AccessToken:
+    services = call.services
+    return token_exchange.exchange(
+        services.database,
+        services.settings,
+        services.signing_keys,
+        client_id=form.client_id,
+        client_secret=form.client_secret,
+        scope=form.parameters.get("scope"),
+    )
+
+
+def _exchange_subject(call: Call, form: ClientForm) -> AccessToken:
+    if form.require("subject_token_type") not in SUBJECT_TOKENS:
+        raise errors.InvalidRequest("This type of subject token is not exchanged.")
+    if form.parameters.get("requested_token_type", ACCESS_TOKEN) != ACCESS_TOKEN or (
+        "actor_token" in form.parameters
+    ):
+        raise errors.InvalidRequest("Only access tokens are issued, and none for another actor.")
+    services = call.services
+    return exchange_workflow_token(
+        services.database,
+        services.settings,
+        services.signing_keys,
+        services.issuer_keys,
+        client_id=form.client_id,
+        subject_token=form.require("subject_token"),
+        scope=form.parameters.get("scope"),
+    )
 
 
 @routes.route(
@@ -163,7 +211,7 @@ def _client(call: Call) -> Iterator[ClientForm]:
         form = read_client_form(call.http, call.services.small_bodies)
         limit_rate(f"{form.client_id}:{form.client_secret}", call.services)
         yield form
-    except errors.InvalidClient:
+    except (errors.InvalidClient, SubjectTokenRefused):
         slow_down_guessing(call.http, call.services)
         raise
 

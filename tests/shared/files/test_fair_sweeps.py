@@ -141,7 +141,9 @@ def test_many_abandoned_uploads_of_one_payer_do_not_delay_anothers(
             )
     with budget(0):
         assert upload_expiry.expire_uploads(shelf.database) == 20
-    expired = "SELECT payer_id, count(*) AS ended FROM resumable_uploads WHERE state = 'Expired' GROUP BY payer_id"
+    expired = (
+        "SELECT payer_id, count(*) AS ended FROM resumable_uploads WHERE state = 'Expired' GROUP BY payer_id"
+    )
     with shelf.database.transaction() as session:
         counts = {row.payer_id: row.ended for row in session.execute(text(expired))}
     assert [counts[at] for at in (many, *others)] == [17, 1, 1, 1]

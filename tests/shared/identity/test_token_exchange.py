@@ -278,6 +278,6 @@ def test_the_server_describes_itself() -> None:
     metadata = authorization_server_metadata(base_url)
     assert metadata["issuer"] == base_url
     assert metadata["token_endpoint"] == f"{base_url}/oauth/token"
-    assert metadata["grant_types_supported"] == ["client_credentials"]
+    assert metadata["grant_types_supported"][0] == "client_credentials"
     assert metadata["response_types_supported"] == []
     assert protected_resource_metadata(base_url)["authorization_servers"] == [base_url]

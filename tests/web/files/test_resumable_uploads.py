@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 from werkzeug.test import TestResponse
 
+from deploy.embedded.valkey import EmbeddedValkey
 from shared.files.blobs.base import StorageFull
 from shared.files.blobs.staging import LocalReceiver
 from shared.files.collection import collect_doomed
@@ -305,10 +306,10 @@ def test_a_multipart_upload_may_say_that_it_is_complete(cast: Cast) -> None:
 
 
 def test_open_uploads_are_bounded_for_each_caller_and_organization(
-    database_url: str, valkey_url: str, tmp_path: Path
+    database_url: str, valkey_server: EmbeddedValkey, tmp_path: Path
 ) -> None:
     bounds = {"open_uploads_per_caller": 2, "open_uploads_per_organization": 3}
-    with open_front(database_url, valkey_url, tmp_path, any_store=True, **bounds) as front:
+    with open_front(database_url, valkey_server.url, tmp_path, any_store=True, **bounds) as front:
         organization = front.identity.organization("Bounded").id
         first_agent, second_agent = (
             Asker(front=front, headers={"Authorization": front.identity.authorization(made)})

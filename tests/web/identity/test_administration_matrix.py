@@ -17,7 +17,8 @@ from werkzeug.test import TestResponse
 from shared.deliveries.outbox import enqueue_delivery, give_up
 from shared.identity import role_bindings
 from shared.identity.authorization import OPERATOR
-from shared.identity.deployments import CreatedDeployment
+from shared.identity.deployments import CreatedDeployment, DeploymentKind, create_deployment
+from shared.identity.repositories import RepositoryDraft, put_repository
 from shared.identity.roles import Role, ScopeKind
 from shared.identity.tables import audit_events
 from tests.support.front import Front
@@ -165,6 +166,24 @@ def on_deployment(rest: str = "", body: Any = None) -> Callable[[World], Attempt
     def attempt(world: World) -> Attempt:
         made = world.front.identity.deployment(world.organization_id)
         return Attempt(path=f"deployments/{made.deployment.id}{rest}", body=body)
+
+    return attempt
+
+
+def on_repository(body: Any = None) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        with world.front.services.database.transaction() as session:
+            made = create_deployment(
+                session,
+                by=OPERATOR,
+                organization_id=world.organization_id,
+                kind=DeploymentKind.GITHUB,
+                name="Reporter",
+            ).deployment
+            put_repository(
+                session, by=OPERATOR, deployment_id=made.id, draft=RepositoryDraft(repository="acme/reporter")
+            )
+        return Attempt(path=f"deployments/{made.id}/repository", body=body)
 
     return attempt
 
@@ -426,6 +445,9 @@ TABLE: dict[str, Row] = {
     "read_deployment": Row(allowed=READERS, attempt=on_deployment()),
     "disable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/disable")),
     "enable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/enable")),
+    "put_repository": Row(allowed=MANAGERS, attempt=on_repository({"repository": "acme/other"})),
+    "read_repository": Row(allowed=READERS, attempt=on_repository()),
+    "remove_repository": Row(allowed=MANAGERS, attempt=on_repository(), success=204),
     "create_behavior": Row(allowed=MANAGERS, attempt=on_deployment("/behaviors", BEHAVIOR), success=201),
     "list_behaviors": Row(allowed=MANAGERS, attempt=on_deployment("/behaviors")),
     "read_behavior": Row(allowed=MANAGERS, attempt=on_behavior()),
