@@ -1,4 +1,4 @@
-"""Read the files of ours that a message links to, so that a model is given their content instead of an address.
+"""The files of ours that a message or an artifact links to: models are given their content, and tasks refer to them.
 
 A link opens exactly what its grant says, no matter who wrote it into a message; any other address is not looked at:
 nothing here asks another host.
@@ -8,15 +8,18 @@ import re
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
+from shared.a2a.behaviors.file_links import content_address
 from shared.a2a.behaviors.prompts import PartNotReadable
 from shared.database import Database
-from shared.errors import DomainError
+from shared.errors import DomainError, Unavailable
 from shared.files.blobs.base import BlobStore
 from shared.files.grants import get_granted_content
+from shared.files.references import ReferenceKind, add_reference
+from shared.identity.callers import Caller
 from shared.settings import Settings
 
 MAX_READ_BYTES = 20 << 20
-_PATH = re.compile(r"/files/([0-9a-f-]{36})/content", re.ASCII)
+_PATH = re.compile(r"/files/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/content", re.ASCII)
 
 
 class LinkedFiles:
@@ -29,15 +32,40 @@ class LinkedFiles:
 
     def read(self, url: str) -> tuple[str, bytes] | None:
         """Give media type and content behind a link of ours; None for any other address. Raises PartNotReadable."""
+        link = self._find_link(url)
+        if link is None:
+            return None
+        try:
+            return self._read(*link)
+        except DomainError as error:
+            raise PartNotReadable("A file that the message links to cannot be read.") from error
+
+    def hold(self, caller: Caller, task_id: UUID, url: str) -> str | None:
+        """Have a task refer to the file behind a link of ours; give its address without the link.
+
+        None for any other address, and for a file that is not the caller's to share. Raises Unavailable.
+        """
+        link = self._find_link(url)
+        if link is None:
+            return None
+        try:
+            with self._database.autocommit() as session:
+                version = get_granted_content(session, *link).version
+            add_reference(self._database, caller, version.file_id, ReferenceKind.TASK, str(task_id))
+        except Unavailable:
+            raise
+        except DomainError:
+            return None
+        return content_address(self._base_url, version.file_id, version.id)
+
+    def _find_link(self, url: str) -> tuple[UUID, str] | None:
+        """Find the file and the token of a link of ours."""
+        if not url.startswith(f"{self._base_url}/"):
+            return None
         address = urlsplit(url)
         found = _PATH.fullmatch(address.path.removeprefix(urlsplit(self._base_url).path))
         tokens = parse_qs(address.query).get("grant", [])
-        if not url.startswith(f"{self._base_url}/") or found is None or len(tokens) != 1:
-            return None
-        try:
-            return self._read(UUID(found[1]), tokens[0])
-        except (DomainError, ValueError) as error:
-            raise PartNotReadable("A file that the message links to cannot be read.") from error
+        return (UUID(found[1]), tokens[0]) if found is not None and len(tokens) == 1 else None
 
     def _read(self, file_id: UUID, token: str) -> tuple[str, bytes]:
         with self._database.autocommit() as session:

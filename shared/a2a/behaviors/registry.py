@@ -38,6 +38,7 @@ def build_behaviors(
 ) -> Behaviors:
     """Make the behaviors. Raises CatalogInvalid."""
     files = StoredFiles(database, store, settings)
+    linked = LinkedFiles(database, store, settings)
     models_valkey = valkey
     if settings.models_redis_url:
         models_valkey = connect_valkey(settings.models_redis_url)
@@ -54,13 +55,13 @@ def build_behaviors(
     model_backed = ModelBackedBehavior(
         calls,
         files,
-        LinkedFiles(database, store, settings),
+        linked,
         inline_limit_bytes=settings.a2a_inline_artifact_bytes,
     )
     scripted = ScriptedBehavior(files, path=settings.a2a_script)
     by_kind: Mapping[BehaviorKind, Behavior] = {
         BehaviorKind.MODEL: model_backed,
         BehaviorKind.SCRIPT: scripted,
-        BehaviorKind.REMOTE: RemoteBehavior(database, files, settings),
+        BehaviorKind.REMOTE: RemoteBehavior(database, files, linked, settings),
     }
     return Behaviors(by_kind=by_kind, calls=calls)

@@ -7,6 +7,7 @@ ends before its agent has is cancelled there too (`cancelling.py`).
 
 from collections.abc import Iterator
 
+from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.waiting import TurnCancellation
 from shared.a2a.remote.cancelling import RemoteCancellation
@@ -32,9 +33,12 @@ CARD_LOOK_SECONDS = 1.0
 class RemoteBehavior:
     """Has each message answered by the deployment's own server."""
 
-    def __init__(self, database: Database, files: StoredFiles, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, files: StoredFiles, linked: LinkedFiles, settings: Settings
+    ) -> None:
         self._database = database
         self._files = files
+        self._linked = linked
         self._inline_limit_bytes = settings.a2a_inline_artifact_bytes
         self._rows = SentTurns(database)
         self._connector = AgentConnector(database, settings)
@@ -76,7 +80,7 @@ class RemoteBehavior:
 
     def _open(self, turn: Turn, endpoint: Endpoint) -> RemoteTurn:
         sent = self._rows.read(turn)
-        files = PartFiles(self._files, turn, inline_limit_bytes=self._inline_limit_bytes)
+        files = PartFiles(self._files, self._linked, turn, inline_limit_bytes=self._inline_limit_bytes)
         return RemoteTurn(
             turn,
             sent,

@@ -7,6 +7,7 @@ death finds what that one stored (`stored_files.py`).
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shared.a2a.behaviors.linked_files import LinkedFiles
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
 from shared.a2a.exact_json import render
 from shared.a2a.remote.errors import AnswerTooLarge
@@ -26,17 +27,23 @@ def inline_bytes(parts: Sequence[Part]) -> int:
 class PartFiles:
     """Makes files of parts, for one turn."""
 
-    def __init__(self, files: StoredFiles, turn: Turn, *, inline_limit_bytes: int) -> None:
+    def __init__(
+        self, files: StoredFiles, linked: LinkedFiles, turn: Turn, *, inline_limit_bytes: int
+    ) -> None:
         self._files = files
+        self._linked = linked
+        self._addresses: dict[str, str] = {}
         # The task's id in place of the turn's: a later turn of the task reads the same artifacts again.
         self._turn = replace(turn, id=turn.task_id)
         self.inline_limit_bytes = inline_limit_bytes
 
     def without_bytes(self, artifact: Artifact) -> Artifact:
-        """Give an artifact with files in place of bytes."""
-        if not any(part.raw is not None for part in artifact.parts):
+        """Give an artifact with files in place of bytes, and without the secrets of links to files of ours."""
+        if all(part.raw is None and part.url is None for part in artifact.parts):
             return artifact
-        return self._with_files(artifact, [part.raw is not None for part in artifact.parts])
+        chosen = [part.raw is not None for part in artifact.parts]
+        held = artifact.model_copy(update={"parts": tuple(map(self._held, artifact.parts))})
+        return self._with_files(held, chosen)
 
     def shrunk(self, artifact: Artifact) -> Artifact:
         """Give an artifact with files in place of all that it holds itself."""
@@ -49,7 +56,7 @@ class PartFiles:
             self._stored(artifact, part) if is_file else part
             for part, is_file in zip(artifact.parts, chosen, strict=True)
         ]
-        if len(parts) > 1 or not parts[0].metadata:
+        if not any(chosen) or len(parts) > 1 or not parts[0].metadata:
             return artifact.model_copy(update={"parts": tuple(parts)})
         # An artifact that is one file is described as that file.
         metadata = {**parts[0].metadata, **(artifact.metadata or {})}
@@ -58,6 +65,15 @@ class PartFiles:
         return artifact.model_copy(
             update={"parts": tuple(parts), "metadata": metadata, "extensions": extensions}
         )
+
+    def _held(self, part: Part) -> Part:
+        """Have the task refer to a file that the agent stored itself; its readers get links of their own."""
+        if part.url is None:
+            return part
+        if part.url not in self._addresses:
+            address = self._linked.hold(self._turn.caller, self._turn.task_id, part.url)
+            self._addresses[part.url] = address or part.url
+        return part.model_copy(update={"url": self._addresses[part.url]})
 
     def _stored(self, artifact: Artifact, part: Part) -> Part:
         new = NewFile(

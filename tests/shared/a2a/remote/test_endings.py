@@ -1,0 +1,92 @@
+"""Turns that end before their agent has are cancelled there, and links of the agent's lose their secret."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from shared.a2a.behaviors.file_links import FileLinks
+from shared.a2a.remote.cancelling import RemoteCancellation
+from shared.a2a.remote.connecting import AgentConnector
+from shared.a2a.turns.execution import REVOKED, TOO_LONG
+from shared.a2a.types import Task, TaskState
+from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import disable_deployment
+from tests.shared.a2a.behaviors.agents import Agents
+from tests.shared.a2a.remote.servers import Wire, hold, scripted_agent
+from tests.shared.a2a.remote.turns import said, use_endpoint
+from tests.support.stack import wait_until
+
+WORKING = {"state": "TASK_STATE_WORKING"}
+RAW = {"artifactId": "a", "parts": [{"raw": "AAEC", "filename": "a.bin"}]}
+
+
+def test_a_turn_that_takes_too_long_fails_and_is_cancelled_at_the_agent(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents.watch, "_turn_seconds", 0.5)
+    task, asked = _end_while_it_hangs(agents, lambda: None)
+    assert (task.status.state, said(task)) == (TaskState.FAILED, TOO_LONG)
+    assert asked.count("/tasks/t:cancel") == 1
+
+
+def test_a_turn_whose_agent_is_disabled_ends_and_is_cancelled_at_the_agent(agents: Agents) -> None:
+    def disable() -> None:
+        with agents.database.transaction() as session:
+            disable_deployment(session, by=OPERATOR, deployment_id=agents.deployment.deployment.id)
+
+    task, asked = _end_while_it_hangs(agents, disable)
+    assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)
+    assert asked.count("/tasks/t:cancel") == 1
+
+
+def test_a_link_of_the_agents_to_its_own_file_is_kept_without_its_secret(agents: Agents) -> None:
+    first = _answer_with(agents, RAW)
+    link = _link_to(agents, first)
+    second = _answer_with(agents, {"artifactId": "a", "parts": [{"url": link}]})
+    assert second.artifacts[0].parts[0].url == first.artifacts[0].parts[0].url
+    [file] = agents.files()
+    references = agents.rows("SELECT reference_id FROM file_references WHERE file_id = :id", id=file["id"])
+    assert {row["reference_id"] for row in references} == {first.id, second.id}
+
+
+def _answer_with(agents: Agents, artifact: Any) -> Task:
+    """Have an agent answer with an artifact."""
+    task = {"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [artifact]}
+    with scripted_agent(lambda wire: wire.answer(200, {"task": task})) as agent:
+        use_endpoint(agents, agent.url)
+        return agents.answer("hello")
+
+
+def _link_to(agents: Agents, task: Task) -> str:
+    """The link that a reader of the task gets."""
+    links = FileLinks(agents.database, agents.settings)
+    wire = links.with_links(UUID(task.id), task.to_wire())
+    link: str = wire["artifacts"][0]["parts"][0]["url"]
+    assert "grant=" in link
+    return link
+
+
+def _end_while_it_hangs(agents: Agents, act: Callable[[], object]) -> tuple[Task, list[str]]:
+    """Have an agent say nothing more, do something, and give the task once it has ended."""
+
+    def script(wire: Wire) -> None:
+        if wire.path.endswith(":cancel"):
+            wire.answer(200, {"id": "t", "status": {"state": "TASK_STATE_CANCELED"}})
+            return
+        wire.begin_stream()
+        wire.event({"task": {"id": "t", "status": WORKING}})
+        hold(20)
+
+    with scripted_agent(script) as agent:
+        use_endpoint(agents, agent.url)
+        sent = agents.say("hello")
+        with agents.answering(sent):
+            wait_until(
+                lambda: agents.task(sent.task_id).status.state is TaskState.WORKING, "the first update"
+            )
+            act()
+        connector = AgentConnector(agents.database, agents.settings)
+        RemoteCancellation(agents.database, connector).sweep()
+        return agents.task(sent.task_id), agent.asked
