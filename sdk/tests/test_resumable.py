@@ -10,11 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from quartermaster import errors
+from quartermaster import context, errors
 from quartermaster._async import uploads as of_tasks
 from quartermaster._sync import uploads as of_threads
 from sdk.tests.forms import Connect
 from sdk.tests.scripted_service import Answer, NoAnswer, Request, ScriptedService, problem, upload_body
+from sdk.tests.test_context import make_context
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 CONTENT = os.urandom(3_000_000)
@@ -148,6 +149,15 @@ def test_a_line_too_slow_for_one_request_gets_several(
     assert script.kept == CONTENT
     first, second = service.requests[:2]
     assert first.query == second.query, "both are the same operation"
+
+
+def test_only_the_beginning_carries_the_attribution_which_the_rest_may_outlive(
+    service: ScriptedService, connect: Connect
+) -> None:
+    with context.use(make_context("a.b.c")):
+        upload(service, connect, ResumableScript({1: (7, NoAnswer)}))
+    carried = {request.method: "service-usage-attribution" in request.headers for request in service.requests}
+    assert carried == {"POST": True, "PATCH": False, "HEAD": False}
 
 
 def test_steps_become_longer_on_fast_lines_and_shorter_on_slow_ones() -> None:

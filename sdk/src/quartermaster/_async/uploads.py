@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import httpx
 
 from quartermaster._async.bodies import AsyncBody, Progress
+from quartermaster._async.credentials import UPLOADS_PATH
 from quartermaster._async.sending import AsyncSender
 from quartermaster._concurrency import async_sleep
 from quartermaster._contents import Content
@@ -90,7 +91,7 @@ class AsyncUploads:
         begun = await self._begin(task)
         if _is_complete(begun):
             return begun
-        path = f"/files/uploads/{identifier(begun.headers['Location'].rpartition('/')[2])}"
+        path = f"{UPLOADS_PATH}{identifier(begun.headers['Location'].rpartition('/')[2])}"
         offset, step, retries = int(begun.headers["Upload-Offset"]), FIRST_STEP_BYTES, 0
         while True:
             began_at = time.monotonic()

@@ -23,6 +23,7 @@ TOKEN_PATH = "/oauth/token"  # noqa: S105 (an address)
 REFRESH_BEFORE_SECONDS = 60.0
 REFRESH_BEFORE_SHARE = 0.2
 FAILED_REFRESH_PAUSE_SECONDS = 5.0
+UPLOADS_PATH = "/files/uploads/"
 PRINCIPAL_SELECTOR = "Service-Principal-Selector"
 _UNAUTHORIZED = 401
 
@@ -134,7 +135,7 @@ class CallerAuth(httpx.Auth):
             yield request
             return
         current = context.current()
-        if current is not None:
+        if current is not None and not _continues_upload(request.url):
             request.headers[context.ATTRIBUTION_HEADER] = current.attribution
         token = self._tokens.get()
         request.headers["Authorization"] = f"Bearer {token}"
@@ -145,6 +146,11 @@ class CallerAuth(httpx.Auth):
         if other is not None:
             request.headers["Authorization"] = f"Bearer {other}"
             yield request
+
+
+def _continues_upload(url: httpx.URL) -> bool:
+    # An upload keeps the owner and payer of its beginning, and may outlast the attribution, which lives for an hour.
+    return UPLOADS_PATH in url.path
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import httpx
 
 from quartermaster._sync.bodies import Body, Progress
+from quartermaster._sync.credentials import UPLOADS_PATH
 from quartermaster._sync.sending import Sender
 from quartermaster._concurrency import sleep
 from quartermaster._contents import Content
@@ -90,7 +91,7 @@ class Uploads:
         begun = self._begin(task)
         if _is_complete(begun):
             return begun
-        path = f"/files/uploads/{identifier(begun.headers['Location'].rpartition('/')[2])}"
+        path = f"{UPLOADS_PATH}{identifier(begun.headers['Location'].rpartition('/')[2])}"
         offset, step, retries = int(begun.headers["Upload-Offset"]), FIRST_STEP_BYTES, 0
         while True:
             began_at = time.monotonic()
