@@ -16,7 +16,7 @@ from sqlalchemy import Executable, text
 from shared.advisory_locks import AdvisoryLock, take
 from shared.database import Session
 from shared.deliveries.channels import Message
-from shared.deliveries.ordering import release_next
+from shared.deliveries.ordering import hold_order, release_next
 from shared.deliveries.schedule import SPREAD
 from shared.fair_claims import Rotation, next_in_turn
 from shared.leases import LeasedTable
@@ -47,7 +47,9 @@ _HEAD = next_in_turn(
     order="due_at",
 )
 CLAIM = _LEASED.claim(
-    _HEAD, also=", is_ready = false", returning="deliveries.id, deliveries.claims, deliveries.in_flight_limit"
+    _HEAD,
+    also=", is_ready = false",
+    returning="deliveries.id, deliveries.claims, deliveries.in_flight_limit, place IS NOT NULL AS is_ordered",
 )
 MARK_READY = _LEASED.mark_ready(also=", lapses = lapses + CAST(state = 'Sending' AS integer)")
 _CLAIM, _MARK_READY = text(CLAIM), text(MARK_READY)
@@ -63,7 +65,7 @@ _DELIVERED = text(
 UPDATE deliveries
 SET state = 'Delivered', attempts = attempts + 1, last_status = :status, last_code = NULL, last_attempt_at = now(),
     ended_at = now(), body = NULL, address_encrypted = NULL
-WHERE id = :id AND state <> 'Delivered' RETURNING place
+WHERE id = :id AND state <> 'Delivered'
 """
 )
 _FAILED = text(
@@ -90,7 +92,7 @@ _DEAD = text(
 UPDATE deliveries
 SET state = 'Dead', attempts = attempts + 1, last_status = :status, last_code = :code, last_attempt_at = now(),
     ended_at = now()
-WHERE {_LEASED.held} RETURNING place
+WHERE {_LEASED.held}
 """  # noqa: S608 (a condition from the code)
 )
 
@@ -103,6 +105,7 @@ class Claim:
     claim: int
     organization_id: UUID
     destination_id: UUID
+    is_ordered: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,13 @@ class Claimer:
             return None
         number, most = self._under_way.get((row.tenant, row.member), (0, row.in_flight_limit))
         self._under_way[row.tenant, row.member] = number + 1, min(most, row.in_flight_limit)
-        return Claim(id=row.id, claim=row.claims, organization_id=row.tenant, destination_id=row.member)
+        return Claim(
+            id=row.id,
+            claim=row.claims,
+            organization_id=row.tenant,
+            destination_id=row.member,
+            is_ordered=row.is_ordered,
+        )
 
 
 def find_claimed(session: Session, claim: Claim) -> Claimed | None:
@@ -213,5 +222,9 @@ def record_dead(session: Session, claim: Claim, *, status: int | None, code: str
 
 def _end(session: Session, claim: Claim, statement: Executable, values: Mapping[str, Any]) -> None:
     """End a message, and let the next of its order go on."""
-    if session.execute(statement, values).scalar() is not None:
-        release_next(session, claim.destination_id)
+    if not claim.is_ordered:
+        session.execute(statement, values)
+        return
+    hold_order(session, claim.destination_id)
+    session.execute(statement, values)
+    release_next(session, claim.destination_id)

@@ -38,9 +38,14 @@ WHERE is_held AND NOT EXISTS (
 )
 
 
+def hold_order(session: Session, destination_id: UUID) -> None:
+    """Keep a destination's order as it is for others until this transaction ends; before any of its rows is locked."""
+    take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
+
+
 def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElement[Any]]:
     """Give the columns of a message that comes last in its destination's order, and is the head if there is none."""
-    take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
+    hold_order(session, destination_id)
     ours = _table.destination_id == destination_id
     last = select(func.max(_table.place)).where(ours, _table.place.is_not(None)).scalar_subquery()
     is_behind = or_(exists().where(ours, text(_HEAD)), exists().where(ours, _table.is_held))
@@ -54,8 +59,7 @@ def place_last(session: Session, destination_id: UUID) -> dict[str, ColumnElemen
 
 
 def release_next(session: Session, destination_id: UUID) -> None:
-    """Make the first held message of a destination the head, unless there is one."""
-    take_for(session, AdvisoryLock.DELIVERY_ORDER, destination_id)
+    """Make the first held message of a destination the head, unless there is one; the caller holds the order."""
     session.execute(_RELEASE, {"destination": destination_id})
 
 
@@ -65,5 +69,6 @@ def release_stalled(database: Database) -> int:
         stalled = session.execute(_STALLED, {"limit": STALLED_LIMIT}).scalars().all()
     for destination_id in stalled:
         with database.transaction() as session:
+            hold_order(session, destination_id)
             release_next(session, destination_id)
     return len(stalled)

@@ -14,7 +14,7 @@ from sqlalchemy import Row, case, func, insert, literal, select, update
 
 from shared.database import Session
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
-from shared.deliveries.ordering import HELD_UNTIL, place_last, release_next
+from shared.deliveries.ordering import HELD_UNTIL, hold_order, place_last, release_next
 from shared.deliveries.schedule import MAX_ATTEMPTS
 from shared.deliveries.tables import deliveries
 from shared.ids import new_id
@@ -151,6 +151,7 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
 
     With a `sealed_address`, only what carries that one: the destination may have moved.
     """
+    hold_order(session, destination_id)
     given_up = update(deliveries).where(_table.destination_id == destination_id, _table.state == "Waiting")
     if sealed_address is not None:
         given_up = given_up.where(_table.address_encrypted == sealed_address)
@@ -161,6 +162,7 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
 
 
 def _revive(session: Session, destination_id: UUID, *conditions: Any) -> int:
+    hold_order(session, destination_id)
     is_ordered = _table.place.is_not(None)
     result = session.execute(
         update(deliveries)

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from standardwebhooks import Webhook
 
 from shared.database import Database
+from shared.deliveries.ordering import hold_order, release_next
 from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up, list_deliveries, resend_dead
 from shared.deliveries.purge import purge_deliveries
 from shared.deliveries.sealed_addresses import seal_address
@@ -162,6 +163,36 @@ def test_an_end_and_a_new_message_at_once_leave_nothing_held(
     thread.join()
     wait_until(lambda: sender.send_due() >= 0 and len(server.asked) == 60, "all have arrived")
     assert bodies(server) == list(range(60))
+
+
+def test_a_removal_and_an_end_at_once_do_not_wait_for_each_other(database: Database) -> None:
+    destination = uuid4()
+    enqueue_in_order(database, "http://unused/", destination, 2)
+    with database.transaction() as session:
+        (head,) = claim_due(session, limit=1)
+
+    def remove() -> None:
+        with database.transaction() as session:
+            give_up(session, destination_id=destination, code="removed")
+
+    def is_waiting() -> bool:
+        with database.transaction() as session:
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            return bool(session.execute(text(waiting)).scalar())
+
+    thread = threading.Thread(target=remove)
+    with database.transaction() as session:
+        hold_order(session, destination)
+        session.execute(
+            text("UPDATE deliveries SET state = 'Dead', ended_at = now() WHERE id = :id"), {"id": head.id}
+        )
+        thread.start()
+        wait_until(is_waiting, "the removal waits")
+        release_next(session, destination)
+    thread.join()
+    with database.transaction() as session:
+        page = list_deliveries(session, destination_id=destination)
+    assert {delivery.state for delivery in page.items} == {DeliveryState.DEAD}
 
 
 def test_a_queue_whose_head_ended_unseen_goes_on(database: Database, sender: Sender, server: Server) -> None:
