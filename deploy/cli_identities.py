@@ -114,6 +114,7 @@ acts_on(
 )
 
 
+_ROUTES_MESSAGES = "Send messages of its networks to the agent."
 distributions = click.Group("distributions", help="Manage distributions.")
 
 
@@ -126,6 +127,11 @@ distributions = click.Group("distributions", help="Manage distributions.")
 @click.option("--principal-identity", "principal_id", type=click.UUID, required=True, help="Who receives.")
 @click.option("--deployment", "deployment_id", type=click.UUID, required=True, help="Who answers.")
 @click.option("--media-retention-days", "days", type=_days, default=domain.DEFAULT_MEDIA_RETENTION_DAYS)
+@click.option(
+    "--routes-messages/--no-routes-messages",
+    default=False,
+    help="Send messages of its networks to the agent.",
+)
 def create_distribution(
     *,
     organization_id: UUID,
@@ -134,6 +140,7 @@ def create_distribution(
     principal_id: UUID,
     deployment_id: UUID,
     days: int,
+    routes_messages: bool,
 ) -> None:
     with installation() as (database, settings), database.transaction() as session:
         made = domain.create_distribution(
@@ -146,6 +153,7 @@ def create_distribution(
             principal_identity_id=principal_id,
             deployment_id=deployment_id,
             media_retention_days=days,
+            routes_messages=routes_messages,
         )
     show(made.distribution, token=made.token.value, webhook_secret=made.webhook_secret.value)
 
@@ -160,8 +168,16 @@ lists(
 @click.option("--name")
 @click.option("--network", "networks", multiple=True, help="May be given several times.")
 @click.option("--media-retention-days", "days", type=_days)
+@click.option(
+    "--routes-messages/--no-routes-messages", default=None, help="Send messages of its networks to the agent."
+)
 def update_distribution(
-    distribution_id: UUID, name: str | None, networks: tuple[str, ...], days: int | None
+    *,
+    distribution_id: UUID,
+    name: str | None,
+    networks: tuple[str, ...],
+    days: int | None,
+    routes_messages: bool | None,
 ) -> None:
     with administration() as session:
         changed = domain.update_distribution(
@@ -171,6 +187,7 @@ def update_distribution(
             name=name,
             networks=networks or None,
             media_retention_days=days,
+            routes_messages=routes_messages,
         )
     show(changed)
 

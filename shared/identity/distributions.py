@@ -45,6 +45,8 @@ class Distribution:
     deployment_id: UUID
     token_last4: str
     media_retention_days: int
+    routes_messages: bool
+    """Whether what its networks' webhooks tell of is sent to the deployment's agent."""
     disabled_at: datetime | None
     last_used_at: datetime | None
     created_at: datetime
@@ -70,6 +72,7 @@ def create_distribution(
     principal_identity_id: UUID,
     deployment_id: UUID,
     media_retention_days: int = DEFAULT_MEDIA_RETENTION_DAYS,
+    routes_messages: bool = False,
 ) -> CreatedDistribution:
     """Make a distribution that routes from networks, through a receiving identity, to a deployment."""
     authorize_administration(by, Permission.DISTRIBUTION_MANAGE, organization_id)
@@ -90,6 +93,7 @@ def create_distribution(
             token_last4=token.last4,
             webhook_secret_encrypted=Encryption(settings).encrypt(webhook_secret.value),
             media_retention_days=_require_days(media_retention_days),
+            routes_messages=routes_messages,
         )
     )
     distribution = _get(session, distribution_id)
@@ -119,6 +123,7 @@ def update_distribution(
     name: str | None = None,
     networks: Sequence[str] | None = None,
     media_retention_days: int | None = None,
+    routes_messages: bool | None = None,
 ) -> Distribution:
     """Change what is given; media that is stored already keeps its deadline."""
     distribution = _authorized(session, by, Permission.DISTRIBUTION_MANAGE, distribution_id)
@@ -129,6 +134,8 @@ def update_distribution(
         changes["networks"] = require_networks(networks)
     if media_retention_days is not None:
         changes["media_retention_days"] = _require_days(media_retention_days)
+    if routes_messages is not None:
+        changes["routes_messages"] = routes_messages
     if changes:
         _change(session, distribution_id, changes)
         record_change(session, by, "distribution.updated", distribution)
@@ -187,6 +194,12 @@ def enable_distribution(session: Session, *, by: Actor, distribution_id: UUID) -
     if turn_on(session, distributions, distributions.c.disabled_at, distribution_id):
         record_change(session, by, "distribution.enabled", distribution)
     return _get(session, distribution_id)
+
+
+def has_routed_messages(session: Session, distribution_id: UUID) -> bool:
+    """Tell whether the messages of a distribution's networks are sent to its deployment's agent."""
+    statement = select(distributions.c.routes_messages).where(distributions.c.id == distribution_id)
+    return bool(session.execute(statement).scalar())
 
 
 def _authorized(session: Session, by: Actor, permission: Permission, distribution_id: UUID) -> Distribution:

@@ -158,6 +158,7 @@ distributions = sa.Table(
     sa.Column("previous_webhook_secret_encrypted", sa.LargeBinary),
     instant("previous_webhook_secret_expires_at"),
     sa.Column("media_retention_days", sa.Integer, nullable=False, server_default=sa.text("30")),
+    sa.Column("routes_messages", sa.Boolean, nullable=False, server_default=sa.text("false")),
     instant("disabled_at"),
     instant("last_used_at"),
     created_at(),

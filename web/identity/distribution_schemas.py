@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from shared.identity.attribution_minting import MAX_REPORTED_CHARACTERS
 from shared.identity.distributions import (
@@ -16,6 +16,7 @@ from shared.identity.names import MAX_NETWORKS
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Between, Count, Id, JsonCount, Name, Sent, Text, UtcTime, Wire
 
+ROUTES_MESSAGES = "Whether messages that its networks' webhooks tell of are sent to the deployment's agent."
 Network = Annotated[str, Field(pattern="^[a-z][a-z0-9._-]{0,62}$")]
 Networks = Annotated[Sequence[Network], Field(min_length=1, max_length=MAX_NETWORKS)]
 RetentionDays = Annotated[JsonCount, Between(minimum=1, maximum=MAX_MEDIA_RETENTION_DAYS)]
@@ -33,6 +34,7 @@ class DistributionBody(Shown):
     deployment_id: Id
     token_last4: str = Field(description="The token's last four characters.")
     media_retention_days: JsonCount
+    routes_messages: bool = Field(description=ROUTES_MESSAGES)
     disabled_at: UtcTime | None
     last_used_at: UtcTime | None
     created_at: UtcTime
@@ -59,6 +61,7 @@ class NewDistribution(Sent):
     principal_identity_id: Id = Field(description="The identity that receives, and owns what is imported.")
     deployment_id: Id = Field(description="The deployment that answers.")
     media_retention_days: RetentionDays = DEFAULT_MEDIA_RETENTION_DAYS
+    routes_messages: StrictBool = Field(default=False, description=ROUTES_MESSAGES)
 
 
 class ChangedDistribution(Sent):
@@ -67,6 +70,7 @@ class ChangedDistribution(Sent):
     name: Name | None = None
     networks: Networks | None = None
     media_retention_days: RetentionDays | None = None
+    routes_messages: StrictBool | None = Field(default=None, description=ROUTES_MESSAGES)
 
 
 class RotationQuery(Sent):

@@ -34,6 +34,7 @@ def create_distribution(call: Call, organization_id: UUID) -> Answer:
             principal_identity_id=body.principal_identity_id,
             deployment_id=body.deployment_id,
             media_retention_days=body.media_retention_days,
+            routes_messages=body.routes_messages,
         )
     shown = schemas.CreatedDistribution.with_secret(
         made.distribution, token=made.token.value, webhook_secret=made.webhook_secret.value
@@ -69,6 +70,7 @@ def update_distribution(call: Call, distribution_id: UUID) -> Answer:
             name=body.name,
             networks=body.networks,
             media_retention_days=body.media_retention_days,
+            routes_messages=body.routes_messages,
         )
     return Answer(body=schemas.DistributionBody.of(changed))
 

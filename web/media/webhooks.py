@@ -11,19 +11,27 @@ from flask import Response
 from pydantic import Field
 
 from shared import failpoints
+from shared.a2a.door.errors import TooManyMessages
+from shared.a2a.door.messages import InboundMessage
+from shared.a2a.door.reception import take_network_message
+from shared.a2a.door.sending import Door
 from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.credits.errors import StorageUnpaid
+from shared.database import Session
 from shared.encryption import Encryption
 from shared.errors import PermissionDenied
+from shared.identity.callers import ReportedCaller
+from shared.identity.distributions import has_routed_messages
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
 from shared.media.attachments import Attachment
 from shared.media.errors import DistributionDisabled, TooManyImports
-from shared.media.imports import queue_imports
+from shared.media.imports import Import, queue_imports
 from shared.media.network_settings import find_webhook_credentials
 from shared.media.networks.base import Network
 from shared.media.networks.signatures import verify
+from shared.media.networks.texts import NetworkMessage
 from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
-from shared.telemetry import get_logger
+from shared.telemetry import MESSAGES, get_logger
 from web.authentication import Authentication, limit_rate
 from web.calls import Call
 from web.http.receive_deadlines import read_small_body
@@ -51,10 +59,11 @@ class Handshake(Sent):
 @routes.route(
     "POST",
     "/distributions/<id:distribution_id>/webhooks/<network:network>",
-    summary="Import every attachment that a network's webhook tells of",
+    summary="Import every attachment that a network's webhook tells of, and send messages to the agent",
     description=(
+        "Messages go to the deployment's agent where the distribution's `routesMessages` is on. "
         "The request is signed in the network's own way, with the settings that the distribution "
-        "has for it. What tells of no attachment is acknowledged and forgotten; what was taken in "
+        "has for it. What tells of nothing is acknowledged and forgotten; what was taken in "
         "before is acknowledged again."
     ),
     authentication=Authentication.SIGNATURE,
@@ -72,6 +81,7 @@ class Handshake(Sent):
         PermissionDenied,
         StorageUnpaid,
         TooManyImports,
+        TooManyMessages,
     ),
 )
 def receive_webhook(call: Call, distribution_id: UUID, network: Network) -> Response:
@@ -105,9 +115,10 @@ def _take_in(
     count_for_distribution(call, distribution_id)
     limit_rate(f"{distribution_id}:{network.name}", call.services)
     attachments = network.attachments(request)
-    if attachments:
+    messages = _routed_messages(call, distribution_id, network, request)
+    if attachments or messages:
         failpoints.hit("webhook.verified")
-        _queue(call, distribution_id, network, attachments)
+        _queue(call, distribution_id, network, attachments, messages)
     failpoints.hit("webhook.before_answer")
     return network.answer(request, credentials)
 
@@ -123,18 +134,66 @@ def _verify(call: Call, distribution_id: UUID, network: Network, request: Webhoo
     return credentials
 
 
-def _queue(call: Call, distribution_id: UUID, network: Network, attachments: Sequence[Attachment]) -> None:
+def _routed_messages(
+    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
+) -> Sequence[NetworkMessage]:
+    """Read what is to be sent to the agent, where the distribution routes messages."""
+    messages = network.messages(request)
+    if not messages:
+        return ()
+    with call.services.database.autocommit() as session:
+        return messages if has_routed_messages(session, distribution_id) else ()
+
+
+def _queue(
+    call: Call,
+    distribution_id: UUID,
+    network: Network,
+    attachments: Sequence[Attachment],
+    messages: Sequence[NetworkMessage],
+) -> None:
+    queued: Sequence[Import] = ()
     with call.services.database.transaction() as session:
-        queued = queue_imports(
-            session,
-            call.services.settings,
-            distribution_id=distribution_id,
-            network=network.name,
-            attachments=attachments,
-        )
+        if attachments:
+            queued = queue_imports(
+                session,
+                call.services.settings,
+                distribution_id=distribution_id,
+                network=network.name,
+                attachments=attachments,
+            )
+        for message in messages:
+            _take(session, call, distribution_id, network, message, queued)
         failpoints.hit("webhook.before_commit")
     new = sum(one.is_new for one in queued)
-    log.info("webhook.received", network=network.name, attachments=len(queued), new=new)
+    log.info(
+        "webhook.received", network=network.name, attachments=len(queued), new=new, messages=len(messages)
+    )
+
+
+def _take(
+    session: Session,
+    call: Call,
+    distribution_id: UUID,
+    network: Network,
+    message: NetworkMessage,
+    queued: Sequence[Import],
+) -> None:
+    """Take one message, with what is attached to it, unless it is empty."""
+    imports = [one.id for one in queued if one.message_id == message.message_id]
+    if message.text is None and not imports:
+        return
+    sender = message.sender_id
+    inbound = InboundMessage(
+        network=network.name,
+        message_id=message.message_id,
+        conversation_id=message.conversation_id,
+        text=message.text,
+        reported_caller=ReportedCaller(id=sender, display=message.sender_name) if sender else None,
+    )
+    door = Door(settings=call.services.settings, router=call.services.agents.router)
+    taken = take_network_message(session, door, inbound, distribution_id=distribution_id, imports=imports)
+    MESSAGES.labels(network.name, "waiting" if taken else "replayed").inc()
 
 
 def _render(answer: WebhookAnswer | None) -> Response:

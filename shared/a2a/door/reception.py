@@ -76,6 +76,32 @@ def receive_message(
     return Received(message=get_message(session, made.id), imports=imports, sent=sent, is_new=True)
 
 
+def take_network_message(
+    session: Session,
+    door: Door,
+    message: InboundMessage,
+    *,
+    distribution_id: UUID,
+    imports: Sequence[UUID],
+) -> bool:
+    """Take a message that a network's webhook tells of, with its imports; False when it was taken before.
+
+    A worker routes it and records what the agent refuses: the network would repeat a webhook that was refused.
+    Raises what `authorize_message` raises, and TooManyMessages.
+    """
+    receiver = authorize_message(session, distribution_id)
+    made = _insert(session, receiver, message)
+    if made is None:
+        return False
+    if await_imports(session, imports):
+        await_imports_of(session, made, imports, wait_seconds=door.settings.message_wait_seconds)
+    elif imports:
+        await_imports_of(session, made, imports, wait_seconds=0.0)
+    _refuse_excess(session, receiver, door.settings.queued_imports)
+    session.enqueue(RouteMessages())
+    return True
+
+
 def _import(
     session: Session, door: Door, receiver: LiveReceiver, message: InboundMessage
 ) -> Sequence[Import]:

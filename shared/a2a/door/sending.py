@@ -20,8 +20,10 @@ from shared.a2a.tasks.sending import Sent
 from shared.a2a.tasks.snapshots import in_scope
 from shared.a2a.types import Message, Part, Role, TaskState
 from shared.database import Session
+from shared.identity.permissions import Permission
 from shared.identity.receiving import LiveReceiver
 from shared.ids import new_id
+from shared.media.authority import require_executor
 from shared.settings import Settings
 
 OFFERED = ("distribution", "file-artifact")
@@ -38,8 +40,10 @@ class Door:
     def send(self, session: Session, receiver: LiveReceiver, message: DistributionMessage) -> Sent:
         """Send a message that waits, and record that it was sent.
 
-        Raises what `Router.route` raises.
+        Raises PermissionDenied and what `Router.route` raises.
         """
+        if message.imports:
+            require_executor(receiver, Permission.FILE_READ)
         task_id, is_new = _choose_task(session, scope_of_receiver(receiver), message)
         request = message.request or {}
         routed = Routed(

@@ -1,7 +1,7 @@
 """The port of a messaging network: how it signs, how its webhooks read, and where its media is.
 
-`answer` and `attachments` run in the front on a verified request and do no I/O; `locate` runs in a worker and may ask
-the network.
+`answer`, `attachments` and `messages` run in the front on a verified request and do no I/O; `locate` runs in a worker
+and may ask the network.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol
 
 from shared.media.attachments import Attachment, Source
 from shared.media.networks.signatures import WebhookSignature
+from shared.media.networks.texts import NetworkMessage
 from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 
@@ -64,6 +65,9 @@ class Network(Protocol):
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the attachments of a verified request; none where it tells of something else."""
+
+    def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
+        """Read what people said in a verified request; not what the app said itself, nor what was changed later."""
 
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
         """Find where the bytes are now. Raises the errors of `shared/media/errors.py` and `shared/egress/errors.py`."""

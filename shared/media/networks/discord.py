@@ -26,9 +26,12 @@ from shared.media.networks.payloads import (
     read_object,
 )
 from shared.media.networks.signatures import BODY, Ed25519, Timestamp, WebhookSignature
+from shared.media.networks.texts import NetworkMessage, as_said
 from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
-PING, COMPONENT, AUTOCOMPLETE = 1, 3, 4
+PING, COMMAND, COMPONENT, AUTOCOMPLETE = 1, 2, 3, 4
+TEXT = 3
+"""The kind of a command's option that is a text."""
 PONG = {"type": 1}
 RECEIVED = {"type": 4, "data": {"content": "Received.", "flags": 64}}
 """A message that only who sent the interaction sees."""
@@ -82,6 +85,19 @@ class Discord:
             return list(_message_files(as_object(as_object(payload.get("event")).get("data"))))
         return list(_interaction_files(payload))
 
+    def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
+        """Read what a command was given, or the message of an event."""
+        payload = read_object(request.body)
+        if "event" in payload:
+            message = as_object(as_object(payload.get("event")).get("data"))
+            return list(_message(message, message.get("content"), as_object(message.get("author"))))
+        if payload.get("type") != COMMAND:
+            return []
+        options = as_objects(as_object(payload.get("data")).get("options"))
+        words = (at["value"] for at in options if isinstance(at.get("value"), str) and at.get("type") == TEXT)
+        user = as_object(payload.get("user")) or as_object(as_object(payload.get("member")).get("user"))
+        return list(_message(payload, " ".join(words), user))
+
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
         """Open the link, renewed where it has expired or is about to."""
         url = attachment.location["url"]
@@ -91,6 +107,18 @@ class Discord:
         if left_seconds < -CLOCK_SKEW_SECONDS:
             raise SourceGone
         return Source(url=url)
+
+
+def _message(message: Payload, text: object, author: Payload) -> Iterator[NetworkMessage]:
+    message_id = as_id(message.get("id"))
+    if message_id is not None and author.get("bot") is not True:
+        yield NetworkMessage(
+            message_id=message_id,
+            conversation_id=as_id(message.get("channel_id")) or as_id(message.get("lobby_id")),
+            text=as_said(text),
+            sender_id=as_id(author.get("id")),
+            sender_name=as_text(author.get("global_name")) or as_text(author.get("username")),
+        )
 
 
 def _interaction_files(interaction: Payload) -> Iterator[Attachment]:

@@ -71,6 +71,11 @@ def as_text(value: object) -> str | None:
     return value
 
 
+def has_unkeepable(text: str) -> bool:
+    """Tell whether a text holds what Postgres cannot keep."""
+    return _UNKEEPABLE.search(text) is not None
+
+
 def as_count(value: object) -> int | None:
     """Give a number of bytes, in digits or as a number; None for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:  # noqa: PLR2004 (63 bits)

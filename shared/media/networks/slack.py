@@ -26,10 +26,13 @@ from shared.media.networks.payloads import (
     read_object,
 )
 from shared.media.networks.signatures import BODY, Hmac, Timestamp, WebhookSignature
+from shared.media.networks.texts import NetworkMessage, as_said
 from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".slack.com", ".slack-edge.com"})
 PAGE = "text/html"
+_SAID = frozenset({None, "file_share", "thread_broadcast", "me_message"})
+"""The kinds of messages that a person has written."""
 _GONE_MODES = frozenset({"tombstone", "hidden_by_limit"})
 _GONE = frozenset({"file_deleted", "file_not_found"})
 _BUSY = frozenset({"ratelimited", "fatal_error", "internal_error", "request_timeout", "service_unavailable"})
@@ -100,6 +103,20 @@ class Slack:
             return []
         return list(_files(message, channel=as_id(event.get("channel"))))
 
+    def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
+        """Read a message of a person."""
+        payload = read_object(request.body)
+        event = as_object(payload.get("event"))
+        is_message = event.get("type") in ("message", "app_mention")
+        if (
+            not is_message
+            or event.get("subtype") not in _SAID
+            or "bot_id" in event
+            or _is_own(event, payload)
+        ):
+            return []
+        return list(_message(event))
+
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
         """Ask `files.info` for the address that the bot token opens."""
         authorization = {"Authorization": f"Bearer {credentials['botToken']}"}
@@ -119,6 +136,17 @@ class Slack:
             trusted_hosts=hosts,
             size_bytes=as_count(file.get("size")) if file.get("mode") == "hosted" else None,
             refused_media_types=frozenset() if file.get("mimetype") == PAGE else frozenset({PAGE}),
+        )
+
+
+def _message(event: Payload) -> Iterator[NetworkMessage]:
+    channel, timestamp = as_id(event.get("channel")), as_id(event.get("ts"))
+    if channel is not None and timestamp is not None:
+        yield NetworkMessage(
+            message_id=f"{channel}:{timestamp}",
+            conversation_id=channel,
+            text=as_said(event.get("text")),
+            sender_id=as_id(event.get("user")),
         )
 
 

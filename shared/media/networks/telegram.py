@@ -23,6 +23,7 @@ from shared.media.networks.payloads import (
     read_object,
 )
 from shared.media.networks.signatures import SharedSecret, WebhookSignature
+from shared.media.networks.texts import NetworkMessage, as_said
 from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 MESSAGES = (
@@ -33,6 +34,8 @@ MESSAGES = (
     "business_message",
     "edited_business_message",
 )
+SAID = ("message", "channel_post", "business_message")
+"""The updates that bring a new message."""
 MEDIA_TYPES = {
     "animation": "video/mp4",
     "document": None,
@@ -85,6 +88,11 @@ class Telegram:
             for attachment in _attachment(message, file, media_type)
         ]
 
+    def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
+        """Read a message, or what was posted in a channel."""
+        update = read_object(request.body)
+        return [said for name in SAID for said in _message(as_object(update.get(name)))]
+
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
         """Ask `getFile` for the path."""
         base_url, token = credentials["apiBaseUrl"], credentials["botToken"]
@@ -101,6 +109,20 @@ class Telegram:
         relative = path.partition(f"/{token}/")[2] or path.lstrip("/")
         return Source(
             url=f"{base_url}/file/bot{token}/{quote(relative)}", size_bytes=as_count(result.get("file_size"))
+        )
+
+
+def _message(message: Payload) -> Iterator[NetworkMessage]:
+    sender = as_object(message.get("from"))
+    chat_id, message_id = as_id(as_object(message.get("chat")).get("id")), as_id(message.get("message_id"))
+    if chat_id is not None and message_id is not None and sender.get("is_bot") is not True:
+        names = (as_text(sender.get(name)) for name in ("first_name", "last_name"))
+        yield NetworkMessage(
+            message_id=f"{chat_id}:{message_id}",
+            conversation_id=chat_id,
+            text=as_said(message.get("text"), message.get("caption")),
+            sender_id=as_id(sender.get("id")),
+            sender_name=" ".join(filter(None, names)) or None,
         )
 
 

@@ -15,6 +15,7 @@ from shared.media.networks.answers import require_hosted, trust
 from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
 from shared.media.networks.payloads import as_count, as_id, as_text, as_url, read_object
 from shared.media.networks.signatures import Hmac, Part, Subject, WebhookSignature, require_match
+from shared.media.networks.texts import NetworkMessage, as_said
 from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".twilio.com"})
@@ -101,6 +102,21 @@ class Twilio:
         values = dict(_form(request.body)) if _is_form(request) else read_object(request.body)
         return list(_media(values))
 
+    def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
+        """Read a message that was received."""
+        values = dict(_form(request.body)) if _is_form(request) else read_object(request.body)
+        message_id = _message_id(values)
+        if message_id is None:
+            return []
+        said = NetworkMessage(
+            message_id=message_id,
+            conversation_id=as_id(values.get("From")),
+            text=as_said(values.get("Body")),
+            sender_id=as_id(values.get("From")),
+            sender_name=as_text(values.get("ProfileName")),
+        )
+        return [said]
+
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:  # noqa: ARG002
         """Open the media with the account's credentials, which its redirect to a store must not see."""
         url = attachment.location["url"]
@@ -109,8 +125,12 @@ class Twilio:
         return Source(url=url, headers={"Authorization": f"Basic {base64.b64encode(account).decode()}"})
 
 
+def _message_id(values: Mapping[str, object]) -> str | None:
+    return as_id(values.get("MessageSid")) or as_id(values.get("SmsMessageSid"))
+
+
 def _media(values: Mapping[str, object]) -> Iterator[Attachment]:
-    message_id = as_id(values.get("MessageSid")) or as_id(values.get("SmsMessageSid"))
+    message_id = _message_id(values)
     count = as_count(values.get("NumMedia")) or 0
     for number in range(min(count, MAX_MEDIA)):
         url = as_url(values.get(f"MediaUrl{number}"))

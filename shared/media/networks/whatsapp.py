@@ -27,6 +27,7 @@ from shared.media.networks.payloads import (
     read_object,
 )
 from shared.media.networks.signatures import BODY, Handshake, Hmac, WebhookSignature
+from shared.media.networks.texts import NetworkMessage, as_said
 from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
@@ -84,6 +85,16 @@ class WhatsApp:
             for attachment in _media(message)
         ]
 
+    def messages(self, request: WebhookRequest) -> Sequence[NetworkMessage]:
+        """Read all messages of all changes."""
+        return [
+            said
+            for entry in as_objects(read_object(request.body).get("entry"))
+            for change in as_objects(entry.get("changes"))
+            if change.get("field") == "messages"
+            for said in _said(as_object(change.get("value")))
+        ]
+
     def locate(self, attachment: Attachment, credentials: Credentials, ask: Ask) -> Source:
         """Ask for the address behind a media id."""
         base_url = credentials["apiBaseUrl"]
@@ -99,6 +110,32 @@ class WhatsApp:
             size_bytes=as_count(answer.get("file_size")),
             sha256=as_sha256(answer.get("sha256")),
         )
+
+
+def _said(value: Payload) -> Iterator[NetworkMessage]:
+    contacts = as_objects(value.get("contacts"))
+    names = {as_id(at.get("wa_id")): as_text(as_object(at.get("profile")).get("name")) for at in contacts}
+    for message in as_objects(value.get("messages")):
+        message_id, sender = as_id(message.get("id")), as_id(message.get("from"))
+        if message_id is not None:
+            yield NetworkMessage(
+                message_id=message_id,
+                conversation_id=sender,
+                text=_text(message),
+                sender_id=sender,
+                sender_name=names.get(sender),
+            )
+
+
+def _text(message: Payload) -> str | None:
+    """Give a text, the caption of a medium, or the title of a button or a row that was chosen."""
+    interactive = as_object(message.get("interactive"))
+    return as_said(
+        as_object(message.get("text")).get("body"),
+        *(as_object(message.get(kind)).get("caption") for kind in MEDIA_KINDS),
+        as_object(message.get("button")).get("text"),
+        *(as_object(interactive.get(kind)).get("title") for kind in ("button_reply", "list_reply")),
+    )
 
 
 def _media(message: Payload) -> Iterator[Attachment]:

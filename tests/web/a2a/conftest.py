@@ -74,11 +74,16 @@ class Cast:
 
 def give_script(front: Front, agent: CreatedDeployment, script: str, **draft: Any) -> BehaviorSettings:
     """Give an agent a scripted behavior."""
+    return give_behavior_to(front, agent.deployment.id, script, **draft)
+
+
+def give_behavior_to(front: Front, deployment_id: UUID, script: str, **draft: Any) -> BehaviorSettings:
+    """Give a deployment's agent a scripted behavior."""
     with front.services.database.transaction() as session:
         return create_behavior(
             session,
             by=OPERATOR,
-            deployment_id=agent.deployment.id,
+            deployment_id=deployment_id,
             draft=BehaviorDraft(
                 **{
                     "name": "scripted",
