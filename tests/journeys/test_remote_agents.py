@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from uuid import uuid4
 
@@ -12,10 +13,12 @@ import requests
 from a2a.client import ClientConfig, ClientFactory
 from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import Message, Part, Role, SendMessageRequest, TaskState
+from standardwebhooks import Webhook
 
 from tests.support.agent_processes import DEVELOPMENT, running_agent
 from tests.support.agents import TIMEOUT_SECONDS, Client, exchange_token, open_link
 from tests.support.catalog_text import model_text
+from tests.support.local_servers import LocalServer
 from tests.support.media_samples import PNG
 from tests.support.media_sources import MediaSource, content
 from tests.support.stack import Servers, Stack, wait_until
@@ -27,12 +30,34 @@ MODELS = '[providers.scripted]\nkind = "scripted"\n\n' + model_text(
 ANSWER = f"You said: What is this? {PNG.file_name}: {len(PNG.content)} bytes."
 
 
+class Network(LocalServer):
+    """The side of the distribution: what its notification endpoint is told, each with a signature that holds."""
+
+    def __init__(self, webhook_secret: str) -> None:
+        super().__init__()
+        self._webhook = Webhook(webhook_secret)
+        self._told: list[dict[str, Any]] = []
+
+    def updates(self, message_id: str) -> list[dict[str, Any]]:
+        """Give what was told of a message, in the order in which it came."""
+        updates = (told["data"] for told in self._told if told["type"] == "message.update")
+        return [update for update in updates if update["messageId"] == message_id]
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers["Content-Length"]))
+        told = self._webhook.verify(body.decode(), {name.lower(): at for name, at in handler.headers.items()})
+        self._told.append(told)
+        handler.send_response(204)
+        handler.end_headers()
+
+
 @dataclass(frozen=True, kw_only=True)
 class House:
     """An installation whose first deployment is the agent of the SDK's example, in another process."""
 
     url: str
     credentials: dict[str, Any]
+    network: Network
 
     @property
     def owner(self) -> Client:
@@ -85,8 +110,14 @@ def house(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     credentials, front = stack.set_up(), stack.web()
     workers = [stack.worker(name) for name in WORKERS]
     try:
-        with stack.running(front, *workers), running_agent(front.url, credentials) as address:
-            house = House(url=front.url, credentials=credentials)
+        with (
+            stack.running(front, *workers),
+            Network(credentials["distribution"]["webhookSecret"]) as network,
+            running_agent(front.url, credentials) as address,
+        ):
+            house = House(url=front.url, credentials=credentials, network=network)
+            told = f"/admin/distributions/{credentials['distribution']['id']}/notification-endpoint"
+            assert house.owner.request("PUT", told, json={"url": f"{network.url}/told"}).status_code == 200
             endpoint = f"/admin/deployments/{house.deployment_id}/endpoint"
             put = house.owner.request("PUT", endpoint, json={"url": address})
             assert put.status_code == 200, put.text
@@ -124,6 +155,27 @@ def test_a_message_with_a_photo_becomes_a_report_of_the_receiving_identity(house
     paid = float(balance) - float(house.owner.request("GET", "/v1/credits").json()["balance"])
     assert paid == pytest.approx(float(record["cost"]))
     assert paid > 0
+
+
+def test_the_distribution_is_told_what_the_agent_says_with_a_link_to_its_report(house: House) -> None:
+    with MediaSource() as source:
+        photo = source.serve("/photo", content(PNG.content, PNG.media_type))
+        taken = house.push(conversationId="c-3", text="What is this?", attachments=[attachment(photo)])
+        house.answered(taken["taskId"])
+    wait_until(lambda: is_over(house.network.updates(taken["messageId"])), "the distribution is told")
+    told = house.network.updates(taken["messageId"])
+    assert [at["sequence"] for at in told] == sorted({at["sequence"] for at in told})
+    assert {(at["taskId"], at["conversationId"]) for at in told} == {(taken["taskId"], "c-3")}
+    artifacts = [
+        at["update"]["artifactUpdate"]["artifact"] for at in told if "artifactUpdate" in at["update"]
+    ]
+    assert open_link(artifacts[0]["parts"][0]["url"], via=house.url).text == ANSWER
+    assert artifacts[1]["parts"][0]["text"] == "Here is your report."
+
+
+def is_over(told: list[dict[str, Any]]) -> bool:
+    states = (at["update"].get("statusUpdate", {}).get("status", {}).get("state") for at in told)
+    return "TASK_STATE_COMPLETED" in states
 
 
 def test_a_conversation_goes_on_where_the_agent_asked(house: House) -> None:
