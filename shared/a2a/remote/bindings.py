@@ -12,6 +12,7 @@ from shared.a2a.exact_json import render
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+NOT_IMPLEMENTED = 501
 LISTED_TASKS = 50
 HISTORY_LENGTH = 100
 """Messages of a task that are asked for: what it has said since it was last asked is among them."""
@@ -46,7 +47,8 @@ class Refused(Exception):
     @property
     def is_broken(self) -> bool:
         """Whether something went wrong within the agent, so that nobody knows what it has done."""
-        return self.status >= 500 and not self.is_busy  # noqa: PLR2004 (the statuses of servers' failures)
+        is_failure = self.status >= 500  # noqa: PLR2004 (the statuses of servers' failures)
+        return is_failure and self.status != NOT_IMPLEMENTED and not self.is_busy
 
 
 class AgentBinding(Protocol):

@@ -2,12 +2,10 @@
 
 from uuid import UUID, uuid5
 
-from shared.a2a.remote.bindings import Refused
+from shared.a2a.remote.bindings import HISTORY_LENGTH, NOT_IMPLEMENTED, Refused
 from shared.a2a.remote.connection import ASK_SECONDS, AgentConnection
 from shared.a2a.remote.reading import read_task, read_tasks
 from shared.a2a.types import Task
-
-NOT_IMPLEMENTED = 501
 
 
 def message_id_of(turn_id: UUID) -> str:
@@ -25,7 +23,8 @@ def find_received(
 ) -> Task | None:
     """Find the agent's task that has this message in its history.
 
-    Raises Refused, also when the agent's tasks tell no history, AnswerInvalid, AnswerTooLarge and EgressError.
+    Raises Refused, also when the agent's tasks tell no history, or not all of it, so that nobody can know; and
+    AnswerInvalid, AnswerTooLarge and EgressError.
     """
     binding = connection.binding
     if earlier_task_id is not None:
@@ -35,6 +34,6 @@ def find_received(
     for task in tasks:
         if any(said.message_id == message_id for said in task.history):
             return task
-    if any(not task.history for task in tasks):
+    if any(not 0 < len(task.history) < HISTORY_LENGTH for task in tasks):
         raise Refused(NOT_IMPLEMENTED)
     return None

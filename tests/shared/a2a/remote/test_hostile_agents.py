@@ -254,7 +254,8 @@ def test_the_sweep_cancels_what_a_dead_worker_could_not(agents: Agents) -> None:
         agents.cancel(sent.task_id)
         connector = AgentConnector(agents.database, agents.settings)
         cancellation = RemoteCancellation(agents.database, connector)
-        assert [cancellation.sweep(), cancellation.sweep()] == [1, 0]
+        cancellation.sweep()
+        cancellation.sweep()
     assert asked == ["/tasks/t:cancel"]
 
 
@@ -275,3 +276,21 @@ def test_documents_of_the_protocol_are_read_to_the_digit(agents: Agents) -> None
     )
     assert '{"n":9007199254740993,"d":1.10}' in events[0]["event"]
     assert json.loads(events[0]["event"])["artifactUpdate"]["append"] is False
+
+
+@pytest.mark.parametrize("length", [0, 100])
+def test_an_agent_that_does_not_tell_the_whole_history_is_not_sent_a_message_again(
+    agents: Agents, length: int
+) -> None:
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "so far"}]}
+    sent: list[Any] = []
+
+    def script(wire: Wire) -> None:
+        if "message:" in wire.path:
+            sent.append(wire.json)  # and the connection breaks
+        else:
+            wire.answer(200, {"tasks": [{"id": "t", "status": WORKING, "history": [message] * length}]})
+
+    task, _ = answer(agents, script)
+    assert (task.status.state, len(sent)) == (TaskState.FAILED, 1)
+    assert "may have been received" in said(task)
