@@ -19,6 +19,7 @@ from shared.held_answers import Bell, HeldAnswer
 HERE = pathlib.Path(__file__).parent
 
 def waits(start_response):
+    (HERE / "asked").touch()
     while not (HERE / "go").exists():
         yield b""
     start_response("200 OK", [("Content-Length", "4")])
@@ -137,7 +138,7 @@ def test_an_answer_that_fails_under_way_is_broken_off(front: TrivialFront) -> No
 
 def test_a_stop_waits_for_answers_under_way(front: TrivialFront) -> None:
     with front.connect(post(b"x", path=b"/waits")) as connection:
-        time.sleep(0.3)
+        wait_until((front.directory / "asked").exists, "the request is under way")
         front.process.terminate()
         time.sleep(0.5)
         (front.directory / "go").touch()

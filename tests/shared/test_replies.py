@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -205,20 +206,35 @@ def test_an_interruption_is_told_to_all_who_wait_and_to_nobody_after_it(
         assert next_inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 
 
+def pings(valkey: redis.Redis) -> int:
+    """Count the pings that the server has had."""
+    stats: dict[str, dict[str, int]] = valkey.info("commandstats")
+    return stats.get("cmdstat_ping", {"calls": 0})["calls"]
+
+
+def test_a_channel_is_asked_before_it_is_given_up_although_the_process_stood_still(
+    valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
+    stood_still_seconds = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still_seconds)
+    monkeypatch.setattr(replies, "time", clock)
+    before = pings(valkey)
+    with channel.open(new_id()) as inbox:
+        stood_still_seconds = 60.0
+        wait_until(lambda: pings(valkey) > before, "it was asked")
+        ReplyWriter(lane, inbox.address).send(ReplyKind.END, b"all")
+        assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
+
+
 def test_a_silent_channel_is_asked_for_a_sign_of_life_and_goes_on(
     valkey: redis.Redis, lane: ReplyLane, channel: ReplyChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replies, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(replies, "PING_AFTER_SECONDS", 0.02)
-    pings = "cmdstat_ping"
-
-    def pinged() -> int:
-        stats: dict[str, dict[str, int]] = valkey.info("commandstats")
-        return stats.get(pings, {"calls": 0})["calls"]
-
-    before = pinged()
+    monkeypatch.setattr(replies, "PING_AFTER_SECONDS", 0.2)
+    before = pings(valkey)
     with channel.open(new_id()) as inbox:
-        wait_until(lambda: pinged() >= before + 3, "it was asked")
+        wait_until(lambda: pings(valkey) >= before + 3, "it was asked")
         ReplyWriter(lane, inbox.address).send(ReplyKind.END, b"all")
         assert inbox.receive(PATIENCE_SECONDS) == Reply(kind=ReplyKind.END, data=b"all")
 

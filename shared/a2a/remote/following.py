@@ -19,6 +19,7 @@ from shared.a2a.turns.updates import Update
 from shared.a2a.types import Task
 from shared.egress.errors import EgressError
 from shared.errors import DomainError
+from shared.periodic_thread import PeriodicThread
 
 BETWEEN_LOOKS_SECONDS = 0.1
 FIRST_LOOK_SECONDS = 0.25
@@ -77,16 +78,16 @@ class _Hints:
         self._remote = remote
         self._is_used = is_used
         self._news = threading.Event()
-        self._is_over = threading.Event()
+        self._thread = PeriodicThread(self._listen, name="remote-hints", pause_seconds=RESUBSCRIBE_SECONDS)
         self.is_subscribed = False
 
     def __enter__(self) -> Self:
         if self._is_used:
-            threading.Thread(target=self._listen, name="remote-hints", daemon=True).start()
+            self._thread.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._is_over.set()
+        self._thread.stop()
 
     def wait(self, seconds: float) -> None:
         """Wait until there may be news, at least a moment. Raises Stopped."""
@@ -98,21 +99,21 @@ class _Hints:
         self._news.clear()
 
     def _listen(self) -> None:
+        if self._is_unwanted():
+            return
         connection = self._remote.connection
-        while not self._is_unwanted():
-            try:
-                call = connection.binding.subscribe(self._remote.remote_task_id or "")
-                with connection.stream(call, is_unwanted=self._is_unwanted) as results:
-                    for _ in results:
-                        self.is_subscribed = True
-                        self._news.set()
-                        if self._is_unwanted():
-                            return
-            except (Refused, DomainError):
-                pass  # the task is read anyway
-            self.is_subscribed = False
-            self._news.set()
-            self._is_over.wait(RESUBSCRIBE_SECONDS)
+        try:
+            call = connection.binding.subscribe(self._remote.remote_task_id or "")
+            with connection.stream(call, is_unwanted=self._is_unwanted) as results:
+                for _ in results:
+                    self.is_subscribed = True
+                    self._news.set()
+                    if self._is_unwanted():
+                        return
+        except (Refused, DomainError):
+            pass  # the task is read anyway
+        self.is_subscribed = False
+        self._news.set()
 
     def _is_unwanted(self) -> bool:
-        return self._is_over.is_set() or self._remote.cancellation.is_set()
+        return self._thread.is_stopping or self._remote.cancellation.is_set()
