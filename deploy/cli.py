@@ -36,6 +36,7 @@ _ADMINISTRATION = {
     "signing-keys": "deploy.cli_agents",
     "rotate-keys": "deploy.cli_agents",
     "reencrypt": "deploy.cli_encryption",
+    "run": "deploy.cli_run",
     "models": "deploy.cli_models",
     "credits": "deploy.cli_credits",
 }

@@ -4,11 +4,11 @@ Issue a second one, give it to the deployment, revoke the first. A token dies wi
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import Row, func, insert, select
+from sqlalchemy import Row, func, insert, literal, select, update
 
 from shared.database import Session
 from shared.identity.activation import turn_off
@@ -95,6 +95,14 @@ def revoke_client_credential(session: Session, *, by: Actor, credential_id: UUID
     if turn_off(session, client_credentials, client_credentials.c.revoked_at, credential_id):
         _record(session, by, "client_credential.revoked", credential, organization_id)
     return _get(session, credential_id)
+
+
+def extend_client_credential(session: Session, *, credential_id: UUID, life: timedelta) -> None:
+    """Let a secret that was not revoked live on for so long; authorization is the caller's."""
+    unrevoked = (client_credentials.c.id == credential_id, client_credentials.c.revoked_at.is_(None))
+    session.execute(
+        update(client_credentials).where(*unrevoked).values(expires_at=func.now() + literal(life))
+    )
 
 
 def insert_client_credential(
