@@ -68,10 +68,15 @@ class ScriptedService:
             def log_message(self, *arguments: object) -> None:
                 pass
 
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *arguments: object) -> None:
+                """Say nothing of clients that hung up."""
+
         for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
             setattr(Handler, f"do_{method}", Handler.handle_any)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", 0), Handler)
 
     @property
     def url(self) -> str:

@@ -17,6 +17,7 @@ from sdk.tests.forms import Connect
 from sdk.tests.scripted_service import (
     TOKEN_PATH,
     Answer,
+    NoAnswer,
     Request,
     ScriptedService,
     file_body,
@@ -111,6 +112,27 @@ def test_an_upload_is_sent_again_whole_after_a_refused_token(
     assert b"content" in second.body
     assert first.body == second.body
     assert first.query == second.query
+
+
+def test_an_upload_whose_refusal_was_lost_is_sent_again_with_another_token(
+    service: ScriptedService, connect: Connect
+) -> None:
+    """While content is being sent an early 401 is often lost with the connection."""
+
+    def refuse_unheard(request: Request) -> Answer:
+        if request.headers["authorization"] == "Bearer token-1":
+            raise NoAnswer
+        return Answer(201, upload_body(b"content"))
+
+    service.script = refuse_unheard
+    connect(**service.secret, max_retries=1).files.upload(b"content", file_name="a")
+    assert service.counted()[TOKEN_PATH] == 2
+
+
+def test_a_read_that_was_cut_keeps_its_token(service: ScriptedService, connect: Connect) -> None:
+    service.script = in_turn(NoAnswer, Answer(body=file_body()))
+    connect(**service.secret).files.get(FILE)
+    assert service.counted()[TOKEN_PATH] == 1
 
 
 def test_a_refused_api_key_is_not_tried_again(service: ScriptedService, connect: Connect) -> None:

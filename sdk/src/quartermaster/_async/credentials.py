@@ -39,6 +39,10 @@ class AsyncTokens(Protocol):
         """Give another token after one was refused, None if there is none."""
         ...
 
+    def doubt(self, token: str) -> None:
+        """Prefer another token for the next request: this one may have been refused."""
+        ...
+
 
 class AsyncFixedToken:
     """An API key."""
@@ -53,6 +57,9 @@ class AsyncFixedToken:
     async def renew(self, refused: str) -> str | None:  # noqa: ARG002 (there is only one)
         """Give none: a key that was refused stays refused."""
         return None
+
+    def doubt(self, token: str) -> None:
+        """Keep the key, which is the only one."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,12 @@ class AsyncExchangedTokens:
             if self._token is not None and self._token.value == refused:
                 self._token = None
         return await self.get()
+
+    def doubt(self, token: str) -> None:
+        """Exchange again before the next request; while that fails the present token goes on."""
+        current = self._token
+        if current is not None and current.value == token:
+            self._token = replace(current, refresh_at=0.0)
 
     async def _refresh(self, token: _Token | None) -> _Token:
         try:
@@ -139,7 +152,13 @@ class AsyncCallerAuth(httpx.Auth):
             request.headers[context.ATTRIBUTION_HEADER] = current.attribution
         token = await self._tokens.get()
         request.headers["Authorization"] = f"Bearer {token}"
-        response = yield request
+        try:
+            response = yield request
+        except GeneratorExit:
+            # A 401 while the content was still being sent is lost with the connection, and looks like any cut.
+            if int(request.headers.get("Content-Length", 0)):
+                self._tokens.doubt(token)
+            raise
         if response.status_code != _UNAUTHORIZED:
             return
         other = await self._tokens.renew(token)
