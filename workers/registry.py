@@ -28,6 +28,7 @@ MODULES = {
         "shared.media.claims",
         "shared.media.network_settings",
         "shared.media.notifications",
+        "shared.a2a.door.retention",
         "shared.a2a.tasks.retention",
         "shared.a2a.turns.rows",
         "shared.a2a.schedules.running",

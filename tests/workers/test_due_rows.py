@@ -304,6 +304,14 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     )
 
 
+@due("door.purge_messages")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    long_ago = {"ended_at": LONG_AGO, "forget_at": LONG_AGO}
+    ended = {"state": "Refused", "code": "gone", **long_ago}
+    plant(bench.database, distribution_messages, id=at, imports=[], **ended)
+    return lambda: bench.ask("SELECT count(*) FROM distribution_messages WHERE id = :id", id=at), 1, 0
+
+
 @due("schedules.run_due")
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, deployments, id=at, kind="Remote", disabled_at=LONG_AGO)
