@@ -181,6 +181,14 @@ def get_import(session: Session, *, distribution_id: UUID, import_id: UUID) -> I
     return read_import(row)
 
 
+def find_imports(session: Session, import_ids: Sequence[UUID]) -> tuple[Import, ...]:
+    """Find these imports, in their order; one whose record is kept no longer is left out."""
+    if not import_ids:
+        return ()
+    rows = {row.id: row for row in session.execute(select(*_columns).where(_table.id.in_(import_ids)))}
+    return tuple(read_import(rows[import_id]) for import_id in import_ids if import_id in rows)
+
+
 def get_pushed_import(
     session: Session, *, distribution_id: UUID, network: str, message_id: str, attachment_id: str
 ) -> Import:

@@ -24,7 +24,7 @@ from shared.identity.permissions import Permission
 from shared.identity.receiving import LiveReceiver
 from shared.media.authority import authorize_message, require_executor
 from shared.media.awaited import RouteMessages, await_imports
-from shared.media.imports import Import, get_import, get_pushed_import, queue_imports
+from shared.media.imports import Import, find_imports, get_pushed_import, queue_imports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,9 @@ def receive_message(
     made = _insert(session, receiver, message)
     if made is None:
         repeated = get_repeated(session, distribution_id, message)
-        return Received(message=repeated, imports=_read_imports(session, repeated), sent=None, is_new=False)
+        return Received(
+            message=repeated, imports=find_imports(session, repeated.imports), sent=None, is_new=False
+        )
     imports = _import(session, door, receiver, message)
     ids = [imported.id for imported in imports]
     if ids:
@@ -132,13 +134,6 @@ def _import(
             attachment_id=at.attachment_id,
         )
         for at in message.attachments
-    ]
-
-
-def _read_imports(session: Session, message: DistributionMessage) -> Sequence[Import]:
-    return [
-        get_import(session, distribution_id=message.distribution_id, import_id=import_id)
-        for import_id in message.imports
     ]
 
 

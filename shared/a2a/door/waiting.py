@@ -124,6 +124,7 @@ def _refuse(session: Session, porter: Porter, message: DistributionMessage, code
     notify(session, distribution_id=message.distribution_id, type=EventType.MESSAGE_REFUSED, data=data)
 
 
+# Rows are locked in one order: another process may note other imports of the same messages.
 _NOTE_ENDED = text(
     """
 WITH ended AS (
@@ -131,11 +132,11 @@ WITH ended AS (
         SELECT id FROM media_imports WHERE is_awaited AND ended_at IS NOT NULL LIMIT 1000 FOR UPDATE SKIP LOCKED
     ))
     RETURNING distribution_id, network, message_id
+), due AS (
+    SELECT message.id FROM distribution_messages message JOIN ended USING (distribution_id, network, message_id)
+    WHERE message.state = 'Waiting' ORDER BY message.id FOR UPDATE OF message
 )
-UPDATE distribution_messages SET due_at = now() FROM ended
-WHERE distribution_messages.distribution_id = ended.distribution_id
-    AND distribution_messages.network = ended.network AND distribution_messages.message_id = ended.message_id
-    AND distribution_messages.state = 'Waiting'
+UPDATE distribution_messages SET due_at = now() WHERE id IN (SELECT id FROM due)
 """
 )
 _OLDEST = text(
