@@ -69,14 +69,14 @@ def staged_availability(store: BlobStore) -> Availability:
 
 @contextmanager
 def stage(
-    database: Database, store: BlobStore, *, size: Size, time_limit_seconds: float
+    database: Database, store: BlobStore, *, size: Size, time_limit_seconds: float, is_piece: bool = False
 ) -> Iterator[StagedContent]:
     """Take one version's content within the block: receive it, `seal` it, write the rows that make it somebody's.
 
     What the block does not commit is taken back at its end; should that fail, a sweep finds it. `time_limit_seconds`
-    bounds the reception, so that a sweep can tell a dead one.
+    bounds the reception, so that a sweep can tell a dead one. A piece is counted with its whole.
     """
-    staged = StagedContent(database, store, size, time_limit_seconds)
+    staged = StagedContent(database, store, size, time_limit_seconds, is_piece=is_piece)
     try:
         yield staged
     finally:
@@ -86,12 +86,15 @@ def stage(
 class StagedContent:
     """One version's content on its way into the store, begun there when it is opened."""
 
-    def __init__(self, database: Database, store: BlobStore, size: Size, time_limit_seconds: float) -> None:
+    def __init__(
+        self, database: Database, store: BlobStore, size: Size, time_limit_seconds: float, *, is_piece: bool
+    ) -> None:
         self.version_id = new_id()
         self._database = database
         self._store = store
         self._size = size
         self._time_limit_seconds = time_limit_seconds
+        self._is_piece = is_piece
         self._receiver: Receiver | None = None
         self._blob: Blob | None = None
         self._has_receiving_row = False
@@ -142,7 +145,7 @@ class StagedContent:
                 raise
         failpoints.hit("upload.committed")
         self._may_be_committed = self._written_bytes is not None
-        UPLOADED_BYTES.inc(self._written_bytes or 0)
+        UPLOADED_BYTES.inc(0 if self._is_piece else self._written_bytes or 0)
 
     def write_rows(
         self, session: Session, statement: str, values: Mapping[str, Any], content: ReceivedContent

@@ -89,7 +89,9 @@ def append(
         if room == 0:
             _refuse_more(body, buffer)
             return offset
-        with stage(database, store, size=AtMost(room), time_limit_seconds=time_limit_seconds) as staged:
+        with stage(
+            database, store, size=AtMost(room), time_limit_seconds=time_limit_seconds, is_piece=True
+        ) as staged:
             size, failure, is_end = _receive(staged, body, buffer, room)
             if size:
                 staged.seal()

@@ -19,6 +19,7 @@ from shared.files.blobs.base import StorageFull
 from shared.files.blobs.staging import LocalReceiver
 from shared.files.collection import collect_doomed
 from shared.files.resumable.expiry import expire_uploads, purge_uploads
+from shared.telemetry import UPLOADED_BYTES
 from tests.support.front import Front, open_front
 from tests.web.files.asking import Asker, leaving_nothing, path_of, refuse, run_sql, succeed
 from tests.web.files.conftest import ATTRIBUTION, Cast, demote, on_behalf_of
@@ -66,6 +67,14 @@ def test_content_of_many_pieces_is_stored_whole(cast: Cast) -> None:
     upload = begun(cast.agent, len(content))
     file = succeed(cast.agent.append(upload, 0, content, is_last=True), 201)
     assert hashlib.sha256(cast.agent.content(file).data).digest() == hashlib.sha256(content).digest()
+
+
+def test_content_is_counted_once_however_many_pieces_it_came_in(cast: Cast) -> None:
+    before = UPLOADED_BYTES._value.get()
+    upload = begun(cast.agent)
+    cast.agent.append(upload, 0, CONTENT[:10])
+    succeed(cast.agent.append(upload, 10, CONTENT[10:], is_last=True), 201)
+    assert UPLOADED_BYTES._value.get() - before == len(CONTENT)
 
 
 def test_an_empty_file_is_uploaded_in_pieces(cast: Cast) -> None:
