@@ -23,7 +23,7 @@ from shared.a2a.turns.leases import Lease
 from shared.a2a.turns.lost_turns import hand_back
 from shared.a2a.turns.reading import read_turn, task_of
 from shared.a2a.turns.rows import TurnOutcome, explain
-from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update, settles
+from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update, in_sight, settles
 from shared.a2a.types import TaskState
 from shared.database import Database, Session
 from shared.errors import DomainError, Unavailable
@@ -50,7 +50,8 @@ class ClaimedTurn:
 
     `written` counts the turn's updates in the log; `to_skip` those of them that an earlier attempt wrote and that this
     one has not said again yet. `pending` are said and not written. `unheard` are the first of them while the database
-    has not said whether they are written. `refusal` says why one of them can never be written, and fails the turn.
+    has not said whether they are written; `interrupted` is the last one said, which is then said again. `refusal` says
+    why one of them can never be written, and fails the turn.
     """
 
     turn: Turn
@@ -60,6 +61,7 @@ class ClaimedTurn:
     has_artifacts: bool = True
     is_settled: bool = False
     pending: list[Update] = field(default_factory=list)
+    interrupted: Update | None = None
     unheard: tuple[Update, ...] = ()
     refusal: Exception | None = None
     written_at: float = -math.inf
@@ -120,11 +122,18 @@ class TaskLog:
             if claimed.is_settled:
                 raise TurnLost
             _raise_refusal(claimed)
-            if not claimed.pending or claimed.pending[-1] is not said:
+            is_repeated, claimed.interrupted = claimed.interrupted is said, None
+            if is_repeated and not claimed.pending:
+                return  # written meanwhile, with those that were held back
+            if not is_repeated:
                 claimed.pending.append(said)
             is_due = time.monotonic() - claimed.written_at >= TOGETHER_SECONDS
             if is_due or settles(said) or len(claimed.pending) >= TOGETHER_LIMIT:
-                self._write(claimed, TurnOutcome.ANSWERED)
+                try:
+                    self._write(claimed, TurnOutcome.ANSWERED)
+                except Unavailable:
+                    claimed.interrupted = said
+                    raise
             else:
                 self._late[claimed.turn.id] = claimed
                 self._thread.wake()
@@ -196,11 +205,11 @@ class TaskLog:
             claimed.unheard = claimed.unheard or tuple(claimed.pending)
             told = claimed.unheard
             if isinstance(told[-1], Replied) and (claimed.written or len(told) > 1):
-                told = (*told[:-1], _in_sight(told[-1]))
+                told = (*told[:-1], in_sight(told[-1]))
             try:
                 result = self._record(claimed, told, outcome)
                 if result is Result.VISIBLE:
-                    result = self._record(claimed, (_in_sight(told[-1]),), outcome)
+                    result = self._record(claimed, (in_sight(told[-1]),), outcome)
             except Unavailable:
                 raise
             except Exception as error:  # noqa: BLE001 (nothing is written; whatever it was, the turn fails by it)
@@ -287,10 +296,3 @@ def _ending(said: Update | None, outcome: TurnOutcome) -> Ending | None:
         return None
     is_interruption = isinstance(said, StatusChanged) and said.state.is_interrupted
     return Ending(own=outcome, others=None if is_interruption else TurnOutcome.DROPPED)
-
-
-def _in_sight(said: Update) -> Update:
-    """Say by a status how a task ends that its client sees."""
-    return (
-        StatusChanged(state=TaskState.COMPLETED, message=said.message) if isinstance(said, Replied) else said
-    )

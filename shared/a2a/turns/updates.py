@@ -144,6 +144,13 @@ def settles(said: Update) -> bool:
     return isinstance(said, Replied) or (isinstance(said, StatusChanged) and said.state.is_settled)
 
 
+def in_sight(said: Update) -> Update:
+    """Say by a status how a task ends that its client sees."""
+    if not isinstance(said, Replied):
+        return said
+    return StatusChanged(state=TaskState.COMPLETED, message=said.message)
+
+
 class Behavior(Protocol):
     """Answers turns."""
 

@@ -155,3 +155,24 @@ def test_a_turn_that_is_handed_back_has_said_what_it_said(agents: Agents, claime
         "artifact",
         "status",
     ]  # a model is not asked again: the task has failed
+
+
+def test_an_update_that_was_written_while_its_worker_paused_is_not_written_again(
+    agents: Agents, claimed: ClaimedTurn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.0)
+    record, said = agents.log._record, piece(0)
+
+    def fail(*_: object) -> Result:
+        raise Unavailable
+
+    monkeypatch.setattr(agents.log, "_record", fail)
+    with pytest.raises(Unavailable):
+        agents.log.append(claimed, said)
+    monkeypatch.setattr(agents.log, "_record", record)
+    agents.log._late[claimed.turn.id] = claimed  # as it is when an update before it was held back
+    agents.log._write_late()
+    agents.log.append(claimed, said)
+    agents.log.append(claimed, piece(1))
+    assert kinds(agents, claimed) == ["status", "artifact", "artifact"]
+    assert text_of(agents, claimed) == "0 1 "
