@@ -121,8 +121,6 @@ def test_an_unknown_method_makes_no_metric_of_its_own(front: Front) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
-        "//files",
         "/FILES",
         "/files/not-an-id",
         "/files/{01890000-0000-7000-8000-000000000000}",
@@ -141,6 +139,14 @@ def test_an_unknown_method_makes_no_metric_of_its_own(front: Front) -> None:
 def test_what_is_no_address_is_not_found(front: Front, path: str) -> None:
     deployment = front.identity.deployment(front.identity.organization().id)
     refuse(front.get(path, front.identity.authorization(deployment)), 404, "not_found")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/", 405), ("//files", 404)])
+def test_the_base_of_the_default_agent_refuses_as_agents_do(front: Front, path: str, status: int) -> None:
+    answer = front.get(path)
+    error = answer.get_json()["error"]
+    assert (answer.status_code, error["code"]) == (status, status)
+    assert error["details"][0]["reason"] == "METHOD_NOT_FOUND"
 
 
 def test_ids_in_capitals_name_the_same_file(front: Front) -> None:
