@@ -14,6 +14,8 @@ CONTENT = b"content made by the fuzzer"
 DISTRIBUTION = "FUZZED_DISTRIBUTION"
 _STATED = ("byteSize", "sha256")
 
+schemathesis.serializer.alias("application/partial-upload", "application/octet-stream")
+
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case[Any], kwargs: dict[str, object]) -> None:
