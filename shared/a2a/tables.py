@@ -74,6 +74,17 @@ tasks = sa.Table(
     sa.Index("ix_tasks_listed", *_SCOPE, *_LAST_CHANGED, postgresql_where=_VISIBLE),
     sa.Index("ix_tasks_by_context", *_SCOPE, "context_id", *_LAST_CHANGED, postgresql_where=_VISIBLE),
     sa.Index("ix_tasks_by_state", *_SCOPE, "state", *_LAST_CHANGED, postgresql_where=_VISIBLE),
+    sa.Index("ix_tasks_of_deployment", "deployment_id", *_LAST_CHANGED, postgresql_where=_VISIBLE),
+    sa.Index(
+        "ix_tasks_of_deployment_by_context",
+        "deployment_id",
+        "context_id",
+        *_LAST_CHANGED,
+        postgresql_where=_VISIBLE,
+    ),
+    sa.Index(
+        "ix_tasks_of_deployment_by_state", "deployment_id", "state", *_LAST_CHANGED, postgresql_where=_VISIBLE
+    ),
     sa.Index("ix_tasks_status_at", "status_at"),
     sa.Index(
         "ix_tasks_ended", "status_at", postgresql_where=sa.text(f"has_events AND state IN ({ENDED_STATES})")

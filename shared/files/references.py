@@ -3,10 +3,11 @@
 A reference gives neither ownership nor access (docs/specification/files.md#references).
 """
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from uuid import UUID
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Database, Session
@@ -18,6 +19,7 @@ from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 
 REFERENCE_LIMIT = 1000
+REFERRED_LIMIT = 20
 
 
 class ReferenceKind(StrEnum):
@@ -39,6 +41,16 @@ def list_references(session: Session, file_id: UUID) -> list[Reference]:
     return [
         Reference(kind=row.kind, reference_id=row.reference_id, created_at=row.created_at) for row in rows
     ]
+
+
+def list_referred_files(
+    session: Session, kind: ReferenceKind, reference_ids: Sequence[str]
+) -> Mapping[str, Sequence[UUID]]:
+    """List the files that resources refer to, at most so many of each, by the resources' ids."""
+    rows = session.execute(
+        _REFERRED, {"kind": kind.value, "ids": list(reference_ids), "limit": REFERRED_LIMIT}
+    )
+    return {row.reference_id: row.files for row in rows}
 
 
 def add_reference(
@@ -72,3 +84,13 @@ def remove_reference(
         row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
         if session.execute(delete(references).filter_by(**row)).rowcount == 0:
             raise ReferenceNotFound
+
+
+_REFERRED = text("""
+SELECT wanted.reference_id, array_agg(found.file_id ORDER BY found.created_at, found.file_id) AS files
+FROM unnest(CAST(:ids AS text[])) AS wanted (reference_id) CROSS JOIN LATERAL (
+    SELECT file_id, created_at FROM file_references
+    WHERE reference_id = wanted.reference_id AND kind = :kind LIMIT :limit
+) AS found
+GROUP BY wanted.reference_id
+""")

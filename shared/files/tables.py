@@ -185,6 +185,7 @@ references = sa.Table(
     sa.Column("reference_id", sa.String, nullable=False),
     created_at(),
     sa.PrimaryKeyConstraint("file_id", "kind", "reference_id"),
+    sa.Index("ix_file_references_reference_id", "reference_id", "kind"),
 )
 
 read_grants = sa.Table(

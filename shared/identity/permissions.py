@@ -10,6 +10,7 @@ class Permission(StrEnum):
     FILE_READ = "FileRead"
     FILE_UPDATE = "FileUpdate"
     FILE_DELETE = "FileDelete"
+    TASK_READ = "TaskRead"
     MODEL_EXECUTE = "model.execute"
 
     ORGANIZATION_READ = "organization.read"
@@ -33,7 +34,7 @@ class Permission(StrEnum):
 FILE_PERMISSIONS = frozenset(
     {Permission.FILE_CREATE, Permission.FILE_READ, Permission.FILE_UPDATE, Permission.FILE_DELETE}
 )
-TOKEN_PERMISSIONS = FILE_PERMISSIONS | {Permission.MODEL_EXECUTE}
+TOKEN_PERMISSIONS = FILE_PERMISSIONS | {Permission.TASK_READ, Permission.MODEL_EXECUTE}
 """What an access token can carry at all: a deployment never administers."""
 
 OPERATOR_PERMISSIONS = frozenset({Permission.CREDIT_GRANT, Permission.INSTALLATION_OPERATE})

@@ -7,7 +7,7 @@ the organization's limits, and no role holds operators' permissions.
 from collections.abc import Mapping
 from enum import StrEnum
 
-from shared.identity.permissions import FILE_PERMISSIONS, OPERATOR_PERMISSIONS, Permission
+from shared.identity.permissions import OPERATOR_PERMISSIONS, TOKEN_PERMISSIONS, Permission
 
 
 class Role(StrEnum):
@@ -31,7 +31,7 @@ _OWNER_ONLY = frozenset({Permission.OWNER_MANAGE, Permission.CREDIT_MANAGE})
 _ALL_OF_AN_OWNER = frozenset(Permission) - OPERATOR_PERMISSIONS
 
 ROLE_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
-    Role.PROJECT_AGENT: (FILE_PERMISSIONS - {Permission.FILE_DELETE}) | {Permission.MODEL_EXECUTE},
+    Role.PROJECT_AGENT: TOKEN_PERMISSIONS - {Permission.FILE_DELETE},
     Role.MEMBER: frozenset({Permission.FILE_READ, Permission.MODEL_EXECUTE, Permission.ORGANIZATION_READ}),
     Role.WORKSPACE_ADMIN: _ALL_OF_AN_OWNER - _OWNER_ONLY,
     Role.WORKSPACE_OWNER: _ALL_OF_AN_OWNER,

@@ -96,6 +96,12 @@ deployments = sa.Table(
     sa.UniqueConstraint("daemon_identity_id"),
     sa.Index("ix_deployments_organization_id_id", "organization_id", "id"),
     sa.Index("ix_deployments_enabled", "id", postgresql_where=sa.text("disabled_at IS NULL")),
+    sa.Index(
+        "ix_deployments_enabled_of_organization",
+        "organization_id",
+        "id",
+        postgresql_where=sa.text("disabled_at IS NULL"),
+    ),
 )
 
 versions = sa.Table(

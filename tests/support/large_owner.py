@@ -85,7 +85,13 @@ GROWTHS = (
     Growth(
         table=deployments,
         owner=_OF_ORGANIZATION,
-        changes={"id": NEW_ID, "client_id": RANDOM, "daemon_identity_id": RANDOM, "disabled_at": "now()"},
+        # The oldest that is enabled stays the first one, which answers at the root.
+        changes={
+            "id": NEW_ID,
+            "client_id": RANDOM,
+            "daemon_identity_id": RANDOM,
+            "disabled_at": "CASE WHEN i < :copies * 0.6 THEN now() END",
+        },
     ),
     Growth(table=versions, owner=_OF_DEPLOYMENT, changes={"id": NEW_ID, "number": "number + i"}),
     Growth(

@@ -15,7 +15,7 @@ from uuid import UUID
 from flask import Flask, Request, Response
 from pydantic import BaseModel, ValidationError
 
-from shared.a2a.agents.directory import Agent, Scope, authorize
+from shared.a2a.agents.directory import Agent, Readable, Scope, authorize, authorize_reading, require_reading
 from shared.a2a.errors import AgentNotFound, InvalidParams, TaskNotFound, VersionNotSupported
 from shared.a2a.exact_json import NUMBERS, render
 from shared.a2a.identifiers import find_task_id
@@ -69,6 +69,17 @@ class AgentCall:
     def watch(self) -> Watch:
         """What watches, while the request is being answered, whether its caller may still talk to the agent."""
         return self.checked.watch(lambda caller: authorize(caller, self.agent))
+
+    @property
+    def readable(self) -> Readable:
+        """Which tasks the caller may read, others' among them."""
+        return authorize_reading(self.checked.caller, self.agent)
+
+    @property
+    def watch_reading(self) -> Watch:
+        """What watches, while a request is being answered, whether its caller may still read what they could."""
+        held = self.readable
+        return self.checked.watch(lambda caller: require_reading(caller, self.agent, held))
 
     @property
     def services(self) -> AgentServices:

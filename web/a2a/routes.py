@@ -1,5 +1,6 @@
 """Everything that agents answer."""
 
+from web.a2a.agents import routes as agent_routes
 from web.a2a.behaviors import routes as behavior_routes
 from web.a2a.cards import extended_routes
 from web.a2a.cards import routes as card_routes
@@ -12,6 +13,7 @@ from web.a2a.schedules import routes as schedule_routes
 from web.a2a.tasks import routes as task_routes
 
 ROUTES = (
+    agent_routes,
     behavior_routes,
     card_routes,
     document_routes,

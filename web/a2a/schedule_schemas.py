@@ -1,12 +1,14 @@
 """The JSON of schedules and their runs."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from shared.a2a.schedules.cron import MAX_CHARACTERS
-from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, ScheduleDraft
+from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Run, ScheduleDraft
+from shared.pagination import Page
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Between, Id, JsonCount, Name, Sent, Text, UtcTime
 
@@ -98,6 +100,13 @@ class SentSchedule(Sent):
         )
 
 
+class RunFile(Shown):
+    """A file of a run's task."""
+
+    id: Id
+    url: Annotated[str, Field(description="Where the file's metadata is read.")]
+
+
 class RunBody(Shown):
     """What became of a tick."""
 
@@ -109,6 +118,14 @@ class RunBody(Shown):
     code: str | None
     task_id: Id | None
     task_state: Annotated[str | None, Field(description="Where the task is now; null once it is forgotten.")]
+    task_url: Annotated[
+        str | None,
+        Field(description="Where the task is read, with its artifacts; null once it is forgotten."),
+    ]
+    files: Annotated[
+        Sequence[RunFile],
+        Field(description="Files that the task refers to, its stored artifacts among them; 20 at the most."),
+    ]
     passed_over: Annotated[
         JsonCount, Field(description="Ticks before this one that were not run; 1000 for more.")
     ]
@@ -119,3 +136,17 @@ class RunPage(ShownPage):
     """Runs, newest first."""
 
     runs: Sequence[RunBody]
+
+    @classmethod
+    def linked(cls, page: Page[Run], tasks_url: str, base_url: str) -> "RunPage":
+        """Show a page with the addresses of tasks and files."""
+        runs = [_linked(run, tasks_url, base_url) for run in page.items]
+        return cls.model_validate({"runs": runs, "next_cursor": page.next_cursor})
+
+
+def _linked(run: Run, tasks_url: str, base_url: str) -> RunBody:
+    links = {
+        "task_url": f"{tasks_url}/{run.task_id}" if run.task_state is not None else None,
+        "files": [RunFile(id=file_id, url=f"{base_url}/files/{file_id}") for file_id in run.files],
+    }
+    return RunBody.model_validate(asdict(run) | links)

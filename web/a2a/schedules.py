@@ -64,9 +64,17 @@ schedule.acts(
     schedules.enable_schedule,
     summary="Enable a schedule from the next tick on; ticks while it was disabled do not count as missed",
 )
-routes.lists(
+
+
+@routes.pages(
     f"{ONE}/runs",
-    schedules.list_runs,
     schemas.RunPage,
     summary="List the runs of a schedule, newest first; the last thousand are kept",
 )
+def list_runs(call: Call, deployment_id: UUID, schedule_id: UUID) -> Answer:
+    by, base_url = call.actor, call.services.settings.base_url
+    with call.services.database.transaction() as session:
+        page = schedules.list_runs(
+            session, by=by, deployment_id=deployment_id, schedule_id=schedule_id, **call.query.position
+        )
+    return Answer(body=schemas.RunPage.linked(page, f"{base_url}/agents/{deployment_id}/tasks", base_url))

@@ -29,6 +29,7 @@ from shared.a2a.tasks.watching import Watch
 from shared.database import Database
 from shared.errors import DomainError
 from shared.telemetry import get_logger
+from web import revocation
 from web.a2a.protocol_routes import AgentCall
 from web.a2a.rpc_envelopes import RpcRequest
 from web.a2a_errors import error_body
@@ -36,7 +37,6 @@ from web.agent_services import AgentServices
 from web.calls import request_id
 from web.errors import STATUSES
 from web.holding import Steps, Waiting, answer_stream, event_stream
-from web.revocation import until_revoked
 
 log = get_logger(__name__)
 
@@ -109,7 +109,7 @@ def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
     Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
     waiting = _wait(call)
-    return _response(call, _in_slot(call, _answer_frames(call, send, waiting)), waiting)
+    return _response(call, _in_slot(call, _answer_frames(call, send, waiting)), waiting, call.watch)
 
 
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
@@ -119,17 +119,17 @@ def stream_task(call: AgentCall, task_id: UUID) -> Response:
     """
     waiting = _wait(call)
     frames = _task_frames(Source.of(call, task_id, waiting), partial(_find, call, task_id))
-    return _response(call, _in_slot(call, frames), waiting)
+    return _response(call, _in_slot(call, frames), waiting, call.watch_reading)
 
 
 def _wait(call: AgentCall) -> Waiting:
     return Waiting(call.http.environ, idle_seconds=COMMENT_SECONDS, is_blocking=True)
 
 
-def _response(call: AgentCall, frames: Frames, waiting: Waiting) -> Response:
+def _response(call: AgentCall, frames: Frames, waiting: Waiting, watch: revocation.Watch) -> Response:
     """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.checked.services.settings.base_url).hostname or ""
-    frames = until_revoked(frames, call.watch, waiting.bell.ring)
+    frames = revocation.until_revoked(frames, watch, waiting.bell.ring)
     return answer_stream(_steps(frames, rpc=call.rpc, request=request_id(), host=host), waiting)
 
 
@@ -199,7 +199,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
 
 def _find(call: AgentCall, task_id: UUID) -> Snapshot:
     with call.checked.services.database.autocommit() as session:
-        snapshot = find_snapshot(session, call.scope, task_id)
+        snapshot = find_snapshot(session, call.readable, task_id)
     if snapshot is None:
         raise TaskNotFound
     return snapshot

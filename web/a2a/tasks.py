@@ -1,4 +1,7 @@
-"""Read, list, cancel and follow tasks: the caller's own; of all others it is said that there is no such task."""
+"""Read, list and follow the tasks that the caller may read, and cancel the caller's own.
+
+Of all others it is said that there is no such task.
+"""
 
 from flask import Response
 
@@ -27,7 +30,7 @@ def read_task(call: AgentCall, task_id: str) -> Response:
     query = call.read_query(TaskReadQuery)
     found = require_task_id(task_id)
     with call.checked.services.database.autocommit() as session:
-        snapshot = find_snapshot(session, call.scope, found, history_length=query.history_length)
+        snapshot = find_snapshot(session, call.readable, found, history_length=query.history_length)
     if snapshot is None:
         raise TaskNotFound
     return answer(call, call.services.links.with_links(found, snapshot.task.to_wire()))
@@ -36,14 +39,14 @@ def read_task(call: AgentCall, task_id: str) -> Response:
 @routes.agent_route(
     "GET",
     "/tasks",
-    summary="List the caller's tasks with this agent, the last changed first",
+    summary="List the tasks of this agent that the caller may read, the last changed first",
     query=TaskListQuery,
     answers={200: ListTasksResponse},
 )
 def list_tasks(call: AgentCall) -> Response:
     wanted = call.read_query(TaskListQuery).wanted()
     with call.checked.services.database.autocommit() as session:
-        page = list_page(session, call.scope, wanted)
+        page = list_page(session, call.readable, wanted)
     wire = page.to_wire()
     links = call.services.links
     pairs = zip(page.tasks, wire["tasks"], strict=True)

@@ -1,13 +1,14 @@
 """Agents: a deployment as A2A clients meet it, with its behaviors, and who may talk to it.
 
 A caller needs `model.execute` in the agent's organization, because agents answer with models at its cost. Cards are
-public, so another's agent is refused and not denied to exist.
+public, so another's agent is refused and not denied to exist. Callers have their own tasks; with `TaskRead`
+administrators read all tasks of a deployment, and a deployment its own.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import Row, select, text
@@ -21,7 +22,7 @@ from shared.a2a.types import AgentCard
 from shared.credits.errors import BillingOrganizationRequired
 from shared.database import Session
 from shared.errors import FieldError, PermissionDenied
-from shared.identity.callers import Caller
+from shared.identity.callers import Caller, ExecutorKind
 from shared.identity.permissions import Permission
 from shared.identity.tables import deployments, identities, organizations, versions
 
@@ -69,6 +70,16 @@ class Scope:
     caller_id: UUID
     principal_id: UUID
     deployment_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentScope:
+    """All tasks of a deployment, for those who may read them; nobody changes tasks by it."""
+
+    deployment_id: UUID
+
+
+Readable: TypeAlias = Scope | DeploymentScope
 
 
 def get_agent(session: Session, deployment_id: UUID) -> Agent:
@@ -119,19 +130,51 @@ def get_default_agent_id(session: Session, configured: UUID | None) -> UUID:
 
 def authorize(caller: Caller, agent: Agent) -> Scope:
     """Authorize a caller to talk to an agent. Raises BillingOrganizationRequired, PermissionDenied."""
-    if caller.payer_id is None or caller.organization_id is None:
-        raise BillingOrganizationRequired
-    if caller.organization_id != agent.organization_id:
+    if require_organization(caller) != agent.organization_id:
         raise PermissionDenied("This agent belongs to another organization than the one you act in.")
-    owner_id = caller.owner.id if caller.owner is not None else None
-    held = caller.permissions_on(organization_id=caller.organization_id, owner_id=owner_id)
-    if Permission.MODEL_EXECUTE not in held:
-        raise PermissionDenied(permission=Permission.MODEL_EXECUTE)
+    require_execution(caller, agent.organization_id)
     return Scope(
         caller_id=caller.executor.id,
-        principal_id=owner_id or caller.executor.id,
+        principal_id=caller.owner.id if caller.owner is not None else caller.executor.id,
         deployment_id=agent.deployment_id,
     )
+
+
+def require_organization(caller: Caller) -> UUID:
+    """Give the organization that a caller acts in and pays with. Raises BillingOrganizationRequired."""
+    if caller.payer_id is None or caller.organization_id is None:
+        raise BillingOrganizationRequired
+    return caller.organization_id
+
+
+def require_execution(caller: Caller, organization_id: UUID) -> None:
+    """Raise PermissionDenied for a caller who may not have the agents of an organization answer."""
+    owner_id = caller.owner.id if caller.owner is not None else None
+    if Permission.MODEL_EXECUTE not in caller.permissions_on(
+        organization_id=organization_id, owner_id=owner_id
+    ):
+        raise PermissionDenied(permission=Permission.MODEL_EXECUTE)
+
+
+def authorize_reading(caller: Caller, agent: Agent) -> Readable:
+    """Say which tasks of an agent a caller may read. Raises BillingOrganizationRequired, PermissionDenied."""
+    own = authorize(caller, agent)
+    return DeploymentScope(deployment_id=agent.deployment_id) if _reads_all(caller, agent) else own
+
+
+def require_reading(caller: Caller, agent: Agent, held: Readable) -> None:
+    """Raise for a caller who may no longer read what they could."""
+    if authorize_reading(caller, agent) != held and isinstance(held, DeploymentScope):
+        raise PermissionDenied(permission=Permission.TASK_READ)
+
+
+def _reads_all(caller: Caller, agent: Agent) -> bool:
+    """Tell whether `TaskRead` counts here: not for another deployment, nor on behalf of one receiving identity."""
+    if Permission.TASK_READ not in caller.permissions_on(organization_id=agent.organization_id):
+        return False
+    if caller.executor.kind is ExecutorKind.USER:
+        return True
+    return caller.deployment_id == agent.deployment_id and caller.transaction_id is None
 
 
 def list_agent_behaviors(session: Session, deployment_id: UUID) -> tuple[BehaviorSettings, ...]:

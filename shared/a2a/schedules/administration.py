@@ -4,6 +4,8 @@ A Principal Identity selects who receives: it owns what the agent stores. It giv
 works with its own daemon's.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
@@ -17,6 +19,7 @@ from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tables import tasks
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
+from shared.files.references import ReferenceKind, list_referred_files
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.errors import ResourceNotFound
@@ -127,7 +130,14 @@ def list_runs(
         .outerjoin(tasks, tasks.c.id == schedule_runs.c.task_id)
         .where(schedule_runs.c.schedule_id == schedule_id)
     )
-    return newest_first(session, statement, schedule_runs.c.id, _run, **page)
+    found = newest_first(session, statement, schedule_runs.c.id, _run, **page)
+    return replace(found, items=_with_files(session, found.items))
+
+
+def _with_files(session: Session, runs: Sequence[Run]) -> tuple[Run, ...]:
+    task_ids = [str(run.task_id) for run in runs if run.task_id is not None]
+    files = list_referred_files(session, ReferenceKind.TASK, task_ids)
+    return tuple(replace(run, files=tuple(files.get(str(run.task_id), ()))) for run in runs)
 
 
 def _next_tick(session: Session, timing: ScheduleDraft | Schedule) -> datetime | None:

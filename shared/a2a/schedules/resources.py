@@ -63,7 +63,10 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What became of a tick. `passed_over` counts the ticks before it that were not run, 1,000 standing for more."""
+    """What became of a tick. `passed_over` counts the ticks before it that were not run, 1,000 standing for more.
+
+    `files` are those that its task refers to, the artifacts that the agent stored among them.
+    """
 
     id: UUID
     tick_at: datetime
@@ -71,5 +74,6 @@ class Run:
     code: str | None
     task_id: UUID | None
     task_state: str | None
+    files: tuple[UUID, ...] = ()
     passed_over: int
     created_at: datetime

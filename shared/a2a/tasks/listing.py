@@ -1,4 +1,4 @@
-"""List a caller's tasks, the last changed first."""
+"""List the tasks that a caller may read, the last changed first."""
 
 import base64
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import func, select, tuple_
 
-from shared.a2a.agents.directory import Scope
+from shared.a2a.agents.directory import Readable
 from shared.a2a.errors import InvalidParams
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.snapshots import in_scope, snapshots_of
@@ -35,7 +35,7 @@ class TaskQuery:
     with_artifacts: bool = False
 
 
-def list_tasks(session: Session, scope: Scope, query: TaskQuery) -> ListTasksResponse:
+def list_tasks(session: Session, scope: Readable, query: TaskQuery) -> ListTasksResponse:
     """Give a page, and how many tasks there are in all. Raises InvalidParams for a token that no list gave."""
     conditions = [*in_scope(scope), tasks.c.is_visible, *_filters(query)]
     total = session.execute(select(func.count()).select_from(tasks).where(*conditions)).scalar_one()

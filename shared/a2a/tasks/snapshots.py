@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import ARRAY, Integer, Row, Uuid, and_, cast, func, select
 
-from shared.a2a.agents.directory import Scope
+from shared.a2a.agents.directory import DeploymentScope, Readable, Scope
 from shared.a2a.exact_json import parse
 from shared.a2a.tables import task_events, task_messages, tasks
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
@@ -35,16 +35,15 @@ class Snapshot:
 
 
 def find_snapshot(
-    session: Session, scope: Scope, task_id: UUID, *, history_length: int | None = None
+    session: Session, scope: Readable, task_id: UUID, *, history_length: int | None = None
 ) -> Snapshot | None:
     """Read a task of this scope; None for those of others, absent ones, and those that never were shown as tasks."""
-    values = {
-        "task_id": task_id,
-        "caller_id": scope.caller_id,
-        "principal_id": scope.principal_id,
-        "deployment_id": scope.deployment_id,
-    }
-    row = session.fetch_one(_FIND, values_of(history_length) | values)
+    values = values_of(history_length) | {"task_id": task_id, "deployment_id": scope.deployment_id}
+    if isinstance(scope, Scope):
+        own = {"caller_id": scope.caller_id, "principal_id": scope.principal_id}
+        row = session.fetch_one(_FIND_OWN, values | own)
+    else:
+        row = session.fetch_one(_FIND, values)
     return snapshot_of(session, row, history_length) if row is not None else None
 
 
@@ -71,8 +70,10 @@ def snapshots_of(
     return tuple(_task(row, said.get(row.id, {}), made.get(row.id, ()), history_length) for row in rows)
 
 
-def in_scope(scope: Scope) -> tuple[Any, ...]:
-    """Give the conditions that every look at a caller's tasks carries."""
+def in_scope(scope: Readable) -> tuple[Any, ...]:
+    """Give the conditions that every look at the tasks of a caller, or of a deployment, carries."""
+    if isinstance(scope, DeploymentScope):
+        return (tasks.c.deployment_id == scope.deployment_id,)
     return (
         tasks.c.caller_id == scope.caller_id,
         tasks.c.principal_id == scope.principal_id,
@@ -197,7 +198,8 @@ def _stored(row: Row[Any]) -> tuple[Artifact, ...]:
 
 
 _READ = with_messages("tasks.id = %(task_id)s")
-_FIND = with_messages(
-    "tasks.id = %(task_id)s AND tasks.caller_id = %(caller_id)s AND tasks.principal_id = %(principal_id)s"
-    " AND tasks.deployment_id = %(deployment_id)s AND tasks.is_visible"
+_OF_DEPLOYMENT = "tasks.id = %(task_id)s AND tasks.deployment_id = %(deployment_id)s AND tasks.is_visible"
+_FIND = with_messages(_OF_DEPLOYMENT)
+_FIND_OWN = with_messages(
+    f"{_OF_DEPLOYMENT} AND tasks.caller_id = %(caller_id)s AND tasks.principal_id = %(principal_id)s"
 )

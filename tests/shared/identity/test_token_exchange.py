@@ -62,7 +62,7 @@ def test_a_token_is_an_rfc_9068_token_of_fifteen_minutes(factory: IdentityFactor
     assert claims["version_id"] == str(world.deployment.version.id)
     assert claims["organization_id"] == str(world.organization_id)
     assert claims["daemon_id"] == str(world.daemon_id)
-    assert claims["scope"] == token.scope == "FileCreate FileRead FileUpdate model.execute"
+    assert claims["scope"] == token.scope == "FileCreate FileRead FileUpdate TaskRead model.execute"
     assert claims["jti"]
 
 

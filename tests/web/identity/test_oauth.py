@@ -72,7 +72,7 @@ def test_a_secret_in_the_form_is_exchanged_for_a_token_that_the_service_accepts(
         "access_token": answer.get_json()["access_token"],
         "token_type": "Bearer",
         "expires_in": 900,
-        "scope": "FileCreate FileRead FileUpdate model.execute",
+        "scope": "FileCreate FileRead FileUpdate TaskRead model.execute",
     }
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Pragma"] == "no-cache"
@@ -100,7 +100,7 @@ def test_the_same_client_id_may_stand_in_the_form_beside_basic(
 def test_unknown_and_empty_parameters_are_ignored(front: Front, created: CreatedDeployment) -> None:
     form = {**GRANT, "client_secret": "", "scope": "", "audience": "anything"}
     answer = front.post("/oauth/token", by_basic(created), data=form)
-    assert answer.get_json()["scope"] == "FileCreate FileRead FileUpdate model.execute"
+    assert answer.get_json()["scope"] == "FileCreate FileRead FileUpdate TaskRead model.execute"
 
 
 def test_a_scope_narrows_the_token(front: Front, created: CreatedDeployment) -> None:

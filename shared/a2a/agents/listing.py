@@ -1,0 +1,46 @@
+"""List the agents of an organization: its enabled deployments, which callers may talk to."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, select, true
+
+from shared.a2a.agents.directory import require_execution, require_organization
+from shared.database import Session
+from shared.identity.callers import Caller
+from shared.identity.tables import deployments, identities
+from shared.pagination import Page, Position, oldest_first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAgent:
+    """An agent in a list; its card says the rest."""
+
+    id: UUID
+    name: str
+    created_at: datetime
+
+
+def list_agents(session: Session, caller: Caller, **page: Unpack[Position]) -> Page[ListedAgent]:
+    """List the agents that a caller may talk to. Raises BillingOrganizationRequired, PermissionDenied."""
+    organization_id = require_organization(caller)
+    require_execution(caller, organization_id)
+    statement = _ENABLED.where(deployments.c.organization_id == organization_id)
+    return oldest_first(session, statement, deployments.c.id, _listed, **page)
+
+
+def _listed(row: Row[Any]) -> ListedAgent:
+    return ListedAgent(id=row.id, name=row.name, created_at=row.created_at)
+
+
+# As a value and not as a join, which may read all identities for one page.
+_DAEMON_IS_DISABLED = (
+    select(identities.c.disabled_at.is_not(None))
+    .where(identities.c.id == deployments.c.daemon_identity_id)
+    .scalar_subquery()
+)
+_ENABLED = select(deployments.c.id, deployments.c.name, deployments.c.created_at).where(
+    deployments.c.disabled_at.is_(None), _DAEMON_IS_DISABLED.is_not(true())
+)

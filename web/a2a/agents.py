@@ -1,0 +1,65 @@
+"""List the agents of the caller's organization."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from shared.a2a.agents.listing import ListedAgent, list_agents
+from shared.credits.errors import BillingOrganizationRequired
+from shared.errors import PermissionDenied, Unavailable, ValidationFailed
+from web.a2a.cards import WELL_KNOWN
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.http.schemas import PageQuery
+from web.http.wire_types import Id, UtcTime, Wire
+from web.routes import Routes
+
+routes = Routes("agents")
+
+
+class AgentBody(Wire):
+    """An agent, and where to talk to it."""
+
+    deployment_id: Id
+    name: str
+    url: Annotated[str, Field(description="The agent's base address, for both bindings.")]
+    card_url: str
+    created_at: UtcTime
+
+    @classmethod
+    def of(cls, agent: ListedAgent, base_url: str) -> "AgentBody":
+        """Show an agent."""
+        url = f"{base_url}/agents/{agent.id}"
+        return cls(
+            deployment_id=agent.id,
+            name=agent.name,
+            url=url,
+            card_url=f"{url}{WELL_KNOWN}",
+            created_at=agent.created_at,
+        )
+
+
+class AgentPage(Wire):
+    """Agents, oldest first."""
+
+    agents: Sequence[AgentBody]
+    next_cursor: Id | None
+
+
+@routes.route(
+    "GET",
+    "/agents",
+    name="list_agents",
+    summary="List the agents of the caller's organization that are enabled",
+    authentication=Authentication.CALLER,
+    query=PageQuery,
+    answers={200: AgentPage},
+    errors=(BillingOrganizationRequired, PermissionDenied, ValidationFailed, Unavailable),
+)
+def list_page(call: Call) -> Answer:
+    base_url = call.services.settings.base_url
+    with call.services.database.autocommit() as session:
+        page = list_agents(session, call.caller, **call.query.position)
+    shown = [AgentBody.of(agent, base_url) for agent in page.items]
+    return Answer(body=AgentPage.model_validate({"agents": shown, "next_cursor": page.next_cursor}))
