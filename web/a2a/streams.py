@@ -26,6 +26,7 @@ from shared.a2a.tasks.following import Answer, Event, find_answer, follow, requi
 from shared.a2a.tasks.sending import Sent, show_task
 from shared.a2a.tasks.snapshots import Snapshot, find_snapshot
 from shared.a2a.tasks.watching import Watch
+from shared.admission import PoolKey
 from shared.database import Database
 from shared.errors import DomainError
 from shared.telemetry import get_logger
@@ -33,7 +34,7 @@ from web import revocation
 from web.a2a.protocol_routes import AgentCall
 from web.a2a.rpc_envelopes import RpcRequest
 from web.a2a_errors import error_body
-from web.agent_services import AgentServices
+from web.agent_services import AgentServices, StreamSlots
 from web.calls import request_id
 from web.errors import STATUSES
 from web.holding import Steps, Waiting, answer_stream, event_stream
@@ -109,7 +110,8 @@ def stream_answer(call: AgentCall, send: Callable[[], Sent]) -> Response:
     Raises TooManyStreams, ConcurrencyLimited, PoolExhausted.
     """
     waiting = _wait(call)
-    return _response(call, _in_slot(call, _answer_frames(call, send, waiting)), waiting, call.watch)
+    frames = answer_frames(lambda task_id: Source.of(call, task_id, waiting), send)
+    return _response(call, frames, waiting, call.watch)
 
 
 def stream_task(call: AgentCall, task_id: UUID) -> Response:
@@ -119,7 +121,7 @@ def stream_task(call: AgentCall, task_id: UUID) -> Response:
     """
     waiting = _wait(call)
     frames = _task_frames(Source.of(call, task_id, waiting), partial(_find, call, task_id))
-    return _response(call, _in_slot(call, frames), waiting, call.watch_reading)
+    return _response(call, frames, waiting, call.watch_reading)
 
 
 def _wait(call: AgentCall) -> Waiting:
@@ -129,11 +131,20 @@ def _wait(call: AgentCall) -> Waiting:
 def _response(call: AgentCall, frames: Frames, waiting: Waiting, watch: revocation.Watch) -> Response:
     """Answer with the frames from the first one on, or raise what came in its place."""
     host = urlsplit(call.checked.services.settings.base_url).hostname or ""
+    frames = in_slot(call.services.slots, call.checked.admission.key, frames)
     frames = revocation.until_revoked(frames, watch, waiting.bell.ring)
-    return answer_stream(_steps(frames, rpc=call.rpc, request=request_id(), host=host), waiting)
+    show = partial(show_error, rpc=call.rpc, request=request_id(), host=host)
+    return answer_stream(stream_steps(frames, show), waiting)
 
 
-def _steps(frames: Frames, *, request: str, host: str, rpc: RpcRequest | None = None) -> Steps:
+def show_error(error: DomainError, *, request: str, host: str, rpc: RpcRequest | None = None) -> object:
+    """Give the body of an error in the protocol's dialect, as the request's binding has it."""
+    body = error_body(STATUSES[error.kind], error.code, error.detail, request=request, host=host)
+    return body if rpc is None else rpc.wrap_error(body)
+
+
+def stream_steps(frames: Frames, show: Callable[[DomainError], object]) -> Steps:
+    """Give the steps of a stream; an error before its first frame is raised, a later one is shown in an event."""
     has_begun = False
     try:
         for frame in frames:
@@ -145,23 +156,22 @@ def _steps(frames: Frames, *, request: str, host: str, rpc: RpcRequest | None = 
         if not has_begun:
             raise
         log.warning("stream.failed", code=error.code)
-        body = error_body(STATUSES[error.kind], error.code, error.detail, request=request, host=host)
-        shown = body if rpc is None else rpc.wrap_error(body)
-        yield f"event: error\ndata: {render(shown)}\n\n".encode()
+        yield f"event: error\ndata: {render(show(error))}\n\n".encode()
     finally:
         frames.close()
 
 
-def _in_slot(call: AgentCall, frames: Frames) -> Frames:
-    with call.services.slots.hold(call.checked.admission.key), closing(frames):
+def in_slot(slots: StreamSlots, key: PoolKey, frames: Frames) -> Frames:
+    """Give the frames of a stream while it holds a slot. Raises TooManyStreams, ConcurrencyLimited, PoolExhausted."""
+    with slots.hold(key), closing(frames):
         yield from frames
 
 
-def _answer_frames(call: AgentCall, send: Callable[[], Sent], waiting: Waiting) -> Frames:
+def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], Sent]) -> Frames:
     """Send, and give the frames of the answer; they end where the turn does."""
     sent = send()
     del send  # and with it the message, which may be long
-    source = Source.of(call, sent.task_id, waiting)
+    source = open_source(sent.task_id)
     with source.watch() as watch:
         answer = _Answer(source, sent)
         yield from answer.begin()
@@ -186,7 +196,7 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
         if snapshot.task.status.state.is_terminal and is_all_told:
             raise UnsupportedOperation("The task has ended; there is nothing to follow.")
         yield source.task(snapshot) if source.resume_after is None else COMMENT
-        pace = _Pace()
+        pace = Pace()
         for event in source.follow(watch, after):
             if event is None:
                 yield pace.comment()
@@ -205,7 +215,7 @@ def _find(call: AgentCall, task_id: UUID) -> Snapshot:
     return snapshot
 
 
-class _Pace:
+class Pace:
     """When something was last sent."""
 
     def __init__(self) -> None:
@@ -236,7 +246,7 @@ class _Answer:
         self._sent = sent
         self._turns_before = sent.turns_before
         self._is_shown = False
-        self._pace = _Pace()
+        self._pace = Pace()
         self._is_over = False
 
     def is_over(self) -> bool:

@@ -1,11 +1,14 @@
 """The message door: a distribution pushes what somebody said, and its deployment's agent answers."""
 
+from functools import partial
 from uuid import UUID
+
+from flask import Response
 
 from shared import failpoints
 from shared.a2a import errors as agent_errors
 from shared.a2a.agents.callers import AgentUnavailable
-from shared.a2a.door.errors import MessageConflict, TooManyMessages
+from shared.a2a.door.errors import MessageConflict, MessageRefused, TooManyMessages
 from shared.a2a.door.messages import InboundMessage
 from shared.a2a.door.reception import Received, receive_message
 from shared.a2a.door.sending import Door
@@ -22,6 +25,7 @@ from shared.telemetry import MESSAGES
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.door import schemas
+from web.door.streaming import stream_agent_answer
 from web.http.receive_deadlines import read_small_body
 from web.http.requests import (
     MAXIMUM_JSON_BYTES,
@@ -60,6 +64,9 @@ _ERRORS: tuple[type[DomainError], ...] = (
     agent_errors.UnsupportedOperation,
     agent_errors.ContentTypeNotSupported,
     agent_errors.ExtensionSupportRequired,
+    agent_errors.TaskNotFound,
+    agent_errors.TooManyStreams,
+    MessageRefused,
     MalformedJson,
     MalformedRequest,
     UnknownParameter,
@@ -79,16 +86,19 @@ _ERRORS: tuple[type[DomainError], ...] = (
     description=(
         "Attachments are imported first, and the message then has them as files; one that cannot be "
         "imported is named in it. The receiving identity owns what the agent makes, and the organization "
-        "pays. The same `messageId` with the same content is taken once; with other content it is refused."
+        "pays. The same `messageId` with the same content is taken once; with other content it is refused. "
+        "With `Accept: text/event-stream` the answer is the stream of the task, until the agent has answered."
     ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=schemas.NewMessage,
-    answers={202: schemas.RoutedMessageBody},
+    answers={202: schemas.RoutedMessageBody, 200: "text/event-stream"},
     errors=_ERRORS,
 )
-def push_message(call: Call, distribution_id: UUID) -> Answer:
-    message = _read(call, distribution_id)
-    return Answer(body=schemas.RoutedMessageBody.of(_receive(call, distribution_id, message)), status=202)
+def push_message(call: Call, distribution_id: UUID) -> Answer | Response:
+    receive = partial(_receive, call, distribution_id, _read(call, distribution_id))
+    if "text/event-stream" in call.http.headers.get("Accept", ""):
+        return stream_agent_answer(call, distribution_id, receive)
+    return Answer(body=schemas.RoutedMessageBody.of(receive()), status=202)
 
 
 def _read(call: Call, distribution_id: UUID) -> InboundMessage:

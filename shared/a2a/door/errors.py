@@ -10,6 +10,13 @@ class MessageConflict(DomainError):
     kind = Kind.CONFLICT
 
 
+class MessageRefused(DomainError):
+    """The agent could not be sent this message after it had been taken; its record says why."""
+
+    code = "message_refused"
+    kind = Kind.CONFLICT
+
+
 class TooManyMessages(DomainError):
     """Too many messages of this distribution are waiting; push again when some have been routed."""
 

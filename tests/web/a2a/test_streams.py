@@ -1,6 +1,7 @@
 """What a stream does while there is nothing to tell, and when it can tell no more."""
 
 import json
+from functools import partial
 
 import pytest
 from sqlalchemy import text
@@ -40,7 +41,7 @@ def test_a_stream_that_can_tell_no_more_ends_with_an_error() -> None:
         yield b"data: 2\n\n"
         raise Unavailable
 
-    steps = streams._steps(breaking(), request="r", host="h")
+    steps = streams.stream_steps(breaking(), partial(streams.show_error, request="r", host="h"))
     told = [step for step in steps if isinstance(step, bytes)]
     assert told[:2] == [b"data: 1\n\n", b"data: 2\n\n"]
     name, data, *_ = told[2].decode().split("\n")

@@ -1,0 +1,93 @@
+"""Stream what the agent says about a distribution's message, as streams of its task have it.
+
+Until the message is routed there is nothing to tell; a refusal that comes within ten seconds is an answer with its own
+status, a later one an event named `error`. The distribution is looked at again while the stream lasts.
+"""
+
+from collections.abc import Callable, Generator
+from functools import partial
+from uuid import UUID
+
+from flask import Response
+
+from shared.a2a.door.answers import get_routed
+from shared.a2a.door.messages import DistributionMessage, MessageState, get_message
+from shared.a2a.door.reception import Received
+from shared.a2a.tasks.sending import Sent
+from shared.database import Database
+from shared.errors import DomainError
+from shared.identity.running_work import Permit
+from shared.media.authority import authorize_message
+from web.a2a.streams import Frames, Pace, Source, answer_frames, in_slot, stream_steps
+from web.calls import Call, request_id
+from web.error_dialects import Dialects
+from web.errors import STATUSES
+from web.holding import Waiting, answer_stream
+from web.media.push_authentication import token_hash_of
+from web.revocation import Watch, until_revoked
+from web.services import Services
+
+LOOK_SECONDS = 2.0
+"""How often a message is looked at that waits for its attachments; its task tells sooner that it was routed."""
+
+
+def stream_agent_answer(call: Call, distribution_id: UUID, receive: Callable[[], Received]) -> Response:
+    """Receive a message once there is room for a stream, and stream the answer.
+
+    Raises what `receive` raises, MessageRefused, TaskNotFound, TooManyStreams, ConcurrencyLimited, PoolExhausted.
+    """
+    waiting = Waiting(call.http.environ, idle_seconds=LOOK_SECONDS, is_blocking=True)
+    frames = _frames(call.services, receive, waiting)
+    frames = in_slot(call.services.agents.slots, call.admission.key, frames)
+    frames = until_revoked(frames, _watch(call, distribution_id), waiting.bell.ring)
+    dialects = Dialects(base_url=call.services.settings.base_url)
+    return answer_stream(stream_steps(frames, partial(_problem, dialects, request_id())), waiting)
+
+
+def _frames(services: Services, receive: Callable[[], Received], waiting: Waiting) -> Frames:
+    received = receive()
+    sent = received.sent or (yield from _await_routing(services, received.message, waiting))
+    source = partial(_source, services, waiting)
+    yield from answer_frames(source, lambda: sent)
+
+
+def _await_routing(
+    services: Services, message: DistributionMessage, waiting: Waiting
+) -> Generator[bytes | None, None, Sent]:
+    """Wait until a message is routed or refused; give how it was sent."""
+    pace = Pace()
+    with services.agents.watch.watch(message.task_id, waiting.bell) as watch:
+        while message.state is MessageState.WAITING:
+            watch.wait(waiting.seconds())
+            yield pace.comment()
+            with services.database.autocommit() as session:
+                message = get_message(session, message.id)
+    with services.database.transaction() as session:
+        return get_routed(session, message)
+
+
+def _source(services: Services, waiting: Waiting, task_id: UUID) -> Source:
+    return Source(
+        database=services.database,
+        services=services.agents,
+        task_id=task_id,
+        resume_after=None,
+        rpc=None,
+        waiting=waiting,
+    )
+
+
+def _watch(call: Call, distribution_id: UUID) -> Watch:
+    token_hash = token_hash_of(call)
+    current = partial(_authorize, call.services.database, distribution_id, token_hash)
+    permit = Permit(key=("message", distribution_id, token_hash), current=current)
+    return partial(call.services.running.watch_permit, permit, lambda _: None)
+
+
+def _authorize(database: Database, distribution_id: UUID, token_hash: bytes | None) -> None:
+    with database.autocommit() as session:
+        authorize_message(session, distribution_id, token_hash=token_hash)
+
+
+def _problem(dialects: Dialects, request: str, error: DomainError) -> object:
+    return dialects.problem(STATUSES[error.kind], error.code, error.detail, request_id=request).body
