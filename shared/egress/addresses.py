@@ -58,6 +58,15 @@ _NEVER = tuple(
 """The metadata servers of clouds and what can hide them: refused also where private addresses are allowed."""
 
 
+def is_address(host: str) -> bool:
+    """Tell whether a host is an address in its usual form, which no name server is asked for."""
+    try:
+        _parse(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_public(address: str) -> bool:
     """Tell whether an address, as the resolver gives it, is one of the public internet."""
     parsed = _parse(address)

@@ -21,6 +21,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.ssl_ import create_urllib3_context
 
+from shared.egress.addresses import is_address
 from shared.egress.deadlines import Deadline
 from shared.egress.errors import AddressRefused, ConnectionFailed, FetchTimedOut
 from shared.egress.policy import EgressPolicy
@@ -65,14 +66,13 @@ class Guard:
         return connection
 
     def _resolve(self, host: str, port: int) -> Sequence[str]:
-        """Resolve in a thread: a name server may take minutes, and nothing interrupts the resolver."""
+        """Resolve a name in a thread: a name server may take minutes, and nothing interrupts the resolver."""
+        if is_address(host):
+            return self._ask_resolver(host, port)
         found: list[Sequence[str]] = []
 
         def resolve() -> None:
-            try:
-                found.append(self._policy.resolve(host, port))
-            except (OSError, UnicodeError):
-                found.append(())
+            found.append(self._ask_resolver(host, port))
 
         thread = threading.Thread(target=resolve, name="resolver", daemon=True)
         thread.start()
@@ -80,6 +80,12 @@ class Guard:
         if not found:
             raise FetchTimedOut
         return found[0]
+
+    def _ask_resolver(self, host: str, port: int) -> Sequence[str]:
+        try:
+            return self._policy.resolve(host, port)
+        except (OSError, UnicodeError):
+            return ()
 
     def _try(self, address: str, port: int) -> socket.socket | None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET

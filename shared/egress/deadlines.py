@@ -1,8 +1,8 @@
 """A deadline for the whole of a request, from the name's resolution to the last byte, and a lowest pace.
 
 Socket timeouts begin anew with every byte, so a timer shuts the connection at the deadline, or as soon as the source
-falls behind its pace. `http.client` takes a header block that was cut off for a whole one: call `check` before
-believing what was read.
+falls behind its pace; a thread that looks after many exchanges may take the timer's place. `http.client` takes a header
+block that was cut off for a whole one: call `check` before believing what was read.
 """
 
 import contextlib
@@ -31,7 +31,9 @@ class Pace:
 class Deadline:
     """The time a request has, while it is a context."""
 
-    def __init__(self, seconds: float, pace: Pace | None = None) -> None:
+    def __init__(self, seconds: float, pace: Pace | None = None, *, has_timer: bool = True) -> None:
+        """Without a timer, another thread must call `look` every moment."""
+        self._has_timer = has_timer
         self._seconds = seconds
         self._pace = pace
         self._started_at = time.monotonic()
@@ -46,7 +48,8 @@ class Deadline:
 
     def __enter__(self) -> Self:
         self._started_at = time.monotonic()
-        self._set_timer()
+        if self._has_timer:
+            self._set_timer()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -80,6 +83,13 @@ class Deadline:
             self._watched.append(duplicate)
         self.check()
 
+    def look(self) -> bool:
+        """End the request if its time is over; return whether it is."""
+        is_over = time.monotonic() >= self._ends_at
+        if is_over:
+            self.cut()
+        return is_over
+
     def cut(self) -> None:
         """End the time now, from another thread: the one that reads gets FetchTimedOut."""
         with self._lock:
@@ -98,13 +108,11 @@ class Deadline:
     def _set_timer(self) -> None:
         with self._lock:
             if not self._is_over:
-                self._timer = threading.Timer(self.remaining_seconds, self._look)
+                self._timer = threading.Timer(self.remaining_seconds, self._ring)
                 self._timer.daemon = True
                 self._timer.start()
 
-    def _look(self) -> None:
-        """End the request if its time is over; bytes that arrived meanwhile may have extended it."""
-        if time.monotonic() < self._ends_at:
+    def _ring(self) -> None:
+        """Look; bytes that arrived meanwhile may have extended the time."""
+        if not self.look():
             self._set_timer()
-            return
-        self.cut()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from urllib.parse import urljoin, urlsplit
 
 import requests
 
+from shared.egress.addresses import is_address
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
 from shared.egress.policy import EgressPolicy
 
@@ -126,11 +126,7 @@ def _target(url: str, policy: EgressPolicy) -> Target:
 
 def _is_refused_address(host: str, policy: EgressPolicy) -> bool:
     """Check early what the connection checks too, before an address is stored for later."""
-    try:
-        ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return not policy.is_allowed(host)
+    return is_address(host) and not policy.is_allowed(host)
 
 
 def _is_or_is_below(host: str, trusted: str) -> bool:

@@ -1,8 +1,8 @@
 """Ask an agent's server: each request is guarded (`shared/egress`), and is cut when nobody waits for it.
 
 A stream is bounded by silence between two bytes and by its size, not by one timer for the whole of it. A thread that
-reads cannot be interrupted, so one thread of the process looks which turns were told to end and shuts their
-connections.
+reads cannot be interrupted, so one thread of the process looks which turns were told to end, and which exchanges have
+taken too long, and shuts their connections.
 """
 
 import contextlib
@@ -40,10 +40,12 @@ class _Open:
     is_unwanted: Callable[[], bool]
 
 
-def _cut_unwanted(exchanges: Sequence[_Open]) -> None:
+def _look_after(exchanges: Sequence[_Open]) -> None:
     for under_way in exchanges:
         if under_way.is_unwanted():
             under_way.deadline.cut()
+        else:
+            under_way.deadline.look()
 
 
 class Exchanges:
@@ -53,7 +55,7 @@ class Exchanges:
         """Take from no agent more at once than so many bytes."""
         self.policy = policy
         self.maximum_bytes = maximum_bytes
-        self.open = InFlight({"remote-agents": _cut_unwanted}, pause_seconds=LOOK_SECONDS)
+        self.open = InFlight({"remote-agents": _look_after}, pause_seconds=LOOK_SECONDS)
 
 
 class AgentConnection:
@@ -121,7 +123,7 @@ class AgentConnection:
         with (
             _translated(),
             observed("agent", target.host),
-            Deadline(seconds) as deadline,
+            Deadline(seconds, has_timer=False) as deadline,
             self._exchanges.open.attend(_Open(deadline, is_unwanted)),
             exchange(request, policy=policy, deadline=deadline, idle_seconds=idle_seconds) as reply,
         ):
