@@ -12,7 +12,7 @@ from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.waiting import TurnCancellation
 from shared.a2a.remote.cancelling import RemoteCancellation
 from shared.a2a.remote.connecting import AgentConnector
-from shared.a2a.remote.endpoints import Endpoint, find_endpoint
+from shared.a2a.remote.endpoints import Endpoint
 from shared.a2a.remote.errors import EndpointMissing
 from shared.a2a.remote.exchange import Bounds, RemoteTurn, Stopped
 from shared.a2a.remote.following import follow
@@ -20,7 +20,7 @@ from shared.a2a.remote.looking import message_id_of
 from shared.a2a.remote.parts import PartFiles
 from shared.a2a.remote.reconciling import LogCopy
 from shared.a2a.remote.sending import deliver
-from shared.a2a.remote.turn_rows import SentTurns, TurnGone
+from shared.a2a.remote.turn_rows import SentTurn, SentTurns, TurnGone
 from shared.a2a.turns.updates import Turn, Update
 from shared.database import Database
 from shared.settings import Settings
@@ -36,7 +36,6 @@ class RemoteBehavior:
     def __init__(
         self, database: Database, files: StoredFiles, linked: LinkedFiles, settings: Settings
     ) -> None:
-        self._database = database
         self._files = files
         self._linked = linked
         self._inline_limit_bytes = settings.a2a_inline_artifact_bytes
@@ -52,8 +51,8 @@ class RemoteBehavior:
     def run(self, turn: Turn) -> Iterator[Update]:
         """Have the agent answer; ends without a word when the turn is cancelled or another worker's."""
         try:
-            endpoint = self._endpoint(turn)
-            remote = self._open(turn, endpoint)
+            sent, endpoint = self._open(turn)
+            remote = self._remote(turn, sent, endpoint)
             if remote.remote_task_id is None:
                 yield from deliver(remote, endpoint)
             if not remote.is_settled:
@@ -64,22 +63,21 @@ class RemoteBehavior:
             if turn.is_cancelled():
                 self._cancellation.cancel_turn(turn.id)
 
-    def _endpoint(self, turn: Turn) -> Endpoint:
-        """Find where the agent is; its card is read soon after the endpoint was set."""
+    def _open(self, turn: Turn) -> tuple[SentTurn, Endpoint]:
+        """Read the turn, and where its agent is; its card is read soon after the endpoint was set."""
         cancellation = TurnCancellation(turn)
         for _ in range(round(CARD_SECONDS / CARD_LOOK_SECONDS)):
-            with self._database.autocommit() as session:
-                endpoint = find_endpoint(session, turn.deployment_id)
-            if endpoint is None:
-                break
-            if endpoint.binding is not None:
-                return endpoint
-            if cancellation.wait(CARD_LOOK_SECONDS):
+            if cancellation.is_set():  # before the turn is marked as sent
                 raise Stopped
+            sent = self._rows.open(turn)
+            if sent.endpoint is None:
+                break
+            if sent.endpoint.binding is not None:
+                return sent, sent.endpoint
+            cancellation.wait(CARD_LOOK_SECONDS)
         raise EndpointMissing
 
-    def _open(self, turn: Turn, endpoint: Endpoint) -> RemoteTurn:
-        sent = self._rows.read(turn)
+    def _remote(self, turn: Turn, sent: SentTurn, endpoint: Endpoint) -> RemoteTurn:
         files = PartFiles(self._files, self._linked, turn, inline_limit_bytes=self._inline_limit_bytes)
         return RemoteTurn(
             turn,

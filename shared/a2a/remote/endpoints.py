@@ -6,7 +6,7 @@ What the agent's card says is kept beside it (`agent_cards.py`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -110,6 +110,9 @@ class Endpoint:
         return {self.credential_header: encryption.decrypt(self.credential_encrypted)}
 
 
+ENDPOINT_COLUMNS = tuple(column.name for column in fields(Endpoint))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownEndpoint:
     """An endpoint as administrators see it: never its credential."""
@@ -133,7 +136,7 @@ def find_endpoint(session: Session, deployment_id: UUID) -> Endpoint | None:
     """Find the endpoint of a deployment."""
     columns = columns_of(Endpoint, deployment_endpoints)
     row = session.execute(select(*columns).where(_table.deployment_id == deployment_id)).one_or_none()
-    return None if row is None else _endpoint(row)
+    return None if row is None else endpoint_of(row)
 
 
 def put_endpoint(
@@ -208,11 +211,12 @@ def _check_credential(credential: Credential) -> None:
         raise _wrong("credential.value", "must not be empty")
 
 
-def _endpoint(row: Row[Any]) -> Endpoint:
+def endpoint_of(row: Any) -> Endpoint:
+    """Make an endpoint of a row that has its columns, among others perhaps."""
     sealed = row.credential_encrypted
     return Endpoint(
         **{
-            **row._asdict(),
+            **{name: getattr(row, name) for name in ENDPOINT_COLUMNS},
             "binding": Binding(row.binding) if row.binding is not None else None,
             "credential_encrypted": bytes(sealed) if sealed is not None else None,
         }

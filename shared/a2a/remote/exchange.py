@@ -60,12 +60,23 @@ class RemoteTurn:
         self.remote_task_id = sent.remote_task_id
         self.cancellation = TurnCancellation(turn)
         self._is_answered = False
+        self._is_marked = sent.is_marked
         self._pace = _Pace(bounds.updates_per_second)
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing may follow."""
         return self._is_answered or self.copy.is_settled
+
+    def mark_sent(self) -> None:
+        """Note that the message is about to leave. Raises Stopped with nothing noted, TurnGone, Unavailable."""
+        is_marked, self._is_marked = self._is_marked, False
+        if self.cancellation.is_set():
+            if is_marked:
+                self.rows.mark_unsent(self.turn)
+            raise Stopped
+        if not is_marked:
+            self.rows.mark_sent(self.turn)
 
     def bind(self, task_id: str, context_id: str | None) -> None:
         """Note which task of the agent's this turn is. Raises TurnGone, Unavailable."""

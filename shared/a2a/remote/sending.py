@@ -1,9 +1,9 @@
 """Send a turn's message to its agent: once, as far as that can be known.
 
-`sent_at` is written before the request leaves, so that a worker that takes over knows of the doubt. While nothing left,
-or the agent says that it is busy, the message is sent again after growing pauses. A connection that breaks later, or
-an agent that breaks, may have received it: then the agent's tasks are looked through for our message's id, and only
-if it is in none of them, twice, it is sent again.
+`sent_at` is written before the request leaves, so that a worker that takes over knows of the doubt; a new turn has it
+since it was read. While nothing left, or the agent says that it is busy, the message is sent again after growing
+pauses. A connection that breaks later, or an agent that breaks, may have received it: then the agent's tasks are
+looked through for our message's id, and only if it is in none of them, twice, it is sent again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,8 +52,7 @@ def _send(remote: RemoteTurn, endpoint: Endpoint) -> Iterator[Update]:
     """Send the message until it has left."""
     patience = Patience(remote, remote.bounds.retry_seconds)
     while True:
-        remote.check()
-        remote.rows.mark_sent(remote.turn)
+        remote.mark_sent()
         try:
             yield from _send_once(remote, endpoint)
             return

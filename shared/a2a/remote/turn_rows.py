@@ -1,7 +1,8 @@
 """What is kept of a turn that was sent on: whether it was sent, the agent's task, and what our log has of it.
 
 Every step names the turn's lease: a worker that lost it gets `TurnGone` and sends nothing. A row with `sent_at` and
-without a task is the only doubt there is: its message may have been received.
+without a task is the only doubt there is: its message may have been received. The statement that opens a turn reads
+all of this with the endpoint, and marks a new turn as sent.
 """
 
 from collections.abc import Iterator
@@ -10,11 +11,13 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from shared.a2a.exact_json import parse
+from shared.a2a.remote.endpoints import ENDPOINT_COLUMNS, Endpoint, endpoint_of
 from shared.a2a.remote.reconciling import Logged
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Role, TaskState
 from shared.database import Database, Session
+from shared.statements import Prepared
 
 _CONTEXTS = UUID("1c7b6a52-7d5e-4f0a-9d53-0f6f6e3b8a11")
 MAXIMUM_MESSAGES = 1000
@@ -28,11 +31,15 @@ class TurnGone(Exception):
 class SentTurn:
     """A turn as a worker finds it.
 
-    `earlier_task_id` is the agent's task of an earlier turn of the same task, which this turn goes on with.
-    `context_id` is the one that the agent is told. `quiet_seconds` have passed since the agent said something.
+    `endpoint` is that of the turn's deployment, if it has one. `was_sent` says that an earlier worker may have sent the
+    message; `is_marked` that it was marked as sent now, for the first time. `earlier_task_id` is the agent's task of an
+    earlier turn of the same task, which this turn goes on with. `context_id` is the one that the agent is told.
+    `quiet_seconds` have passed since the agent said something.
     """
 
+    endpoint: Endpoint | None
     was_sent: bool
+    is_marked: bool
     remote_task_id: str | None
     earlier_task_id: str | None
     context_id: str
@@ -46,14 +53,16 @@ class SentTurns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def read(self, turn: Turn) -> SentTurn:
-        """Read what is known of a turn. Raises TurnGone, Unavailable."""
+    def open(self, turn: Turn) -> SentTurn:
+        """Read what is known of a turn; mark a new one as sent if it can be. Raises TurnGone, Unavailable."""
         with self._database.autocommit() as session:
-            row = session.fetch_one(_READ, _key(turn))
+            row = session.fetch_one(_OPEN, _key(turn))
             if row is None:
                 raise TurnGone
             return SentTurn(
+                endpoint=endpoint_of(row) if row.url is not None else None,
                 was_sent=row.was_sent,
+                is_marked=row.is_marked,
                 remote_task_id=row.remote_task_id,
                 earlier_task_id=row.earlier_task_id,
                 context_id=row.earlier_context_id or context_id_of(row),
@@ -73,7 +82,7 @@ class SentTurns:
         """Say which task of the agent's the turn is, before anything of it is written. Raises TurnGone, Unavailable."""
         self._write(turn, _BIND, remote_task_id=remote_task_id, remote_context_id=remote_context_id)
 
-    def _write(self, turn: Turn, statement: str, **values: Any) -> None:
+    def _write(self, turn: Turn, statement: Prepared, **values: Any) -> None:
         with self._database.autocommit() as session:
             if session.fetch_one(statement, _key(turn) | values) is None:
                 raise TurnGone
@@ -110,37 +119,56 @@ def _messages(session: Session, turn: Turn) -> Iterator[str]:
             yield message["messageId"]
 
 
-_READ = """
-SELECT tasks.deployment_id, tasks.caller_id, tasks.principal_id, tasks.context_id, tasks.state, tasks.last_sequence,
-    mine.sent_at IS NOT NULL AS was_sent, mine.remote_task_id, earlier.remote_task_id AS earlier_task_id,
-    earlier.remote_context_id AS earlier_context_id, (
-        SELECT CAST(extract(epoch FROM clock_timestamp() - greatest(mine.sent_at, max(events.created_at))) AS float8)
-        FROM task_events events WHERE events.task_id = tasks.id AND mine.sent_at IS NOT NULL
-    ) AS quiet_seconds
-FROM task_turns turn JOIN tasks ON tasks.id = turn.task_id LEFT JOIN remote_turns mine ON mine.turn_id = turn.id
-LEFT JOIN LATERAL (
-    SELECT remote_task_id, remote_context_id FROM remote_turns
-    WHERE task_id = tasks.id AND turn_id <> turn.id AND remote_task_id IS NOT NULL ORDER BY created_at DESC LIMIT 1
-) earlier ON true
-WHERE turn.id = %(turn_id)s AND turn.lease_id = %(lease_id)s
-"""
 _MESSAGES = """
 SELECT message FROM task_messages WHERE task_id = %(task_id)s ORDER BY number DESC LIMIT %(limit)s
 """
 _HELD = """
 SELECT id, task_id FROM task_turns WHERE id = %(turn_id)s AND lease_id = %(lease_id)s FOR SHARE
 """
-_MARK_SENT = f"""
+# All parts of a statement see what was there before it: `mine` is what earlier workers have left.
+_OPEN = Prepared(
+    f"""
+WITH held AS MATERIALIZED ({_HELD}), marked AS (
+    INSERT INTO remote_turns (turn_id, task_id, sent_at) SELECT held.id, held.task_id, clock_timestamp()
+    FROM held JOIN tasks ON tasks.id = held.task_id
+    JOIN deployment_endpoints endpoint ON endpoint.deployment_id = tasks.deployment_id
+    WHERE endpoint.binding IS NOT NULL
+    ON CONFLICT (turn_id) DO NOTHING RETURNING turn_id
+)
+SELECT tasks.deployment_id, tasks.caller_id, tasks.principal_id, tasks.context_id, tasks.state, tasks.last_sequence,
+    {", ".join(f"endpoint.{name}" for name in ENDPOINT_COLUMNS if name != "deployment_id")},
+    mine.sent_at IS NOT NULL AS was_sent, EXISTS (SELECT FROM marked) AS is_marked,
+    mine.remote_task_id, earlier.remote_task_id AS earlier_task_id,
+    earlier.remote_context_id AS earlier_context_id, (
+        SELECT CAST(extract(epoch FROM clock_timestamp() - greatest(mine.sent_at, max(events.created_at))) AS float8)
+        FROM task_events events WHERE events.task_id = tasks.id AND mine.sent_at IS NOT NULL
+    ) AS quiet_seconds
+FROM held JOIN tasks ON tasks.id = held.task_id
+LEFT JOIN deployment_endpoints endpoint ON endpoint.deployment_id = tasks.deployment_id
+LEFT JOIN remote_turns mine ON mine.turn_id = held.id
+LEFT JOIN LATERAL (
+    SELECT remote_task_id, remote_context_id FROM remote_turns
+    WHERE task_id = tasks.id AND turn_id <> held.id AND remote_task_id IS NOT NULL ORDER BY created_at DESC LIMIT 1
+) earlier ON true
+"""  # noqa: S608 (constants of this module)
+)
+_MARK_SENT = Prepared(
+    f"""
 WITH held AS ({_HELD})
 INSERT INTO remote_turns (turn_id, task_id, sent_at) SELECT id, task_id, clock_timestamp() FROM held
 ON CONFLICT (turn_id) DO UPDATE SET sent_at = excluded.sent_at RETURNING turn_id
 """  # noqa: S608 (constants of this module)
-_MARK_UNSENT = f"""
+)
+_MARK_UNSENT = Prepared(
+    f"""
 WITH held AS ({_HELD})
 UPDATE remote_turns SET sent_at = NULL FROM held WHERE turn_id = held.id RETURNING turn_id
 """  # noqa: S608 (constants of this module)
-_BIND = f"""
+)
+_BIND = Prepared(
+    f"""
 WITH held AS ({_HELD})
 UPDATE remote_turns SET remote_task_id = %(remote_task_id)s, remote_context_id = %(remote_context_id)s
 FROM held WHERE turn_id = held.id RETURNING turn_id
 """  # noqa: S608 (constants of this module)
+)

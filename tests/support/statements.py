@@ -1,0 +1,40 @@
+"""Which statements a piece of work gives to the database, in either form."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from shared import database as sessions
+from shared import statements
+from shared.database import Database
+
+
+@contextmanager
+def own_statements(database: Database) -> Iterator[list[str]]:
+    """Collect the statements of this thread; those that keep leases and read hints are other threads'."""
+    seen: list[str] = []
+    own, fetch_all = threading.get_ident(), statements.fetch_all
+
+    def keep(statement: str) -> None:
+        if threading.get_ident() == own:
+            seen.append(statement)
+
+    def fetch(driver: Any, statement: Any, values: Any) -> list[Any]:
+        keep(statement if isinstance(statement, str) else statement.text)
+        return fetch_all(driver, statement, values)
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        keep(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(statements, "fetch_all", fetch)
+            patch.setattr(sessions, "fetch_all", fetch)
+            yield seen
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
