@@ -55,7 +55,7 @@ class GenuineAgent:
         """Wait until it has one."""
         headers = {"A2A-Version": "1.0"}
         wait_until(
-            lambda: requests.get(f"{self.url}/tasks", headers=headers, timeout=5).json()["tasks"],
+            lambda: requests.get(f"{self.url}/tasks", headers=headers, timeout=5).json().get("tasks"),
             "a task of the agent",
         )
 

@@ -119,7 +119,7 @@ class Agents:
         thread = threading.Thread(target=self.execution.answer_turn, args=(sent.turn_id,))
         thread.start()
         yield
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
     def another_execution(self) -> TellableExecution:
