@@ -83,5 +83,6 @@ def _begun(connection: socket.socket) -> http.client.HTTPResponse:
     answer = http.client.HTTPResponse(connection)
     answer.begin()
     assert answer.status == 200, answer.read()
+    assert answer.readline().startswith(b"id: ")
     assert answer.readline().startswith(b"data: ")
     return answer
