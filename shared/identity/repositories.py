@@ -1,8 +1,8 @@
 """Repositories of GitHub deployments: whose workflows get access tokens without any secret of ours.
 
-A repository is known by its immutable ids: entered, or those of the first token that is accepted. A name may be given
-to another repository later; an id may not. The tokens hang on a credential of their own that has no secret: replacing
-or removing the repository revokes it, and with it every token that a workflow got.
+A repository is known by its issuer and its immutable ids: those of the first token that is accepted; ids may be
+entered. A name may be given to another repository later; an id may not. The tokens hang on a credential of their own
+that has no secret: replacing or removing the repository revokes it, and with it every token that a workflow got.
 """
 
 import re

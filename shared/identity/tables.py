@@ -140,6 +140,7 @@ deployment_repositories = sa.Table(
     sa.Column("repository", sa.Text, nullable=False),
     sa.Column("ref", sa.Text),
     sa.Column("environment", sa.Text),
+    sa.Column("issuer", sa.Text),
     sa.Column("repository_id", sa.Text),
     sa.Column("repository_owner_id", sa.Text),
     sa.Column("credential_id", sa.ForeignKey("client_credentials.id"), nullable=False),

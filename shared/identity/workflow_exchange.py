@@ -1,7 +1,8 @@
 """Token exchange (RFC 8693): a workflow's own token for a Version access token, once, if its repository is the one.
 
 Name, ref and environment say which runs are meant; the ids say that the repository is still the same one. A known id
-under another name is a renamed repository; a known name with another id is refused.
+under another name is a renamed repository; a known name with another id is refused. Names and ids are those of one
+issuer, the first whose token is accepted: another has its own repositories, under the same names and numbers.
 """
 
 from hashlib import sha256
@@ -87,6 +88,8 @@ def _find(session: Session, client_id: str) -> Any:
 
 
 def _require_match(repository: Any, claims: WorkflowClaims) -> None:
+    if repository.issuer not in (None, claims.issuer):
+        raise TokenRefused("issuer")
     if repository.repository_id is None:
         if claims.repository.lower() != repository.repository.lower():
             raise TokenRefused("repository")
@@ -114,8 +117,9 @@ def _use_once(session: Session, claims: WorkflowClaims) -> None:
 
 
 def _pin(session: Session, repository: Any, claims: WorkflowClaims) -> None:
-    """Keep the ids of the first token, and follow a repository that was renamed."""
+    """Keep issuer and ids of the first token, and follow a repository that was renamed."""
     pinned = {
+        "issuer": claims.issuer,
         "repository": claims.repository,
         "repository_id": claims.repository_id,
         "repository_owner_id": claims.repository_owner_id,

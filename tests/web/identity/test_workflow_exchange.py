@@ -23,6 +23,7 @@ from tests.support.identity import make_settings
 from tests.support.media_sources import MediaSource, content
 
 ISSUER = "https://token.actions.example.com/acme"
+OTHER_ISSUER = "https://git.example.org/_services/token"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 KEY = RSAKey.generate_key(2048)
@@ -112,8 +113,9 @@ def front(
 ) -> Iterator[Front]:
     directory = tmp_path_factory.mktemp("issuer")
     keys = directory / "keys.json"
-    keys.write_text(json.dumps({ISSUER: key_set(("k1", KEY))}))
-    settings = {"github_issuers": (ISSUER,), "github_keys_file": keys}
+    of_issuers = {ISSUER: key_set(("k1", KEY)), OTHER_ISSUER: key_set(("k1", OTHER_KEY))}
+    keys.write_text(json.dumps(of_issuers))
+    settings = {"github_issuers": (ISSUER, OTHER_ISSUER), "github_keys_file": keys}
     with open_front(database_url, valkey_server.url, directory, any_store=True, **settings) as front:
         yield front
 
@@ -366,3 +368,14 @@ def test_a_file_stands_for_discovery(tmp_path: Path) -> None:
 
 def issuer_settings(issuer: str) -> Any:
     return make_settings(github_issuers=(issuer,), egress_allow_private=True, egress_allow_http=True)
+
+
+@pytest.mark.parametrize("entered", [{}, {"repositoryId": "1001", "repositoryOwnerId": "77"}])
+def test_the_repository_of_another_issuer_is_another_one(
+    workflows: Workflows, entered: dict[str, str]
+) -> None:
+    workflows.set(**entered)
+    workflows.accept()
+    workflows.refuse(signed(claims(iss=OTHER_ISSUER), key=OTHER_KEY))
+    workflows.set(**entered)
+    assert workflows.exchange(signed(claims(iss=OTHER_ISSUER), key=OTHER_KEY)).status_code == 200
