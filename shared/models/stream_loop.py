@@ -65,10 +65,13 @@ class StreamLoop:
         came = self._poll.poll(LOOK_SECONDS)
         if not came:
             return
-        with self._together():
-            over = [carried for descriptor, _ in came if (carried := self._step(descriptor)) is not None]
-        for carried in over:
-            carried.is_over.set()
+        over: list[_Carried] = []
+        try:
+            with self._together():
+                over += [carried for descriptor, _ in came if (carried := self._step(descriptor)) is not None]
+        finally:  # a call that is carried no more sleeps until it is told
+            for carried in over:
+                carried.is_over.set()
         time.sleep(max(0.0, began_at + TURN_SECONDS - time.monotonic()))
 
     def _step(self, descriptor: int) -> _Carried | None:

@@ -131,3 +131,16 @@ def test_a_stream_whose_other_end_is_gone_is_looked_at(loop: StreamLoop) -> None
     loop.carry(stream, step)
     assert seen == [b""]
     stream.ours.close()
+
+
+def test_a_call_is_told_although_what_was_said_together_could_not_be_sent() -> None:
+    @contextmanager
+    def broken() -> Iterator[None]:
+        yield
+        raise RuntimeError("nothing can be sent")
+
+    stream = Stream()
+    stream.theirs.sendall(b"all.")
+    StreamLoop(broken).carry(stream, stream.step)
+    assert stream.heard == b"all."
+    stream.close()
