@@ -66,13 +66,18 @@ def add_reference(
         # A delete holds the same lock: either it sees this reference, or this sees the deletion.
         lock_file(session, file_id)
         refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING))
-        row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
-        is_new = session.execute(insert(references).values(row).on_conflict_do_nothing()).rowcount == 1
-        found = select(references).filter_by(**row)
+        is_new = refer(session, file_id, kind, reference_id)
+        found = select(references).filter_by(file_id=file_id, kind=kind.value, reference_id=reference_id)
         added = session.execute(found).one()
         return Reference(
             kind=added.kind, reference_id=added.reference_id, created_at=added.created_at
         ), is_new
+
+
+def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: str) -> bool:
+    """Let a resource refer to an available file whose row this transaction has locked; tell whether that is new."""
+    row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
+    return session.execute(insert(references).values(row).on_conflict_do_nothing()).rowcount == 1
 
 
 def remove_reference(

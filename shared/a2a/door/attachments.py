@@ -9,13 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select, text
-from sqlalchemy.dialects.postgresql import insert
 
 from shared.a2a.behaviors.file_links import content_address
 from shared.a2a.types import Part
 from shared.database import Session
-from shared.files.references import ReferenceKind
-from shared.files.tables import references
+from shared.files.references import ReferenceKind, refer
 from shared.media.imports import ImportState
 from shared.media.tables import media_imports
 
@@ -47,7 +45,7 @@ def attachment_parts(
         if file is None:
             yield Part(text=_missing(imported))
             continue
-        _refer(session, file.id, task_id)
+        refer(session, file.id, ReferenceKind.TASK, str(task_id))
         address = content_address(base_url, file.id, file.version_id)
         yield Part(url=address, filename=file.file_name, media_type=file.media_type)
 
@@ -60,8 +58,3 @@ def _missing(imported: Any) -> str:
     if imported.state == ImportState.STORED.value:
         return f"[{name}: {GONE}]"
     return f"[{name}: {imported.code if imported.state == ImportState.FAILED.value else LATE}]"
-
-
-def _refer(session: Session, file_id: UUID, task_id: UUID) -> None:
-    row = {"file_id": file_id, "kind": ReferenceKind.TASK.value, "reference_id": str(task_id)}
-    session.execute(insert(references).values(row).on_conflict_do_nothing())
