@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from shared.a2a.exact_json import render
+from shared.a2a.push.deliveries import notice_of
 from shared.database import Session
 from shared.deliveries.outbox import MAX_BODY_BYTES
 from shared.media.notifications import EventType, notify
@@ -45,7 +46,7 @@ def tell_distribution(
         return
     update: Mapping[str, Any] = event
     if len(render(event).encode()) > MAX_BODY_BYTES - AROUND_BYTES:
-        update = {"task": {"id": str(task_id), "contextId": row.context_id, "status": _status(event)}}
+        update = notice_of(event)
     data = {
         "network": row.network,
         "messageId": row.message_id,
@@ -63,9 +64,3 @@ def tell_distribution(
         sequence=row.sequence,
         render=render,
     )
-
-
-def _status(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the state that an update too large to post leaves the task in; its receiver asks for the rest."""
-    told = next(iter(event.values()))
-    return {"state": told.get("status", {}).get("state", "TASK_STATE_WORKING")}

@@ -38,7 +38,7 @@ def deliver(
     )
     name, body = next(iter(event)), render(event).encode()
     if len(body) > MAX_BODY_BYTES:
-        body = render(_notice(event)).encode()
+        body = render(notice_of(event)).encode()
     for row in session.execute(statement).all():
         enqueue_delivery(
             session,
@@ -55,7 +55,7 @@ def deliver(
         )
 
 
-def _notice(event: Mapping[str, Any]) -> dict[str, Any]:
+def notice_of(event: Mapping[str, Any]) -> dict[str, Any]:
     """Say of an update that is too large to post which task it belongs to, so that the receiver asks for it."""
     update = next(iter(event.values()))
     status = {"state": update.get("status", {}).get("state", "TASK_STATE_WORKING")}
