@@ -47,6 +47,11 @@ def test_only_the_front_is_published() -> None:
     assert COMPOSE["networks"]["inside"] == {"internal": True}
 
 
+def test_workers_that_ask_addresses_of_others_reach_the_outside() -> None:
+    reaching = {name for name, service in COMPOSE["services"].items() if "outside" in service["networks"]}
+    assert reaching == {"web", "worker-models", "worker-media", "worker-agents"}
+
+
 def test_every_secret_of_the_compose_file_is_made(tmp_path: Path) -> None:
     make_secrets.main(tmp_path / "secrets")
     made = {path.name for path in (tmp_path / "secrets").iterdir()}
