@@ -57,8 +57,10 @@ def _render_group(heading: str, meanings: dict[str, str]) -> str:
 
 
 def _write(default: object) -> str:
-    if default is None or default == ():
+    if default is None:
         return ""
+    if isinstance(default, tuple):
+        return ",".join(default)
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 

@@ -3,14 +3,18 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from deploy import environment_example, process_types
 from shared.settings import Settings
+from tests.support.identity import make_settings
 
 DEPLOY = Path(environment_example.__file__).parent
 EXAMPLE = environment_example.EXAMPLE.read_text()
 DEPLOYMENT = EXAMPLE.partition(environment_example.BY_HAND)[2]
 
 READ = re.compile(r"environ(?:ment)?(?:\.get\(|\[)[\"']([A-Z][A-Z0-9_]+)[\"']")
+OPTIONAL = re.compile(r"^#([A-Z][A-Z0-9_]+)=(.*)$", re.MULTILINE)
 NAMED = re.compile(r"^#?([A-Z][A-Z0-9_]+)=", re.MULTILINE)
 SURROUNDINGS = {"PATH", "HOME", "MAKELEVEL", "BASE_URL", "LOG_LEVEL", "METRICS_DIRECTORY", "WEB_THREADS"}
 """What deployment code reads of the system, or of the service's settings."""
@@ -26,6 +30,18 @@ def test_every_setting_stands_there_in_a_group_with_its_meaning() -> None:
     assert [name for name, text in meanings.items() if not text.endswith(".")] == []
     assert f"# {meanings['redis_url']}\nREDIS_URL=\n" in EXAMPLE
     assert f"# {meanings['web_threads']}\n#WEB_THREADS=448\n" in EXAMPLE
+
+
+def test_every_default_may_be_taken_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = {name.lower(): value for name, value in OPTIONAL.findall(EXAMPLE) if value}
+    defaults = {
+        name: Settings.model_fields[name].default for name in written if name in Settings.model_fields
+    }
+    for name in defaults:
+        monkeypatch.setenv(name.upper(), written[name])
+    given = ("base_url", "live_row_cache_seconds")
+    read = make_settings(**{name: written[name] for name in given})
+    assert {name: getattr(read, name) for name in defaults} == defaults
 
 
 def test_every_variable_that_deployment_reads_stands_there_and_no_other() -> None:
