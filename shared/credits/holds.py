@@ -38,23 +38,32 @@ class AtShare(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """Who is responsible for a call: the user or the daemon whose permissions it ran with, and for whom."""
+    """Who is responsible for a call: the user or the daemon whose permissions it ran with, and for whom.
+
+    `api_key_id` is None for calls with an access token, `distribution_id` for those that no distribution routed.
+    """
 
     user_id: UUID | None = None
     identity_id: UUID | None = None
     principal_id: UUID | None = None
     deployment_id: UUID | None = None
+    api_key_id: UUID | None = None
+    distribution_id: UUID | None = None
 
     @classmethod
     def of(cls, caller: Caller) -> Attribution:
         """Read it off a caller."""
         executor, owner = caller.executor, caller.owner
         has_principal = owner is not None and owner.kind is OwnerKind.PRINCIPAL_IDENTITY
+        is_user = executor.kind is ExecutorKind.USER
         return cls(
-            user_id=executor.id if executor.kind is ExecutorKind.USER else None,
+            user_id=executor.id if is_user else None,
             identity_id=executor.id if executor.kind is ExecutorKind.DAEMON_IDENTITY else None,
             principal_id=owner.id if has_principal and owner is not None else None,
             deployment_id=caller.deployment_id,
+            # A user has no credential but a key.
+            api_key_id=caller.credential_id if is_user else None,
+            distribution_id=caller.distribution_id,
         )
 
 
@@ -113,6 +122,8 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
         identity_id=attribution.identity_id,
         principal_id=attribution.principal_id,
         deployment_id=attribution.deployment_id,
+        api_key_id=attribution.api_key_id,
+        distribution_id=attribution.distribution_id,
         share=share,
         provider=invocation.provider,
     )

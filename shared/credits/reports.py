@@ -40,11 +40,13 @@ class GroupBy(StrEnum):
     DEPLOYMENT = "deployment"
     USER = "user"
     IDENTITY = "identity"
+    KEY = "key"
+    DISTRIBUTION = "distribution"
 
     @property
     def column(self) -> str:
         """The column with its keys."""
-        return "model" if self is GroupBy.MODEL else f"{self.value}_id"
+        return {"model": "model", "key": "api_key_id"}.get(self.value, f"{self.value}_id")
 
 
 MODEL_WINDOW = Window.MONTH

@@ -36,6 +36,8 @@ class UsageRecord:
     identity_id: UUID | None
     principal_id: UUID | None
     deployment_id: UUID | None
+    api_key_id: UUID | None
+    distribution_id: UUID | None
     occurred_at: datetime
     corrected_at: datetime | None
 

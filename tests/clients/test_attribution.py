@@ -9,7 +9,9 @@ from tests.support.agents import exchange_token
 from tests.support.identity import IdentityFactory
 from tests.support.model_service import ModelService
 
-NOBODY = {"user_id": None, "identity_id": None, "principal_id": None, "deployment_id": None}
+NOBODY: dict[str, str | None] = dict.fromkeys(
+    ("user_id", "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id")
+)
 
 
 def attribution_of(service: ModelService, completion_id: str) -> dict[str, str | None]:
@@ -23,10 +25,14 @@ def chat(client: openai.OpenAI) -> str:
     ).id
 
 
-def test_a_call_with_a_users_key_is_the_users(service: ModelService) -> None:
+def test_a_call_with_a_users_key_is_the_users_and_the_keys(service: ModelService) -> None:
     person = service.identity.person(service.organization_id)
     with connect(service, person.api_key) as client:
-        assert attribution_of(service, chat(client)) == {**NOBODY, "user_id": str(person.user_id)}
+        assert attribution_of(service, chat(client)) == {
+            **NOBODY,
+            "user_id": str(person.user_id),
+            "api_key_id": str(person.api_key_id),
+        }
 
 
 def test_a_call_with_a_deployments_token_is_its_daemons(service: ModelService) -> None:
@@ -37,10 +43,10 @@ def test_a_call_with_a_deployments_token_is_its_daemons(service: ModelService) -
     found = attribution_of(service, made.id)
     assert found["deployment_id"] == deployment["id"]
     assert found["identity_id"] is not None
-    assert (found["user_id"], found["principal_id"]) == (None, None)
+    assert (found["user_id"], found["principal_id"], found["api_key_id"]) == (None, None, None)
 
 
-def test_a_routed_call_is_also_the_receiving_principals(service: ModelService) -> None:
+def test_a_routed_call_is_also_the_receiving_principals_and_the_distributions(service: ModelService) -> None:
     make: IdentityFactory = service.identity
     made = make.deployment(service.organization_id, "routed")
     principal = make.principal(service.organization_id, "routed")
@@ -54,6 +60,7 @@ def test_a_routed_call_is_also_the_receiving_principals(service: ModelService) -
             "identity_id": str(made.deployment.daemon_identity_id),
             "principal_id": str(principal.id),
             "deployment_id": str(made.deployment.id),
+            "distribution_id": str(distribution.distribution.id),
         }
 
 

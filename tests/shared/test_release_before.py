@@ -22,6 +22,7 @@ CREATE FUNCTION credits_enter(
 WIDENED = {
     "behaviors: CHECK ((kind = ANY": "takes `remote` besides",
     "ix_deliveries_order": "holds rows with a place alone, which the release before gives none",
+    "uq_usage_hours_group": "tells more groups apart, and `credits_roll_up` alone names it",
 }
 """New forms of a condition, each with the reason why it refuses nothing that the one of before let pass."""
 

@@ -50,6 +50,7 @@ class Person:
     user_id: UUID
     email: str
     api_key: str
+    api_key_id: UUID | None = None
 
     @property
     def authorization(self) -> str:
@@ -86,7 +87,9 @@ class IdentityFactory:
                 organization_id=organization_id if bound else None,
                 name="test",
             )
-        return Person(user_id=member.user_id, email=email, api_key=issued.secret.value)
+        return Person(
+            user_id=member.user_id, email=email, api_key=issued.secret.value, api_key_id=issued.key.id
+        )
 
     def operator(self) -> Person:
         """An operator without any organization."""
@@ -94,7 +97,7 @@ class IdentityFactory:
         with self.database.transaction() as session:
             user = create_operator(session, by=OPERATOR, email=email)
             issued = issue_api_key(session, by=OPERATOR, user_id=user.id, organization_id=None, name="test")
-        return Person(user_id=user.id, email=email, api_key=issued.secret.value)
+        return Person(user_id=user.id, email=email, api_key=issued.secret.value, api_key_id=issued.key.id)
 
     def actor(self, person: Person) -> Actor:
         """The person as one who administers."""

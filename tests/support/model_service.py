@@ -39,7 +39,15 @@ CATALOG = (
 )
 RECORDED = (
     *("invocation_id", "model", "provider", "status", "prompt_tokens", "completion_tokens", "cost"),
-    *("is_estimated", "user_id", "identity_id", "principal_id", "deployment_id"),
+    *(
+        "is_estimated",
+        "user_id",
+        "identity_id",
+        "principal_id",
+        "deployment_id",
+        "api_key_id",
+        "distribution_id",
+    ),
 )
 IMPATIENT_FRONT = "tests.support.impatient:application"
 

@@ -140,6 +140,8 @@ class UsageRecordBody(SnakeWire):
     identity_id: Id | None = Field(description="The daemon whose permissions the call ran with.")
     principal_id: Id | None = Field(description="The receiving identity that the call was made for.")
     deployment_id: Id | None
+    api_key_id: Id | None = Field(description="The API key that the call was made with.")
+    distribution_id: Id | None = Field(description="The distribution that routed the call.")
     occurred_at: UtcTime
     corrected_at: UtcTime | None
 
@@ -176,7 +178,7 @@ class UsageQuery(SnakeSent):
     """The parameters of a report."""
 
     window: Literal["24h", "7d", "30d"] = Field(default="24h", description="How far back.")
-    group_by: Literal["model", "principal", "deployment", "user", "identity"] = Field(
+    group_by: Literal["model", "principal", "deployment", "user", "identity", "key", "distribution"] = Field(
         default="model", description="By what the sums are broken down."
     )
 

@@ -11,11 +11,12 @@ BEGIN
     charged := credits_cost(i, prompt, completion, p_cached_tokens, p_reasoning_tokens);
     INSERT INTO usage_records (
         invocation_id, organization_id, model, provider, prompt_tokens, completion_tokens, cached_tokens,
-        reasoning_tokens, cost, status, is_estimated, user_id, identity_id, principal_id, deployment_id, occurred_at
+        reasoning_tokens, cost, status, is_estimated, user_id, identity_id, principal_id, deployment_id,
+        api_key_id, distribution_id, occurred_at
     ) VALUES (
         i.id, i.organization_id, i.model, p_provider, prompt, completion, p_cached_tokens, p_reasoning_tokens,
         charged, p_status, p_is_estimated OR p_prompt_tokens IS NULL, i.user_id, i.identity_id, i.principal_id,
-        i.deployment_id, now()
+        i.deployment_id, i.api_key_id, i.distribution_id, now()
     );
     balance := credits_post(i.organization_id, 'charge', i.id::text, -charged, i.hold, 1);
 END $$;

@@ -6,16 +6,16 @@ DECLARE
     written bigint;
 BEGIN
     INSERT INTO usage_hours AS h (
-        organization_id, hour, model, user_id, identity_id, principal_id, deployment_id,
+        organization_id, hour, model, user_id, identity_id, principal_id, deployment_id, api_key_id, distribution_id,
         invocations, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, cost
     )
     SELECT organization_id, date_trunc('hour', occurred_at, 'UTC'), model, user_id, identity_id, principal_id,
-        deployment_id, count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens),
+        deployment_id, api_key_id, distribution_id, count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens),
         sum(reasoning_tokens), sum(cost)
     FROM usage_records
     WHERE occurred_at >= date_trunc('hour', p_from, 'UTC') AND occurred_at < p_to
         AND (p_organization_id IS NULL OR organization_id = p_organization_id)
-    GROUP BY 1, 2, 3, 4, 5, 6, 7
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9
     ON CONFLICT ON CONSTRAINT uq_usage_hours_group DO UPDATE SET
         invocations = excluded.invocations, prompt_tokens = excluded.prompt_tokens,
         completion_tokens = excluded.completion_tokens, cached_tokens = excluded.cached_tokens,

@@ -69,3 +69,31 @@ def test_the_migration_of_call_shares_counts_open_calls(engine: Engine) -> None:
     migrate(engine, "0012")
     with engine.connect() as connection:
         assert connection.execute(text("SELECT calls FROM credit_balances")).scalars().all() == [2]
+
+
+def test_the_migration_of_the_cube_keeps_hours_and_holds_with_the_arguments_of_before(engine: Engine) -> None:
+    migrate(engine, "0036")
+    organization = uuid4()
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO organizations (id, name) VALUES (:id, 'one');"
+                "INSERT INTO credit_balances (organization_id, posted) VALUES (:id, 100);"
+                "INSERT INTO usage_hours (organization_id, hour, model, invocations, prompt_tokens, completion_tokens,"
+                " cached_tokens, reasoning_tokens, cost) VALUES (:id, '2026-01-01T10:00Z', 'm', 1, 2, 3, 0, 0, 4)"
+            ),
+            {"id": organization},
+        )
+    migrate(engine)
+    with engine.begin() as connection:
+        hours = connection.execute(text("SELECT cost, api_key_id, distribution_id FROM usage_hours")).all()
+        held = connection.execute(
+            text(
+                "SELECT result FROM credits_hold(p_id => gen_random_uuid(), p_organization_id => :id, p_hold => 5,"
+                " p_lease => interval '1 min', p_model => 'm', p_prompt_price => 1, p_completion_price => 1,"
+                " p_estimated_prompt_tokens => 1, p_request_hash => NULL, p_user_id => NULL, p_identity_id => NULL,"
+                " p_principal_id => NULL, p_deployment_id => NULL, p_share => NULL, p_provider => 'p')"
+            ),
+            {"id": organization},
+        ).scalar_one()
+    assert ([tuple(hour) for hour in hours], held) == ([(4, None, None)], "held")

@@ -56,7 +56,8 @@ def test_a_window_begins_on_the_hour_and_has_at_least_its_length(funded: Calls) 
 
 @pytest.mark.parametrize("rolled_up", [False, True])
 def test_usage_is_broken_down_by_each_key(funded: Calls, rolled_up: bool) -> None:
-    keys = {"user_id": uuid4(), "identity_id": uuid4(), "principal_id": uuid4(), "deployment_id": uuid4()}
+    columns = [group_by.column for group_by in GroupBy if group_by is not GroupBy.MODEL]
+    keys = {column: uuid4() for column in columns}
     funded.charge(5, attribution=Attribution(**keys))
     funded.charge(3)
     if rolled_up:
