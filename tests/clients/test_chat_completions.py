@@ -145,14 +145,26 @@ def test_the_streaming_helper_parses_structured_output(client: openai.OpenAI, mo
     assert final.choices[0].message.parsed == City(name="Bergen", people=290000)
 
 
-def test_asking_for_an_event_stream_is_enough_to_get_one(client: openai.OpenAI, model: str) -> None:
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json;q=0.9, Text/Event-Stream; q=1"])
+def test_asking_for_an_event_stream_is_enough_to_get_one(
+    client: openai.OpenAI, model: str, accept: str
+) -> None:
     with client.chat.completions.with_streaming_response.create(
-        model=model, messages=say("hello"), extra_headers={"Accept": "text/event-stream"}
+        model=model, messages=say("hello"), extra_headers={"Accept": accept}
     ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = [line for line in answer.iter_lines() if line]
     assert all(line.startswith("data: ") for line in lines)
     assert lines[-1] == "data: [DONE]"
+
+
+def test_an_event_stream_that_is_not_accepted_is_not_given(client: openai.OpenAI, model: str) -> None:
+    answer = client.chat.completions.with_raw_response.create(
+        model=model,
+        messages=say("hello"),
+        extra_headers={"Accept": "text/event-stream;q=0, application/json"},
+    )
+    assert answer.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("directive", ["!break after 2", "!end after 2", "!fail 500 after 2"])

@@ -117,9 +117,12 @@ def test_a_refusal_is_told_as_one(client: openai.OpenAI, model: str) -> None:
     assert [part.type for part in made.output[0].content] == ["refusal"]
 
 
-def test_asking_for_an_event_stream_is_enough_to_get_one(client: openai.OpenAI, model: str) -> None:
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json;q=0.9, Text/Event-Stream; q=1"])
+def test_asking_for_an_event_stream_is_enough_to_get_one(
+    client: openai.OpenAI, model: str, accept: str
+) -> None:
     with client.responses.with_streaming_response.create(
-        model=model, input="hello", store=False, extra_headers={"Accept": "text/event-stream"}
+        model=model, input="hello", store=False, extra_headers={"Accept": accept}
     ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = [line for line in answer.iter_lines() if line]

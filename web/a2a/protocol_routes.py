@@ -28,6 +28,7 @@ from web.a2a.rpc_envelopes import RpcRequest, answer_rpc_errors
 from web.agent_services import AgentServices
 from web.authentication import Authentication
 from web.calls import Call
+from web.http.negotiation import JSON, negotiate
 from web.http.receive_deadlines import read_small_body
 from web.http.requests import MalformedRequest, findings, parse_json
 from web.revocation import Watch
@@ -146,13 +147,12 @@ def answer(call: AgentCall | Call, body: A2A | Mapping[str, Any]) -> Response:
     wire = body.to_wire() if isinstance(body, A2A) else body
     if isinstance(call, AgentCall) and call.rpc is not None:
         return Response(call.rpc.wrap(render(wire)), content_type="application/json")
-    spoken = A2A_JSON if prefers_a2a(call.http) else "application/json"
-    return Response(render(wire), content_type=spoken)
+    return Response(render(wire), content_type=spoken_type(call.http))
 
 
-def prefers_a2a(http: Request) -> bool:
-    """Whether the request names the protocol's own media type."""
-    return A2A_JSON in http.headers.get("Accept", "") or http.mimetype == A2A_JSON
+def spoken_type(http: Request) -> str:
+    """Choose between JSON and the protocol's own media type: as accepted, else as the request's body has it."""
+    return negotiate(http, (A2A_JSON, JSON) if http.mimetype == A2A_JSON else (JSON, A2A_JSON))
 
 
 def query_of(http: Request) -> dict[str, str]:

@@ -26,6 +26,7 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.door import schemas
 from web.door.streaming import stream_agent_answer
+from web.http.negotiation import wants_events
 from web.http.receive_deadlines import read_small_body
 from web.http.requests import (
     MAXIMUM_JSON_BYTES,
@@ -96,7 +97,7 @@ _ERRORS: tuple[type[DomainError], ...] = (
 )
 def push_message(call: Call, distribution_id: UUID) -> Answer | Response:
     receive = partial(_receive, call, distribution_id, _read(call, distribution_id))
-    if "text/event-stream" in call.http.headers.get("Accept", ""):
+    if wants_events(call.http):
         return stream_agent_answer(call, distribution_id, receive)
     return Answer(body=schemas.RoutedMessageBody.of(receive()), status=202)
 

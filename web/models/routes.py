@@ -23,6 +23,7 @@ from shared.models.providers.errors import ProviderError, ProviderTimeout
 from shared.models.reply_waiting import CallLost
 from web.authentication import Authentication
 from web.calls import Answer, Call
+from web.http.negotiation import wants_events
 from web.http.receive_deadlines import read_small_body
 from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
 from web.models.answers import streamed_answer, whole_answer
@@ -96,7 +97,7 @@ def get_one_model(call: Call, model: str) -> Answer:
     authentication=Authentication.CALLER,
     body=ChatCreation,
     answers={200: "application/json"},
-    errors=_CREATION,
+    errors=(*_CREATION, ResponseStateNotSupported),
 )
 def create_chat_completion(call: Call) -> Response:
     body = _read(call)
@@ -127,7 +128,7 @@ def _read(call: Call) -> dict[str, Any]:
     body = parse_json(read_small_body(call.services.small_bodies, call.http.environ, maximum))
     if not isinstance(body, dict):
         raise MalformedJson
-    if "text/event-stream" in call.http.headers.get("Accept", ""):
+    if wants_events(call.http):
         body["stream"] = True
     return body
 

@@ -104,6 +104,14 @@ def test_a_body_is_read_whatever_it_says_it_is(cast: Cast, content_type: str | N
 def test_the_protocols_own_media_type_is_given_to_who_accepts_it(cast: Cast) -> None:
     client = cast.member.with_headers(Accept="application/a2a+json")
     assert client.ask("GET", "/tasks").mimetype == "application/a2a+json"
+    for other in (
+        "application/a2a+json;q=0",
+        "application/*",
+        "application/json, application/a2a+json;q=0.9",
+    ):
+        assert cast.member.with_headers(Accept=other).ask("GET", "/tasks").mimetype == "application/json", (
+            other
+        )
 
 
 def test_text_with_nul_and_odd_characters_passes(cast: Cast) -> None:

@@ -128,6 +128,15 @@ def test_a_call_that_no_worker_takes_is_refused_for_now_and_costs_nothing(world:
     assert world.held() == 0
 
 
+def test_storing_is_refused_with_a_code_that_both_routes_document(world: World) -> None:
+    documented = world.front.get("/openapi.json").get_json()["paths"]
+    for path in (CHAT, RESPONSES):
+        answer = world.ask(path, store=True)
+        code = answer.get_json()["error"]["code"]
+        assert (answer.status_code, code) == (400, "response_state_not_supported")
+        assert code in str(documented[path]["post"]["responses"]["400"])
+
+
 def test_a_response_without_store_is_refused_unless_the_operator_reads_it_as_false(world: World) -> None:
     answer = world.front.post(
         RESPONSES, world.member.authorization, json={"model": "scripted/echo", "input": "hello"}
