@@ -24,6 +24,7 @@ _CALLS = {
     "function_call": ("function_call_arguments", "arguments"),
     "custom_tool_call": ("custom_tool_call_input", "input"),
 }
+_HAVE_STATUS = ("message", "function_call")
 _SAID_IN = ("content", "text", "refusal", "arguments", "input", "summary")
 
 
@@ -102,7 +103,7 @@ class ResponsesRelay:
         self._begin("response.created")
         index = event.get("output_index")
         if isinstance(index, int):
-            self._hold_ids(index, event)
+            self._hold_ids(kind, index, event)
         if kind in _NEEDS_LOGPROBS and event.get("logprobs") is None:
             event["logprobs"] = []
         delta = event.get("delta")
@@ -134,19 +135,24 @@ class ResponsesRelay:
         # Copies: what was emitted before may hold the same objects, and is written later.
         output = [dict(item) for item in output]
         for index, item in enumerate(output):
-            self._hold_item_id(index, item)
+            self._make_regular(index, item, status="completed")
         self._response = {**self._response, "status": kind.removeprefix("response."), "output": output}
 
-    def _hold_ids(self, index: int, event: Json) -> None:
+    def _hold_ids(self, kind: str, index: int, event: Json) -> None:
         item = event.get("item")
         if isinstance(item, dict):
-            self._hold_item_id(index, item)
+            is_open = kind == "response.output_item.added"
+            self._make_regular(index, item, status="in_progress" if is_open else "completed")
         elif "item_id" in event or index in self._item_ids:
             event["item_id"] = self._item_ids.setdefault(index, event.get("item_id") or self._own_id(index))
 
-    def _hold_item_id(self, index: int, item: Json) -> None:
-        """Keep the id under which an item was first shown: official clients refuse one that changes."""
+    def _make_regular(self, index: int, item: Json, *, status: str) -> None:
+        """Keep the id under which an item was first shown, which official clients want; say what others leave out."""
         item["id"] = self._item_ids.setdefault(index, item.get("id") or self._own_id(index))
+        if item.get("type") in _HAVE_STATUS and item.get("status") is None:
+            item["status"] = status
+        if item.get("encrypted_content", "") is None:
+            del item["encrypted_content"]  # Open Responses takes a string there, or nothing
 
     def _own_id(self, index: int) -> str:
         return f"item_{self._suffix}{index:02x}"

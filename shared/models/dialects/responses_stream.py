@@ -162,7 +162,9 @@ class ResponsesStream:
         if kind == "message":
             item["role"] = "assistant"
         else:
-            item |= {"summary": [], "encrypted_content": None}
+            item[
+                "summary"
+            ] = []  # without `encrypted_content`: Open Responses takes a string there, or nothing
         self._items.append(item)
         self._speaking = PartedItem(self._log.emit, len(self._items) - 1, item)
         return self._speaking
