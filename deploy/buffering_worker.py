@@ -66,6 +66,9 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         self.looked_at = time.monotonic()
         self.busy = 0
         self.thread = threading.local()
+        # Read once: gunicorn looks a setting up in two mappings, three times for `is_ssl`.
+        self.is_tls = bool(self.cfg.is_ssl)
+        self.keepalive_seconds = float(self.cfg.keepalive)
         each = max(2, self.cfg.threads // THREADS_PART)
         self.turns = Turns(each=each, patience_seconds=self.limits.turn_seconds)
         self.writer = AnswerWriter(
@@ -77,14 +80,14 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         """Load the application, which may give answers to be held."""
         super().load_wsgi()
         self.refusals = writer_of(self.wsgi)
-        if not self.cfg.is_ssl:
+        if not self.is_tls:
             self.wsgi: Any = partial(self._call, self.wsgi)
 
     # In the accepting thread, which never blocks:
 
     def accept(self, listener: socket.socket) -> None:
         """Accept some connections; none is given a thread yet."""
-        if self.cfg.is_ssl:
+        if self.is_tls:
             super().accept(listener)
             return
         for _ in range(min(ACCEPTED_AT_ONCE, self.worker_connections - self.nr_conns)):
@@ -197,7 +200,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
 
     def finish_request(self, conn: Any, fs: Future[Any]) -> None:
         """Wait for the next request of a connection that was answered."""
-        if self.cfg.is_ssl:
+        if self.is_tls:
             super().finish_request(conn, fs)
             return
         self.arrivals.handed_over_bytes -= conn.held_bytes
@@ -225,14 +228,14 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         if not self.alive:
             return STOPPING_SECONDS
         if stage is Stage.IDLE:
-            return float(self.cfg.keepalive)
+            return self.keepalive_seconds
         return self.limits.small_body_seconds if stage is Stage.BODY else self.limits.head_seconds
 
     # In a thread:
 
     def handle(self, conn: Any) -> Any:
         """Answer the request that has arrived, and those that follow closely while nobody waits for a thread."""
-        if self.cfg.is_ssl:
+        if self.is_tls:
             return super().handle(conn)
         self.thread.waited_seconds = time.monotonic() - conn.arrived_at
         while True:
@@ -264,7 +267,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
         self.nr += 1
         if self.nr >= self.max_requests:
             self.alive: bool = False
-        if not (self.alive and self.cfg.keepalive):
+        if not (self.alive and self.keepalive_seconds):
             response.force_close()
         return answer(self.wsgi, environ, response, self.log)
 
