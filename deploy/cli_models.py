@@ -35,9 +35,17 @@ def check_models(path: Path) -> None:
 @click.option(
     "--credits-per-dollar", default="1", show_default=True, help="What a dollar of the list is in credits."
 )
-def import_openrouter_models(listing: IO[bytes], credits_per_dollar: str) -> None:
+@click.option(
+    "--uncharged",
+    multiple=True,
+    metavar="PRICE",
+    help="A price that is not charged and leaves no model out, as web_search where callers cannot search.",
+)
+def import_openrouter_models(listing: IO[bytes], credits_per_dollar: str, uncharged: tuple[str, ...]) -> None:
     try:
-        imported = import_openrouter(listing.read(), credits_per_dollar=_factor(credits_per_dollar))
+        imported = import_openrouter(
+            listing.read(), credits_per_dollar=_factor(credits_per_dollar), uncharged=uncharged
+        )
     except NotAModelList as error:
         raise click.ClickException(str(error.__doc__)) from error
     for line in imported.left_out:

@@ -203,7 +203,9 @@ WHERE coalesce(used.cost, 0) <> coalesce(charged.cost, 0) OR used.invocation_id 
 UNION ALL
 (SELECT 'price', invocation_id::text, owed, cost
 FROM used JOIN called ON called.id = invocation_id,
-    credits_cost(called::invocations, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens) AS owed
+    credits_cost(
+        called::invocations, prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens
+    ) AS owed
 WHERE cost <> owed LIMIT :most)
 UNION ALL
 (SELECT 'state', called.id::text, (state = 'settled')::integer, (invocation_id IS NOT NULL)::integer

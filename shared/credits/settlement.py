@@ -75,6 +75,7 @@ def settle(session: Session, invocation_id: UUID, token: UUID, outcome: Outcome)
         prompt_tokens=counts.prompt_tokens if counts else None,
         completion_tokens=counts.completion_tokens if counts else None,
         cached_tokens=counts.cached_tokens if counts else 0,
+        cache_write_tokens=counts.cache_write_tokens if counts else 0,
         reasoning_tokens=counts.reasoning_tokens if counts else 0,
         is_estimated=outcome.is_estimated,
     )

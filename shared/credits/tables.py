@@ -47,6 +47,10 @@ invocations = sa.Table(
     sa.Column("model", sa.Text, nullable=False),
     sa.Column("prompt_price", sa.BigInteger, nullable=False),
     sa.Column("completion_price", sa.BigInteger, nullable=False),
+    sa.Column("cached_prompt_price", sa.BigInteger),
+    sa.Column("cache_write_price", sa.BigInteger),
+    sa.Column("reasoning_price", sa.BigInteger),
+    sa.Column("request_price", sa.BigInteger, nullable=False, server_default=_ZERO),
     sa.Column("estimated_prompt_tokens", sa.BigInteger, nullable=False),
     sa.Column("streamed_tokens", sa.BigInteger, nullable=False, server_default=_ZERO),
     sa.Column("request_hash", sa.LargeBinary),
@@ -67,6 +71,10 @@ invocations = sa.Table(
     sa.CheckConstraint("hold BETWEEN 0 AND 2000000000000000", name="hold"),
     sa.CheckConstraint("prompt_price BETWEEN 0 AND 1000000000000", name="prompt_price"),
     sa.CheckConstraint("completion_price BETWEEN 0 AND 1000000000000", name="completion_price"),
+    *(
+        sa.CheckConstraint(f"{name} BETWEEN 0 AND 1000000000000", name=name)
+        for name in ("cached_prompt_price", "cache_write_price", "reasoning_price", "request_price")
+    ),
     sa.Index(
         "ix_invocations_open",
         "lease_until",
@@ -85,6 +93,7 @@ usage_records = sa.Table(
     sa.Column("prompt_tokens", sa.BigInteger, nullable=False),
     sa.Column("completion_tokens", sa.BigInteger, nullable=False),
     sa.Column("cached_tokens", sa.BigInteger, nullable=False),
+    sa.Column("cache_write_tokens", sa.BigInteger, nullable=False, server_default=_ZERO),
     sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
     sa.Column("cost", sa.BigInteger, nullable=False),
     sa.Column("status", sa.Text, nullable=False),

@@ -28,6 +28,7 @@ class UsageRecord:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    cache_write_tokens: int
     reasoning_tokens: int
     cost: int
     status: Status

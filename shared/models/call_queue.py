@@ -15,7 +15,7 @@ import json
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ from uuid import UUID
 import redis
 from pydantic import TypeAdapter
 
-from shared.credits.prices import COMPONENTS
+from shared.credits.prices import Prices
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
 from shared.replies import ReplyAddress
@@ -208,10 +208,10 @@ def _write_entry(entry: ModelEntry) -> str:
 def _read_entry(text: str) -> ModelEntry:
     """Read an entry; raises ValueError for anything else.
 
-    A front of the previous release knows fewer prices: what it does not name is free, as in its hold.
+    A front of the previous release knows fewer prices: what it does not name costs as in its hold.
     """
     values = json.loads(text)
-    values["prices"] = dict.fromkeys(COMPONENTS, 0) | values["prices"]
+    values["prices"] = asdict(Prices.complete(values["prices"]))
     return _ENTRY.validate_python(values)
 
 

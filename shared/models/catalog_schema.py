@@ -100,6 +100,10 @@ class ModelTable(_Table):
     created: Created = 0
     prompt_price: Price
     completion_price: Price
+    cached_prompt_price: Price | None = None
+    cache_write_price: Price | None = None
+    reasoning_price: Price | None = None
+    request_price: Price | None = None
     input_modalities: Modalities = ["text"]
     output_modalities: Modalities = ["text"]
     context_length: Count | None = None

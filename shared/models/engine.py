@@ -255,17 +255,7 @@ class ModelCall(Generic[Said]):
 
     def _outcome(self, status: Status, provider: str | None) -> Outcome:
         counts, is_estimated = self.reply.settled_usage()
-        return Outcome(
-            status=status,
-            counts=TokenCounts(
-                prompt_tokens=counts.prompt_tokens,
-                completion_tokens=counts.completion_tokens,
-                cached_tokens=counts.cached_tokens,
-                reasoning_tokens=counts.reasoning_tokens,
-            ),
-            is_estimated=is_estimated,
-            provider=provider,
-        )
+        return Outcome(status=status, counts=counts, is_estimated=is_estimated, provider=provider)
 
 
 def _foreseen(error: BaseException) -> DomainError:

@@ -14,7 +14,6 @@ from shared import failpoints
 from shared.admission import PoolKey
 from shared.credits import holds
 from shared.credits.errors import BillingOrganizationRequired
-from shared.credits.prices import TokenCounts
 from shared.database import Database
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
@@ -172,9 +171,7 @@ def new_invocation(
         id=invocation_id,
         organization_id=payer_id,
         model=entry.id,
-        hold=entry.prices.price(
-            TokenCounts(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
-        ),
+        hold=entry.prices.price_at_most(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens),
         prices=entry.prices,
         estimated_prompt_tokens=prompt_tokens,
         provider=entry.upstreams[0].provider.name,

@@ -1,12 +1,12 @@
 """Turn OpenRouter's public list of models into the text of a catalog file.
 
-What cannot be priced exactly, produces no text or has a free-form price is left out and named. One US dollar becomes
+What cannot be charged exactly, produces no text or has a free-form price is left out and named. One US dollar becomes
 one credit unless a factor says otherwise.
 """
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
@@ -14,6 +14,14 @@ from typing import Any
 from shared.models.catalog_schema import ModelTable
 
 TOKENS_PER_PRICE = 1_000_000
+_PARTS = {
+    "input_cache_read": "cached_prompt_price",
+    "input_cache_write": "cache_write_price",
+    "internal_reasoning": "reasoning_price",
+}
+"""Dollars for a token; the list writes 0 for what a model has no price of its own for."""
+_ALIKE = {"image": "prompt", "image_token": "prompt", "audio": "prompt", "audio_output": "completion"}
+"""Media that are tokens of the prompt or completion where they cost the same."""
 _MODALITIES = frozenset({"text", "image", "audio", "video", "file"})
 _SIX_PLACES = Decimal("0.000001")
 _HEAD = """\
@@ -36,10 +44,12 @@ class NotAModelList(Exception):
     """This is not the JSON that OpenRouter's list of models answers."""
 
 
-def import_openrouter(text: str | bytes, *, credits_per_dollar: Decimal = Decimal(1)) -> Import:
+def import_openrouter(
+    text: str | bytes, *, credits_per_dollar: Decimal = Decimal(1), uncharged: Collection[str] = ()
+) -> Import:
     """Make a catalog of the answer of `GET /api/v1/models`; prices are rounded up at the sixth decimal place.
 
-    Raises NotAModelList.
+    A price that is not charged leaves its model out, unless it is one of `uncharged`. Raises NotAModelList.
     """
     try:
         entries = json.loads(text)["data"]
@@ -51,7 +61,8 @@ def import_openrouter(text: str | bytes, *, credits_per_dollar: Decimal = Decima
     for entry in entries:
         name = str(entry.get("id") if isinstance(entry, dict) else entry)[:200]
         try:
-            models[name] = _checked("".join(_model(entry, credits_per_dollar)))
+            prices = _prices(entry["pricing"], credits_per_dollar, uncharged)
+            models[name] = _checked("".join(_model(entry, prices)))
         except _LeftOut as reason:
             left_out.append(f"{name}: {reason}")
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -63,11 +74,33 @@ class _LeftOut(Exception):
     pass
 
 
-def _model(entry: Mapping[str, Any], credits_per_dollar: Decimal) -> Iterator[str]:
+def _prices(
+    listed: Mapping[str, Any], credits_per_dollar: Decimal, uncharged: Collection[str]
+) -> dict[str, str]:
+    """Give the prices by their keys in the catalog's file."""
+    per_token = credits_per_dollar * TOKENS_PER_PRICE
+    prices = {f"{key}_price": _price(listed[key], per_token) for key in ("prompt", "completion")}
+    charged_apart = {key for key in listed if _is_some(listed[key])} - {"prompt", "completion", *uncharged}
+    for key in charged_apart & _PARTS.keys():
+        prices[_PARTS[key]] = _price(listed[key], per_token)
+    if "request" in charged_apart:
+        prices["request_price"] = _price(listed["request"], credits_per_dollar)
+    alike = {key for key, whole in _ALIKE.items() if listed.get(key) == listed[whole]}
+    unknown = charged_apart - _PARTS.keys() - {"request"} - alike
+    if unknown:
+        raise _LeftOut(f"has prices that cannot be charged exactly: {', '.join(sorted(unknown))}")
+    return prices
+
+
+def _is_some(price: object) -> bool:
+    """Tell a price from its absence, which the list also writes as 0 or as an empty list."""
+    return bool(price) if price is None or isinstance(price, list) else Decimal(str(price)) != 0
+
+
+def _model(entry: Mapping[str, Any], prices: Mapping[str, str]) -> Iterator[str]:
     architecture, top = entry["architecture"], entry.get("top_provider") or {}
     if "text" not in architecture["output_modalities"]:
         raise _LeftOut("does not produce text")
-    prices = {key: _price(entry["pricing"][key], credits_per_dollar) for key in ("prompt", "completion")}
     context_length = entry.get("context_length") or None
     most = top.get("max_completion_tokens") or None
     yield "\n[[models]]\n"
@@ -76,8 +109,8 @@ def _model(entry: Mapping[str, Any], credits_per_dollar: Decimal) -> Iterator[st
     yield _line("description", str(entry.get("description") or "")[:4000])
     yield _line("provider", entry["id"].partition("/")[0].lstrip("~"))
     yield _line("created", int(entry["created"]))
-    yield _line("prompt_price", prices["prompt"])
-    yield _line("completion_price", prices["completion"])
+    for key, price in sorted(prices.items()):
+        yield _line(key, price)
     for direction in ("input_modalities", "output_modalities"):
         yield _line(direction, [item for item in architecture[direction] if item in _MODALITIES])
     if context_length:
@@ -95,8 +128,8 @@ def _checked(table: str) -> str:
     return table
 
 
-def _price(dollars_per_token: object, credits_per_dollar: Decimal) -> str:
-    price = Decimal(str(dollars_per_token)) * TOKENS_PER_PRICE * credits_per_dollar
+def _price(dollars: object, factor: Decimal) -> str:
+    price = Decimal(str(dollars)) * factor
     if not price.is_finite() or price < 0:
         raise _LeftOut("has no fixed price")  # OpenRouter writes -1 for routers that pick a model themselves
     return format(price.quantize(_SIX_PLACES, rounding=ROUND_CEILING).normalize(), "f")

@@ -131,6 +131,7 @@ class UsageRecordBody(SnakeWire):
     completion_tokens: JsonCount
     total_tokens: JsonCount
     cached_tokens: JsonCount
+    cache_write_tokens: JsonCount
     reasoning_tokens: JsonCount
     cost: Credits
     is_estimated: bool = Field(

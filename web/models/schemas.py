@@ -19,10 +19,17 @@ class V1(BaseModel):
 
 
 class Pricing(V1):
-    """Credits for a million tokens, as decimal strings."""
+    """Credits as decimal strings: for a million tokens, and `request` for a call.
+
+    The cached part of a prompt, the part written to a cache, and reasoning have prices of their own.
+    """
 
     prompt: str
     completion: str
+    cached_prompt: str
+    cache_write: str
+    reasoning: str
+    request: str
     unit: Literal["credits_per_million_tokens"]
 
 

@@ -1,18 +1,19 @@
 -- Replace an estimate by what the provider says after all: one correction entry, once.
 CREATE OR REPLACE FUNCTION credits_correct(
     i invocations, u usage_records, p_status text, p_provider text, p_prompt_tokens bigint,
-    p_completion_tokens bigint, p_cached_tokens bigint, p_reasoning_tokens bigint
+    p_completion_tokens bigint, p_cached_tokens bigint, p_reasoning_tokens bigint,
+    p_cache_write_tokens bigint DEFAULT 0
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     exact bigint := credits_cost(
-        i, p_prompt_tokens, p_completion_tokens, p_cached_tokens, p_reasoning_tokens
+        i, p_prompt_tokens, p_completion_tokens, p_cached_tokens, p_cache_write_tokens, p_reasoning_tokens
     );
     mark timestamptz;
     posted bigint;
 BEGIN
     UPDATE usage_records SET
         prompt_tokens = p_prompt_tokens, completion_tokens = p_completion_tokens, cached_tokens = p_cached_tokens,
-        reasoning_tokens = p_reasoning_tokens, cost = exact, status = p_status,
+        cache_write_tokens = p_cache_write_tokens, reasoning_tokens = p_reasoning_tokens, cost = exact, status = p_status,
         provider = coalesce(p_provider, u.provider), is_estimated = false, corrected_at = now()
     WHERE invocation_id = i.id;
     posted := credits_post(i.organization_id, 'correction', i.id::text, u.cost - exact, 0);

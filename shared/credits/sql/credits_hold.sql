@@ -8,6 +8,8 @@ CREATE OR REPLACE FUNCTION credits_hold(
     p_prompt_price bigint, p_completion_price bigint, p_estimated_prompt_tokens bigint, p_request_hash bytea,
     p_user_id uuid, p_identity_id uuid, p_principal_id uuid, p_deployment_id uuid, p_share integer DEFAULT NULL,
     p_provider text DEFAULT NULL, p_api_key_id uuid DEFAULT NULL, p_distribution_id uuid DEFAULT NULL,
+    p_cached_prompt_price bigint DEFAULT NULL, p_cache_write_price bigint DEFAULT NULL,
+    p_reasoning_price bigint DEFAULT NULL, p_request_price bigint DEFAULT 0,
     OUT result text, OUT available bigint, OUT held bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -22,13 +24,15 @@ BEGIN
     is_affordable := FOUND;
     IF is_affordable THEN
         INSERT INTO invocations (
-            id, organization_id, hold, model, prompt_price, completion_price, estimated_prompt_tokens,
+            id, organization_id, hold, model, prompt_price, completion_price, cached_prompt_price,
+            cache_write_price, reasoning_price, request_price, estimated_prompt_tokens,
             request_hash, user_id, identity_id, principal_id, deployment_id, api_key_id, distribution_id,
             provider, lease_until
         ) VALUES (
-            p_id, p_organization_id, p_hold, p_model, p_prompt_price, p_completion_price,
-            p_estimated_prompt_tokens, p_request_hash, p_user_id, p_identity_id, p_principal_id, p_deployment_id,
-            p_api_key_id, p_distribution_id, p_provider, now() + p_lease
+            p_id, p_organization_id, p_hold, p_model, p_prompt_price, p_completion_price, p_cached_prompt_price,
+            p_cache_write_price, p_reasoning_price, p_request_price, p_estimated_prompt_tokens,
+            p_request_hash, p_user_id, p_identity_id, p_principal_id, p_deployment_id, p_api_key_id, p_distribution_id,
+            p_provider, now() + p_lease
         ) ON CONFLICT (id) DO NOTHING;
         IF FOUND THEN
             result := 'held';

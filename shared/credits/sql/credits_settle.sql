@@ -2,7 +2,7 @@
 -- 'repeated' (nothing changes), or 'refused' (the token is not its execution's).
 CREATE OR REPLACE FUNCTION credits_settle(
     p_id uuid, p_token uuid, p_status text, p_provider text, p_prompt_tokens bigint, p_completion_tokens bigint,
-    p_cached_tokens bigint, p_reasoning_tokens bigint, p_is_estimated boolean,
+    p_cached_tokens bigint, p_reasoning_tokens bigint, p_is_estimated boolean, p_cache_write_tokens bigint DEFAULT 0,
     OUT result text, OUT cost bigint, OUT is_estimated boolean, OUT balance bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
         result := 'settled';
         is_estimated := p_is_estimated OR p_prompt_tokens IS NULL;
         SELECT c.charged, c.balance INTO cost, balance FROM credits_charge(i, p_status, p_provider, p_prompt_tokens,
-            p_completion_tokens, p_cached_tokens, p_reasoning_tokens, p_is_estimated) AS c;
+            p_completion_tokens, p_cached_tokens, p_reasoning_tokens, p_is_estimated, p_cache_write_tokens) AS c;
         RETURN;
     END IF;
     SELECT * INTO i FROM invocations WHERE id = p_id AND dispatch_token = p_token FOR UPDATE;
@@ -28,7 +28,7 @@ BEGIN
     IF u.is_estimated AND u.corrected_at IS NULL AND p_prompt_tokens IS NOT NULL AND NOT p_is_estimated THEN
         result := 'corrected';
         balance := credits_correct(i, u, p_status, p_provider, p_prompt_tokens, p_completion_tokens,
-            p_cached_tokens, p_reasoning_tokens);
+            p_cached_tokens, p_reasoning_tokens, p_cache_write_tokens);
     ELSE
         result := 'repeated';
         SELECT b.posted INTO balance FROM credit_balances b WHERE b.organization_id = i.organization_id;

@@ -7,11 +7,12 @@ ask for a stream, `CompletionChoice` puts the whole together.
 
 from typing import Any
 
+from shared.credits.prices import TokenCounts
 from shared.models.dialects.chat_choices import ChatChoice
 from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure, chat_error
 from shared.models.dialects.requests import Json, ParsedRequest
-from shared.models.dialects.token_counts import TokenCounts, chat_usage, read_usage
+from shared.models.dialects.token_counts import chat_usage, read_usage
 
 _SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation"})

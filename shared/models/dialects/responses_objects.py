@@ -5,8 +5,9 @@ Open Responses asks for every key in every lifecycle event; official clients in 
 
 from typing import Any
 
+from shared.credits.prices import TokenCounts
 from shared.models.dialects.requests import Json, ParsedRequest
-from shared.models.dialects.token_counts import TokenCounts, responses_usage
+from shared.models.dialects.token_counts import responses_usage
 
 _ECHOED = (
     "instructions", "max_output_tokens", "max_tool_calls", "safety_identifier", "prompt_cache_key", "user",

@@ -8,12 +8,13 @@ is said as the events that would have told it, or as its end alone where nobody 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from shared.credits.prices import TokenCounts
 from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure
 from shared.models.dialects.requests import Json, ParsedRequest, objects_in
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
 from shared.models.dialects.responses_stream import EventLog
-from shared.models.dialects.token_counts import TokenCounts, read_usage, utf8_size
+from shared.models.dialects.token_counts import read_usage, utf8_size
 
 _BEGINNINGS = frozenset({"response.created", "response.in_progress", "response.queued"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})

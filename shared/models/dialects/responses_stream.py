@@ -7,13 +7,14 @@ interleave their fragments. The closing events wait for the usage report, which 
 from collections.abc import Callable
 from typing import Any
 
+from shared.credits.prices import TokenCounts
 from shared.models.dialects.chat_choices import ChatChoice
 from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure, response_error, responses_error
 from shared.models.dialects.requests import Json, ParsedRequest, object_or_empty, objects_in
 from shared.models.dialects.response_items import CallItem, Item, PartedItem
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
-from shared.models.dialects.token_counts import TokenCounts, read_usage
+from shared.models.dialects.token_counts import read_usage
 
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _UNCITED = {"type": "url_citation", "url": "", "title": "", "start_index": 0, "end_index": 0}

@@ -6,9 +6,9 @@ code, and close to one token a character for scripts of three bytes; it is alway
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from shared.credits.prices import TokenCounts
 from shared.models.dialects.requests import Json, ParsedRequest
 
 BYTES_PER_TOKEN = 4
@@ -48,40 +48,37 @@ _PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenCounts:
-    """Tokens of one call. Cached and cache-write tokens are part of the prompt's, reasoning of the completion's."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-
-    @property
-    def total_tokens(self) -> int:
-        """Tokens of prompt and completion together."""
-        return self.prompt_tokens + self.completion_tokens
-
-
 def read_usage(usage: Any) -> TokenCounts | None:
     """Read a usage object of either dialect; None where it is absent or does not count both sides."""
     if not isinstance(usage, dict):
         return None
     found = {name: _find(usage, places) for name, places in _PLACES.items()}
+    cached, written = found["cached_tokens"] or 0, found["cache_write_tokens"] or 0
+    reasoning = found["reasoning_tokens"] or 0
     prompt, completion = found["prompt_tokens"], found["completion_tokens"]
+    if prompt is not None and _counts_caches_apart(usage):
+        prompt += cached + written
     total = _find(usage, (("total_tokens",),))
-    if completion is None and prompt is not None and total is not None and total >= prompt:
-        completion = total - prompt
+    rest = None if prompt is None or total is None or total < prompt else total - prompt
+    if completion is None or completion + reasoning == rest:
+        completion = rest  # some upstreams count reasoning beside the completion
     if prompt is None or completion is None:
         return None
+    cached = min(cached, prompt)
     return TokenCounts(
         prompt_tokens=prompt,
         completion_tokens=completion,
-        cached_tokens=min(found["cached_tokens"] or 0, prompt),
-        cache_write_tokens=min(found["cache_write_tokens"] or 0, prompt),
-        reasoning_tokens=min(found["reasoning_tokens"] or 0, completion),
+        cached_tokens=cached,
+        cache_write_tokens=min(written, prompt - cached),
+        reasoning_tokens=min(reasoning, completion),
     )
+
+
+def _counts_caches_apart(usage: Json) -> bool:
+    """Tell Anthropic's own form, whose `input_tokens` are those that no cache had to do with."""
+    if "prompt_tokens" in usage or "input_tokens_details" in usage:
+        return False
+    return "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage
 
 
 def chat_usage(counts: TokenCounts) -> Json:

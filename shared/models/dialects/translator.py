@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
+from shared.credits.prices import TokenCounts
 from shared.models.dialects.chat_as_responses import chat_as_responses
 from shared.models.dialects.chat_stream import ChatStream
 from shared.models.dialects.deltas import Delta, write_json
@@ -20,12 +21,7 @@ from shared.models.dialects.responses_as_chat import responses_as_chat
 from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
 from shared.models.dialects.responses_relay import ResponsesRelay
 from shared.models.dialects.responses_stream import ResponsesStream
-from shared.models.dialects.token_counts import (
-    TokenCounts,
-    estimate_completion_tokens,
-    estimate_prompt_tokens,
-    read_usage,
-)
+from shared.models.dialects.token_counts import estimate_completion_tokens, estimate_prompt_tokens, read_usage
 
 EARLY_REPORT_FACTOR = 2
 

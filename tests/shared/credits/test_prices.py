@@ -1,6 +1,7 @@
 """The price of a call: exact, rounded up once, and the same in Python and in Postgres."""
 
 import json
+from dataclasses import asdict
 from decimal import ROUND_CEILING, Decimal
 
 import pytest
@@ -13,29 +14,73 @@ from shared.credits.prices import COMPONENTS, MAX_COST, Prices, TokenCounts, par
 from shared.database import Database
 from tests.support.prices import prices_of
 
-TOKENS = st.integers(0, MAX_TOKENS)
-PRICES = st.integers(0, MAX_PRICE)
+PRICES = st.builds(Prices, **dict.fromkeys(COMPONENTS, st.integers(0, MAX_PRICE)))
+_PARTS = ("uncached", "cached", "written", "said", "reasoned")
 
 
-@given(TOKENS, TOKENS, PRICES, PRICES)
-def test_a_price_is_the_exact_sum_rounded_up_once(
-    prompt: int, completion: int, prompt_price: int, completion_price: int
-) -> None:
-    exact = (Decimal(prompt) * prompt_price + Decimal(completion) * completion_price) / 1_000_000
-    prices = prices_of(prompt=prompt_price, completion=completion_price)
-    charged = prices.price(TokenCounts(prompt_tokens=prompt, completion_tokens=completion))
-    assert charged == exact.to_integral_value(ROUND_CEILING)
-
-
-def test_the_dearest_call_costs_no_more_than_the_named_bound() -> None:
-    most = TokenCounts(
-        prompt_tokens=MAX_TOKENS,
-        completion_tokens=MAX_TOKENS,
-        cached_tokens=MAX_TOKENS,
-        reasoning_tokens=MAX_TOKENS,
+def counts_of(parts: dict[str, int]) -> TokenCounts:
+    return TokenCounts(
+        prompt_tokens=parts["uncached"] + parts["cached"] + parts["written"],
+        completion_tokens=parts["said"] + parts["reasoned"],
+        cached_tokens=parts["cached"],
+        cache_write_tokens=parts["written"],
+        reasoning_tokens=parts["reasoned"],
     )
-    assert Prices(**dict.fromkeys(COMPONENTS, MAX_PRICE)).price(most) <= MAX_COST
+
+
+PARTS = st.fixed_dictionaries(dict.fromkeys(_PARTS, st.integers(0, MAX_TOKENS // 3)))
+
+
+@given(PARTS, PRICES)
+def test_a_price_is_the_exact_sum_of_its_parts_rounded_up_once(parts: dict[str, int], prices: Prices) -> None:
+    of_each = (prices.prompt, prices.cached_prompt, prices.cache_write, prices.completion, prices.reasoning)
+    pairs = zip((parts[name] for name in _PARTS), of_each, strict=True)
+    exact = sum((Decimal(tokens) * price for tokens, price in pairs), Decimal(0)) / 1_000_000
+    if any(parts.values()):
+        exact += prices.request
+    counts = counts_of(parts)
+    assert counts.is_plausible
+    assert prices.price(counts) == exact.to_integral_value(ROUND_CEILING)
+
+
+@given(PARTS, PRICES)
+def test_the_most_that_tokens_may_cost_covers_whatever_they_turn_out_to_be(
+    parts: dict[str, int], prices: Prices
+) -> None:
+    counts = counts_of(parts)
+    most = prices.price_at_most(
+        prompt_tokens=counts.prompt_tokens, completion_tokens=counts.completion_tokens
+    )
+    assert most >= prices.price(counts)
+    assert most <= MAX_COST
+
+
+def test_a_call_without_tokens_costs_nothing() -> None:
+    assert prices_of(request=7).price(TokenCounts(prompt_tokens=0, completion_tokens=0)) == 0
+
+
+def test_a_part_without_a_price_costs_as_its_whole() -> None:
+    completed = Prices.complete({"prompt": 2, "completion": 3, "cache_write": None, "reasoning": 0})
+    assert completed == Prices(prompt=2, completion=3, cached_prompt=2, cache_write=2, reasoning=0, request=0)
+
+
+def test_the_dearest_call_fits_the_books() -> None:
     assert MAX_BALANCE + MAX_AMOUNT + MAX_COST < 2**63
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        TokenCounts(prompt_tokens=-1, completion_tokens=0),
+        TokenCounts(prompt_tokens=MAX_TOKENS + 1, completion_tokens=0),
+        TokenCounts(prompt_tokens=0, completion_tokens=MAX_TOKENS + 1),
+        TokenCounts(prompt_tokens=3, completion_tokens=0, cached_tokens=2, cache_write_tokens=2),
+        TokenCounts(prompt_tokens=3, completion_tokens=1, reasoning_tokens=2),
+        TokenCounts(prompt_tokens=3, completion_tokens=1, cached_tokens=-1),
+    ],
+)
+def test_counts_beyond_their_bounds_are_not_plausible(counts: TokenCounts) -> None:
+    assert not counts.is_plausible
 
 
 @pytest.mark.parametrize("spelling", ["-1", "1e3", "1000000.1", "1.0000001", "", 1, 1.5, None])
@@ -44,18 +89,24 @@ def test_a_price_that_is_not_a_decimal_string_is_refused(spelling: object) -> No
         parse_price(spelling)
 
 
+_COST = """
+SELECT credits_cost(i, :prompt_tokens, :completion_tokens, :cached_tokens, :cache_write_tokens, :reasoning_tokens)
+FROM jsonb_populate_record(NULL::invocations, :prices) AS i
+"""
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(TOKENS, TOKENS, PRICES, PRICES)
+@given(PARTS, PRICES, st.sets(st.sampled_from(["cached_prompt", "cache_write", "reasoning"])))
 def test_the_database_prices_alike(
-    database: Database, prompt: int, completion: int, prompt_price: int, completion_price: int
+    database: Database, parts: dict[str, int], prices: Prices, unnamed: set[str]
 ) -> None:
-    prices = prices_of(prompt=prompt_price, completion=completion_price)
-    here = prices.price(TokenCounts(prompt_tokens=prompt, completion_tokens=completion))
+    """Also where a row of the release before names no price of a part."""
+    counts = counts_of(parts)
+    columns = {
+        name: value for name, value in prices.columns().items() if name.removesuffix("_price") not in unnamed
+    }
+    named = {name: value for name, value in asdict(prices).items() if name not in unnamed}
     with database.autocommit() as session:
-        there = session.execute(
-            text(
-                "SELECT credits_cost(i, :p, :c, 0, 0) FROM jsonb_populate_record(NULL::invocations, :prices) AS i"
-            ),
-            {"p": prompt, "c": completion, "prices": json.dumps(prices.columns())},
-        ).scalar()
-    assert there == here
+        values = {**asdict(counts), "prices": json.dumps(columns)}
+        there = session.execute(text(_COST), values).scalar()
+    assert there == Prices.complete(named).price(counts)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.cli import main
-from shared.credits.prices import COMPONENTS
+from shared.credits.prices import Prices
 from shared.models.catalog_format import parse_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
 
@@ -66,9 +66,62 @@ def test_a_dollar_may_be_any_number_of_credits_and_fractions_round_up() -> None:
     assert (prices.prompt, prices.completion) == (1, 3_000_000)
 
 
+def priced(**prices: Any) -> dict[str, Any]:
+    return listed(pricing={"prompt": "0.000001", "completion": "0.000002", **prices})
+
+
 def test_every_component_of_a_price_is_imported() -> None:
-    catalog, _ = imported(listed(pricing=dict.fromkeys(COMPONENTS, "0.000002")))
-    assert all(catalog.entries[0].prices.columns().values())
+    catalog, left_out = imported(
+        priced(
+            request="0.01",
+            input_cache_read="0.0000001",
+            input_cache_write="0.00000125",
+            internal_reasoning="0.000003",
+        )
+    )
+    assert not left_out
+    assert catalog.entries[0].prices == Prices(
+        prompt=1_000_000,
+        completion=2_000_000,
+        cached_prompt=100_000,
+        cache_write=1_250_000,
+        reasoning=3_000_000,
+        request=10_000,
+    )
+
+
+def test_a_part_that_is_listed_as_zero_costs_as_its_whole() -> None:
+    catalog, _ = imported(priced(input_cache_read="0", internal_reasoning="0", request="0", web_search="0"))
+    prices = catalog.entries[0].prices
+    assert (prices.cached_prompt, prices.reasoning, prices.request) == (1_000_000, 2_000_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("web_search", "0.01"),
+        ("image", "0.005"),
+        ("audio", "0.00001"),
+        ("audio_output", "0.000001"),
+        ("image_output", "0.00003"),
+        ("input_audio_cache", "0.00000003"),
+        ("discount", 0.5),
+        ("overrides", [{"min_prompt_tokens": 200000, "prompt": "0.0000025"}]),
+        ("of_tomorrow", "0.1"),
+    ],
+)
+def test_a_model_with_a_price_that_is_not_charged_is_left_out_unless_that_is_wanted(
+    key: str, value: Any
+) -> None:
+    result = import_openrouter(json.dumps({"data": [priced(**{key: value})]}))
+    assert result.left_out == (f"openai/gpt-5-mini: has prices that cannot be charged exactly: {key}",)
+    catalog, left_out = imported(priced(**{key: value}), uncharged=(key,))
+    assert (len(catalog), left_out) == (1, ())
+
+
+def test_media_that_cost_as_tokens_of_the_prompt_are_no_price_of_their_own() -> None:
+    catalog, left_out = imported(priced(image="0.000001", audio="0.000001", audio_output="0.000002"))
+    assert (len(catalog), left_out) == (1, ())
 
 
 def test_what_cannot_be_offered_is_left_out_and_named() -> None:
@@ -114,10 +167,14 @@ def test_any_text_survives_or_is_left_out(name: str, description: str) -> None:
 
 def test_the_commands_import_and_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-    (tmp_path / "list.json").write_text(json.dumps({"data": [listed(), listed(id="bad id")]}))
+    searched = priced(web_search="0.01") | {"id": "a/searcher"}
+    (tmp_path / "list.json").write_text(json.dumps({"data": [listed(), listed(id="bad id"), searched]}))
     made = CliRunner().invoke(main, ["models", "import-openrouter", str(tmp_path / "list.json")])
     assert made.exit_code == 0
     assert "Left out: bad id" in made.stderr
+    assert "Left out: a/searcher: has prices that cannot be charged exactly: web_search" in made.stderr
+    arguments = ["models", "import-openrouter", "--uncharged", "web_search", str(tmp_path / "list.json")]
+    assert "a/searcher" in CliRunner().invoke(main, arguments).stdout
     (tmp_path / "models.toml").write_text(made.stdout)
     checked = CliRunner().invoke(main, ["models", "check", str(tmp_path / "models.toml")])
     assert checked.exit_code == 0

@@ -301,8 +301,8 @@ def test_usage_records_are_read_page_by_page_newest_first(world: World) -> None:
     assert (rest["has_more"], rest["next_cursor"], rest["object"]) == (False, None, "list")
     assert rest["data"][0].keys() == {
         "object", "invocation_id", "model", "provider", "status", "prompt_tokens", "completion_tokens",
-        "total_tokens", "cached_tokens", "reasoning_tokens", "cost", "is_estimated", "user_id", "identity_id",
-        "principal_id", "deployment_id", "api_key_id", "distribution_id", "occurred_at", "corrected_at",
+        "total_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens", "cost", "is_estimated", "user_id",
+        "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id", "occurred_at", "corrected_at",
     }  # fmt: skip
 
 

@@ -98,6 +98,51 @@ def test_usage_in_every_chunk_counts_once() -> None:
             {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cache_write_tokens": 3}},
             TokenCounts(prompt_tokens=5, completion_tokens=2, cache_write_tokens=3),
         ),
+        (
+            {
+                "input_tokens": 1,
+                "output_tokens": 2,
+                "cache_read_input_tokens": 4,
+                "cache_creation_input_tokens": 3,
+            },
+            TokenCounts(prompt_tokens=8, completion_tokens=2, cached_tokens=4, cache_write_tokens=3),
+        ),
+        (
+            {"prompt_tokens": 8, "completion_tokens": 2, "cache_read_input_tokens": 4},
+            TokenCounts(prompt_tokens=8, completion_tokens=2, cached_tokens=4),
+        ),
+        (
+            {
+                "input_tokens": 8,
+                "output_tokens": 2,
+                "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+                "output_tokens_details": {"reasoning_tokens": 1},
+            },
+            TokenCounts(
+                prompt_tokens=8,
+                completion_tokens=2,
+                cached_tokens=4,
+                cache_write_tokens=3,
+                reasoning_tokens=1,
+            ),
+        ),
+        (
+            {
+                "prompt_tokens": 5,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3},
+            },
+            TokenCounts(prompt_tokens=5, completion_tokens=2, cached_tokens=4, cache_write_tokens=1),
+        ),
+        (
+            {
+                "prompt_tokens": 5,
+                "completion_tokens": 2,
+                "total_tokens": 17,
+                "completion_tokens_details": {"reasoning_tokens": 10},
+            },
+            TokenCounts(prompt_tokens=5, completion_tokens=12, reasoning_tokens=10),
+        ),
         ({"prompt_tokens": -5, "completion_tokens": 2}, None),
         ({"prompt_tokens": "5", "completion_tokens": True}, None),
         ({"prompt_tokens": 0, "completion_tokens": 0}, None),
