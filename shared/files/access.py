@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import Row, bindparam, case, func, or_, select
 
 from shared.database import Session
-from shared.errors import PermissionDenied, Unavailable
+from shared.errors import Unavailable
 from shared.files.errors import FileDeleted, FileExpired, FileNotFound, VersionNotFound
 from shared.files.resources import Availability, File, Purpose, Version
 from shared.files.tables import blobs, files, versions
@@ -21,6 +21,7 @@ from shared.identity.callers import Caller, Owner, OwnerKind
 from shared.identity.errors import OwnerRequired
 from shared.identity.permissions import Permission
 
+OVER_OWNER = "over the owner of the file"
 Recheck = Callable[[Caller], Caller]
 """Gives a caller as the rows have it now; raises what a request of a caller who was revoked is answered."""
 
@@ -101,7 +102,7 @@ def authorize(caller: Caller, permission: Permission, *, owner_id: UUID, organiz
     if not _is_in_scope(caller, permissions, owner_id, organization_id):
         raise FileNotFound
     if permission not in permissions:
-        raise PermissionDenied(f"This operation needs {permission}.", permission=permission)
+        raise caller.lacks(permission, where=OVER_OWNER)
 
 
 def as_it_was(caller: Caller) -> Caller:
@@ -127,9 +128,7 @@ def authorize_creation(caller: Caller) -> Owner:
         organization_id=caller.owner.organization_id, owner_id=caller.owner.id
     )
     if Permission.FILE_CREATE not in permissions:
-        raise PermissionDenied(
-            f"This operation needs {Permission.FILE_CREATE}.", permission=Permission.FILE_CREATE
-        )
+        raise caller.lacks(Permission.FILE_CREATE, where=OVER_OWNER)
     return caller.owner
 
 

@@ -12,8 +12,7 @@ from uuid import UUID
 from sqlalchemy import ARRAY, ColumnElement, Select, Uuid, any_, cast, false, func, select, true, union_all
 
 from shared.database import Session
-from shared.errors import PermissionDenied
-from shared.files.access import SELECT_FILE, is_unexpired, read_file
+from shared.files.access import OVER_OWNER, SELECT_FILE, is_unexpired, read_file
 from shared.files.resources import Availability, Page, Purpose
 from shared.files.tables import blobs, files, versions
 from shared.identity.callers import Caller
@@ -68,9 +67,7 @@ def _scope(caller: Caller) -> tuple[ColumnElement[UUID], Sequence[UUID]]:
         owner = caller.owner
         permissions = caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
         if Permission.FILE_READ not in permissions:
-            raise PermissionDenied(
-                f"This operation needs {Permission.FILE_READ}.", permission=Permission.FILE_READ
-            )
+            raise caller.lacks(Permission.FILE_READ, where=OVER_OWNER)
         return files.c.owner_id, [owner.id]
     if caller.organization_id is None:
         return files.c.organization_id, []

@@ -66,7 +66,7 @@ def authorize_administration(by: Actor, permission: Permission, organization_id:
         return
     if not held:
         raise ResourceNotFound
-    raise PermissionDenied(permission=permission)
+    raise caller.lacks(permission)
 
 
 def authorize_for_deployment(

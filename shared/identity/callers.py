@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from shared.errors import PermissionDenied
 from shared.identity.permissions import Permission
 
 if TYPE_CHECKING:  # both know of reported callers
@@ -38,6 +39,13 @@ class ExecutorKind(StrEnum):
     DAEMON_IDENTITY = "DaemonIdentity"
     USER = "User"
     OPERATOR = "Operator"
+
+
+_NAMES = {
+    ExecutorKind.DAEMON_IDENTITY: "The deployment's daemon identity",
+    ExecutorKind.USER: "The user",
+    ExecutorKind.OPERATOR: "The operator",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +119,11 @@ class Caller:
         over_organization = self.permissions_by_scope.get(organization_id, _NOTHING)
         over_owner = self.permissions_by_scope.get(owner_id, _NOTHING) if owner_id is not None else _NOTHING
         return over_organization | over_owner if over_owner else over_organization
+
+    def describe_lack(self, permission: Permission, *, where: str = "in the organization") -> str:
+        """Say who lacks a permission: an agent's daemon may lack what the person who asks it holds."""
+        return f"{_NAMES[self.executor.kind]} lacks {permission} {where}."
+
+    def lacks(self, permission: Permission, *, where: str = "in the organization") -> PermissionDenied:
+        """Make the refusal of a call whose executor lacks a permission."""
+        return PermissionDenied(self.describe_lack(permission, where=where), permission=permission)

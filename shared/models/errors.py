@@ -18,7 +18,7 @@ class ModelNotSupported(DomainError):
 
 
 class ModelAuthorizationDenied(DomainError):
-    """The caller lacks the permission model.execute in this organization."""
+    """The user, or the deployment's daemon identity, lacks model.execute in the organization."""
 
     code = "model_authorization_denied"
     kind = Kind.DENIED

@@ -53,13 +53,14 @@ class Invoker:
 
 
 def require_model_access(caller: Caller) -> UUID:
-    """Give the organization that pays; raise BillingOrganizationRequired or ModelAuthorizationDenied."""
+    """Give the organization that pays; raise BillingOrganizationRequired or ModelAuthorizationDenied.
+
+    The permission counts over the whole organization: over one identity it spends nobody's credits.
+    """
     if caller.payer_id is None or caller.organization_id is None:
         raise BillingOrganizationRequired
-    owner_id = caller.owner.id if caller.owner is not None else None
-    permissions = caller.permissions_on(organization_id=caller.organization_id, owner_id=owner_id)
-    if Permission.MODEL_EXECUTE not in permissions:
-        raise ModelAuthorizationDenied
+    if Permission.MODEL_EXECUTE not in caller.permissions_on(organization_id=caller.organization_id):
+        raise ModelAuthorizationDenied(caller.describe_lack(Permission.MODEL_EXECUTE))
     return caller.payer_id
 
 

@@ -149,11 +149,8 @@ def require_organization(caller: Caller) -> UUID:
 
 def require_execution(caller: Caller, organization_id: UUID) -> None:
     """Raise PermissionDenied for a caller who may not have the agents of an organization answer."""
-    owner_id = caller.owner.id if caller.owner is not None else None
-    if Permission.MODEL_EXECUTE not in caller.permissions_on(
-        organization_id=organization_id, owner_id=owner_id
-    ):
-        raise PermissionDenied(permission=Permission.MODEL_EXECUTE)
+    if Permission.MODEL_EXECUTE not in caller.permissions_on(organization_id=organization_id):
+        raise caller.lacks(Permission.MODEL_EXECUTE)
 
 
 def authorize_reading(caller: Caller, agent: Agent) -> Readable:
@@ -165,7 +162,7 @@ def authorize_reading(caller: Caller, agent: Agent) -> Readable:
 def require_reading(caller: Caller, agent: Agent, held: Readable) -> None:
     """Raise for a caller who may no longer read what they could."""
     if authorize_reading(caller, agent) != held and isinstance(held, DeploymentScope):
-        raise PermissionDenied(permission=Permission.TASK_READ)
+        raise caller.lacks(Permission.TASK_READ)
 
 
 def _reads_all(caller: Caller, agent: Agent) -> bool:

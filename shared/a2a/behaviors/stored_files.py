@@ -17,7 +17,7 @@ from shared.a2a.behaviors.file_links import content_address
 from shared.a2a.turns.updates import Turn
 from shared.a2a.types import Part
 from shared.database import Database
-from shared.errors import PermissionDenied
+from shared.files.access import OVER_OWNER
 from shared.files.blobs.base import BlobStore
 from shared.files.file_names import clean_file_name
 from shared.files.placement import wait_while_staged
@@ -128,9 +128,7 @@ def _require_sharing(turn: Turn) -> None:
         return  # the upload says what is wrong with that
     held = turn.caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
     if Permission.FILE_UPDATE not in held:
-        raise PermissionDenied(
-            f"This operation needs {Permission.FILE_UPDATE}.", permission=Permission.FILE_UPDATE
-        )
+        raise turn.caller.lacks(Permission.FILE_UPDATE, where=OVER_OWNER)
 
 
 def file_artifact_uri(base_url: str) -> str:
