@@ -21,6 +21,13 @@ from shared.statements import Prepared, Statements, fetch_all, is_closed_by_serv
 STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 10_000
 POOL_WAIT_SECONDS = 5
+SILENT_LINK = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""When a host that answers no packet is given up (libpq's names): after 11 s, where the kernel waits for two hours."""
 
 Publish = Callable[[Sequence[Any]], None]
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -182,6 +189,7 @@ def _create_engine(url: str, pool_size: int) -> Engine:
         hide_parameters=True,
         connect_args={
             "connect_timeout": 5,
+            **SILENT_LINK,
             "application_name": "quartermaster",
             "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC"
             f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
