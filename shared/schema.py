@@ -22,6 +22,11 @@ def id_column(name: str = "id", **options: Any) -> Column[UUID]:
     return Column(name, Uuid, primary_key=True, **options)
 
 
+def required(name: str, *kind: Any, **options: Any) -> Column[Any]:
+    """Make a column that no row leaves empty; `kind` is a type, a foreign key or both."""
+    return Column(name, *kind, nullable=False, **options)
+
+
 def instant(name: str, **options: Any) -> Column[Any]:
     """Make a column of points in time, UTC."""
     return Column(name, DateTime(timezone=True), **options)

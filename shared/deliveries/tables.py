@@ -7,29 +7,29 @@ are deleted on arrival. An ordered message has a `place` among those to its dest
 
 import sqlalchemy as sa
 
-from shared.schema import created_at, id_column, instant, metadata
+from shared.schema import created_at, id_column, instant, metadata, required
 
 deliveries = sa.Table(
     "deliveries",
     metadata,
     id_column(),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("event", sa.Text, nullable=False),
-    sa.Column("destination_id", sa.Uuid, nullable=False),
-    sa.Column("organization_id", sa.Uuid, nullable=False),
-    sa.Column("state", sa.Text, nullable=False, server_default=sa.text("'Waiting'")),
+    required("kind", sa.Text),
+    required("event", sa.Text),
+    required("destination_id", sa.Uuid),
+    required("organization_id", sa.Uuid),
+    required("state", sa.Text, server_default=sa.text("'Waiting'")),
     sa.Column("address_encrypted", sa.LargeBinary),
-    sa.Column("content_type", sa.Text, nullable=False),
+    required("content_type", sa.Text),
     sa.Column("body", sa.LargeBinary),
-    sa.Column("in_flight_limit", sa.SmallInteger, nullable=False),
-    sa.Column("attempt_limit", sa.SmallInteger, nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
-    sa.Column("claims", sa.Integer, nullable=False, server_default=sa.text("0")),
-    sa.Column("lapses", sa.Integer, nullable=False, server_default=sa.text("0")),
+    required("in_flight_limit", sa.SmallInteger),
+    required("attempt_limit", sa.SmallInteger),
+    required("attempts", sa.Integer, server_default=sa.text("0")),
+    required("claims", sa.Integer, server_default=sa.text("0")),
+    required("lapses", sa.Integer, server_default=sa.text("0")),
     instant("due_at", nullable=False, server_default=sa.func.now()),
-    sa.Column("is_ready", sa.Boolean, nullable=False, server_default=sa.text("true")),
+    required("is_ready", sa.Boolean, server_default=sa.text("true")),
     sa.Column("place", sa.BigInteger),
-    sa.Column("is_held", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    required("is_held", sa.Boolean, server_default=sa.text("false")),
     sa.Column("sequence", sa.BigInteger),
     sa.Column("last_status", sa.Integer),
     sa.Column("last_code", sa.Text),

@@ -13,14 +13,7 @@ from shared.database import Database, Session
 from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.collection import CollectDoomed
 from shared.files.errors import FileReferenced
-from shared.files.idempotency import (
-    Operation,
-    OperationKind,
-    get_standing,
-    hash_request,
-    one_at_a_time,
-    operation_values,
-)
+from shared.files.idempotency import Operation, OperationKind, get_standing, one_at_a_time, operation_values
 from shared.files.references import list_references
 from shared.files.resources import Availability, Deletion
 from shared.files.tables import blobs, files, operations, versions
@@ -34,12 +27,7 @@ def delete(database: Database, caller: Caller, file_id: UUID, operation_id: UUID
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, FileExpired, FileDeleted,
     FileReferenced (with the references), Unavailable.
     """
-    operation = Operation(
-        executor_id=caller.executor.id,
-        kind=OperationKind.DELETE,
-        operation_id=operation_id,
-        request_hash=hash_request(route="delete", file=file_id),
-    )
+    operation = Operation.of(caller, OperationKind.DELETE, operation_id, file=file_id)
     with one_at_a_time(), database.transaction() as session:
         deletion = _delete(session, caller, file_id, operation)
     failpoints.hit("delete.committed")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from psycopg2.errors import UniqueViolation
@@ -26,6 +26,7 @@ from shared.files.errors import OperationConflict, OperationInProgress
 from shared.files.resources import Purpose, Receipt, ReceivedContent, Version
 from shared.files.staging import staged_availability
 from shared.files.tables import files, operations, versions
+from shared.identity.callers import Caller
 from shared.statements import Prepared
 
 
@@ -45,6 +46,16 @@ class Operation:
     kind: OperationKind
     operation_id: UUID
     request_hash: bytes
+
+    @classmethod
+    def of(cls, caller: Caller, kind: OperationKind, operation_id: UUID, **asked: Any) -> Self:
+        """Describe an attempt of a caller's that asks for this."""
+        return cls(
+            executor_id=caller.executor.id,
+            kind=kind,
+            operation_id=operation_id,
+            request_hash=hash_request(route=kind.value, **asked),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,6 @@ from shared.files.idempotency import (
     Operation,
     OperationKind,
     get_standing,
-    hash_request,
     one_at_a_time,
     operation_values,
     replay,
@@ -188,15 +187,11 @@ def _require_replaceable(file: File, request: ReplaceRequest) -> None:
 
 
 def _operation(caller: Caller, request: ReplaceRequest) -> Operation:
-    request_hash = hash_request(
-        route="replace",
+    return Operation.of(
+        caller,
+        OperationKind.REPLACE,
+        request.operation_id,
         file=request.file_id,
         expected=(request.expected_version_id, request.expected_revision),
         byte_size=request.byte_size,
-    )
-    return Operation(
-        executor_id=caller.executor.id,
-        kind=OperationKind.REPLACE,
-        operation_id=request.operation_id,
-        request_hash=request_hash,
     )

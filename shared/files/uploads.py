@@ -20,7 +20,6 @@ from shared.files.idempotency import (
     OperationKind,
     get_outcome,
     get_standing,
-    hash_request,
     one_at_a_time,
     operation_values,
     replay,
@@ -170,19 +169,15 @@ def _require_future(deadline: datetime | None, now: datetime) -> None:
 
 
 def _operation(caller: Caller, owner: Owner, request: UploadRequest) -> Operation:
-    request_hash = hash_request(
-        route="upload",
+    return Operation.of(
+        caller,
+        OperationKind.UPLOAD,
+        request.operation_id,
         owner=owner.id,
         payer=caller.payer_id,
         byte_size=request.byte_size,
         retention_expires_at=request.retention_expires_at,
         association=request.association and (request.association.kind, request.association.id),
-    )
-    return Operation(
-        executor_id=caller.executor.id,
-        kind=OperationKind.UPLOAD,
-        operation_id=request.operation_id,
-        request_hash=request_hash,
     )
 
 

@@ -7,7 +7,6 @@ widens them.
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from uuid import UUID, uuid4
 
 from sqlalchemy.dialects.postgresql import insert
@@ -15,15 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from shared.database import Session
 from shared.identity.key_rotation import Purpose
 from shared.identity.permissions import TOKEN_PERMISSIONS, Permission
-from shared.identity.signed_tokens import (
-    TokenRefused,
-    identifier,
-    require_issued_for,
-    seconds,
-    sign,
-    text,
-    verify,
-)
+from shared.identity.signed_tokens import TokenRefused, identifier, seconds, text
 from shared.identity.signing_keys import SigningKeys
 from shared.identity.tables import revoked_tokens
 from shared.settings import Settings
@@ -85,16 +76,14 @@ def mint_access_token(
         "organization_id": str(organization_id),
         "daemon_id": str(daemon_id),
     }
-    signer = keys.signing_key(Purpose.ACCESS)
-    value = sign(claims, typ=TYPE, kid=signer.kid, key=signer.key)
+    value = keys.sign(Purpose.ACCESS, claims, typ=TYPE)
     return AccessToken(value=value, expires_in_seconds=settings.access_token_seconds, scope=scope_text)
 
 
 def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> AccessClaims:
     """Check signature, type, issuer, audience and times; raise TokenRefused."""
-    verified = verify(token, typ=TYPE, find_key=partial(keys.find_verification_key, Purpose.ACCESS))
+    verified = keys.verify(Purpose.ACCESS, token, typ=TYPE, audience=settings.base_url)
     claims = verified.claims
-    require_issued_for(claims, issuer=settings.base_url, audience=settings.base_url, now=keys.now())
     if claims.get("sub") != claims.get("client_id"):
         raise TokenRefused("sub")
     return AccessClaims(

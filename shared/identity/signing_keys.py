@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from joserfc.jwk import ECKey
@@ -18,6 +19,7 @@ from sqlalchemy import Row, Select, case, extract, func, or_, select
 from shared.database import Database
 from shared.encryption import Encryption
 from shared.errors import Unavailable
+from shared.identity import signed_tokens
 from shared.identity.key_rotation import KeyState, Purpose, ensure_keys, lifetime_seconds
 from shared.identity.tables import signing_keys
 from shared.settings import Settings
@@ -56,6 +58,19 @@ class SigningKeys:
         self._encryption = Encryption(settings)
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
+
+    def sign(self, purpose: Purpose, claims: dict[str, Any], *, typ: str) -> str:
+        """Make a token of this type."""
+        signer = self.signing_key(purpose)
+        return signed_tokens.sign(claims, typ=typ, kid=signer.kid, key=signer.key)
+
+    def verify(self, purpose: Purpose, token: str, *, typ: str, audience: str) -> signed_tokens.Verified:
+        """Check signature, type, issuer, audience and times; raise TokenRefused."""
+        find_key = partial(self.find_verification_key, purpose)
+        verified = signed_tokens.verify(token, typ=typ, find_key=find_key)
+        issuer = self._settings.base_url
+        signed_tokens.require_issued_for(verified.claims, issuer=issuer, audience=audience, now=self.now())
+        return verified
 
     def signing_key(self, purpose: Purpose) -> SigningKey:
         """Give the key that signs now."""

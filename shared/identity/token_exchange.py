@@ -5,7 +5,7 @@ client sees and revokes its own tokens only.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from sqlalchemy import Row, and_, bindparam, func, select, update
@@ -51,6 +51,14 @@ class Client:
     version_id: UUID | None
     permissions: frozenset[Permission]
     is_suspended: bool
+
+
+class PresentedToken(TypedDict):
+    """A token that a client asks about, and how the client proves who it is."""
+
+    client_id: str
+    client_secret: str
+    token: str
 
 
 def authenticate_client(database: Database, *, client_id: str, client_secret: str) -> Client:
@@ -115,34 +123,20 @@ def issue_token(keys: SigningKeys, settings: Settings, client: Client, scope: st
 
 
 def revoke(
-    database: Database,
-    settings: Settings,
-    keys: SigningKeys,
-    *,
-    client_id: str,
-    client_secret: str,
-    token: str,
+    database: Database, settings: Settings, keys: SigningKeys, **presented: Unpack[PresentedToken]
 ) -> None:
     """Revoke one of the client's own access tokens at once; any other token is ignored."""
-    client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
-    claims = _find_own_claims(settings, keys, client, token)
+    claims = _find_own_claims(database, settings, keys, presented)
     if claims is not None:
         with database.transaction() as session:
             revoke_token(session, claims)
 
 
 def introspect(
-    database: Database,
-    settings: Settings,
-    keys: SigningKeys,
-    *,
-    client_id: str,
-    client_secret: str,
-    token: str,
+    database: Database, settings: Settings, keys: SigningKeys, **presented: Unpack[PresentedToken]
 ) -> dict[str, Any]:
     """Describe one of the client's own tokens (RFC 7662 2.2); `{"active": false}` for everything else."""
-    client = authenticate_client(database, client_id=client_id, client_secret=client_secret)
-    claims = _find_own_claims(settings, keys, client, token)
+    claims = _find_own_claims(database, settings, keys, presented)
     if claims is None:
         return {"active": False}
     with database.transaction() as session:
@@ -177,10 +171,14 @@ def _narrow(held: frozenset[Permission], scope: str | None) -> frozenset[Permiss
 
 
 def _find_own_claims(
-    settings: Settings, keys: SigningKeys, client: Client, token: str
+    database: Database, settings: Settings, keys: SigningKeys, presented: PresentedToken
 ) -> AccessClaims | None:
+    """Find what one of the client's own tokens says. Raises InvalidClient."""
+    client = authenticate_client(
+        database, client_id=presented["client_id"], client_secret=presented["client_secret"]
+    )
     try:
-        claims = verify_access_token(keys, settings, token)
+        claims = verify_access_token(keys, settings, presented["token"])
     except TokenRefused:
         return None
     return claims if claims.client_id == client.client_id else None

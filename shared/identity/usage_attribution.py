@@ -8,23 +8,13 @@ until it expires; `README.md` says what risk remains.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 from shared.errors import ValidationFailed
 from shared.identity.callers import ReportedCaller
 from shared.identity.key_rotation import Purpose
-from shared.identity.signed_tokens import (
-    MAX_TOKEN_CHARACTERS,
-    TokenRefused,
-    identifier,
-    require_issued_for,
-    seconds,
-    sign,
-    text,
-    verify,
-)
+from shared.identity.signed_tokens import MAX_TOKEN_CHARACTERS, TokenRefused, identifier, seconds, text
 from shared.identity.signing_keys import SigningKeys
 from shared.settings import Settings
 
@@ -97,8 +87,7 @@ def mint_usage_attribution(
         "scope": SCOPE,
         "rctx": _request_context(attribution),
     }
-    signer = keys.signing_key(Purpose.ATTRIBUTION)
-    value = sign(_without_none(claims), typ=TYPE, kid=signer.kid, key=signer.key)
+    value = keys.sign(Purpose.ATTRIBUTION, _without_none(claims), typ=TYPE)
     if len(value) > MAX_TOKEN_CHARACTERS:
         raise ValidationFailed("The message's and the caller's names are too long to be attributed.")
     return MintedAttribution(
@@ -110,9 +99,8 @@ def mint_usage_attribution(
 
 def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) -> AttributionClaims:
     """Check signature, type, issuer, audience and times; raise TokenRefused. Which deployment is the caller's check."""
-    verified = verify(value, typ=TYPE, find_key=partial(keys.find_verification_key, Purpose.ATTRIBUTION))
+    verified = keys.verify(Purpose.ATTRIBUTION, value, typ=TYPE, audience=audience(settings))
     claims = verified.claims
-    require_issued_for(claims, issuer=settings.base_url, audience=audience(settings), now=keys.now())
     if claims.get("scope") != SCOPE:
         raise TokenRefused("scope")
     return AttributionClaims(

@@ -7,7 +7,7 @@ are erased when it ends.
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from shared.schema import created_at, id_column, instant, metadata
+from shared.schema import created_at, id_column, instant, metadata, required
 
 _WAITING = sa.text("state IN ('Queued', 'Fetching')")
 _ENDED = sa.text("state IN ('Stored', 'Failed')")
@@ -16,27 +16,27 @@ media_imports = sa.Table(
     "media_imports",
     metadata,
     id_column(),
-    sa.Column("distribution_id", sa.Uuid, nullable=False),
-    sa.Column("organization_id", sa.Uuid, nullable=False),
-    sa.Column("network", sa.Text, nullable=False),
-    sa.Column("message_id", sa.Text, nullable=False),
-    sa.Column("attachment_id", sa.Text, nullable=False),
+    required("distribution_id", sa.Uuid),
+    required("organization_id", sa.Uuid),
+    required("network", sa.Text),
+    required("message_id", sa.Text),
+    required("attachment_id", sa.Text),
     sa.Column("conversation_id", sa.Text),
-    sa.Column("location", JSONB, nullable=False),
+    required("location", JSONB),
     sa.Column("headers_encrypted", sa.LargeBinary),
     sa.Column("file_name", sa.Text),
     sa.Column("media_type", sa.Text),
     sa.Column("byte_size", sa.BigInteger),
     sa.Column("content_sha256", sa.LargeBinary(32)),
-    sa.Column("request_hash", sa.LargeBinary(32), nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
+    required("request_hash", sa.LargeBinary(32)),
+    required("state", sa.Text),
     sa.Column("code", sa.Text),
-    sa.Column("attempts", sa.Integer, nullable=False, server_default=sa.text("0")),
+    required("attempts", sa.Integer, server_default=sa.text("0")),
     instant("due_at", nullable=False, server_default=sa.func.now()),
-    sa.Column("is_ready", sa.Boolean, nullable=False, server_default=sa.text("true")),
+    required("is_ready", sa.Boolean, server_default=sa.text("true")),
     sa.Column("file_id", sa.Uuid),
     sa.Column("version_id", sa.Uuid),
-    sa.Column("is_awaited", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    required("is_awaited", sa.Boolean, server_default=sa.text("false")),
     instant("ended_at"),
     instant("forget_at"),
     created_at(),

@@ -7,7 +7,7 @@ routed.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, id_column, instant, metadata
+from shared.schema import created_at, id_column, instant, metadata, required
 
 _WAITING = sa.text("state = 'Waiting'")
 
@@ -15,18 +15,18 @@ distribution_messages = sa.Table(
     "distribution_messages",
     metadata,
     id_column(),
-    sa.Column("distribution_id", sa.ForeignKey("distributions.id"), nullable=False),
-    sa.Column("organization_id", sa.Uuid, nullable=False),
-    sa.Column("network", sa.Text, nullable=False),
-    sa.Column("message_id", sa.Text, nullable=False),
+    required("distribution_id", sa.ForeignKey("distributions.id")),
+    required("organization_id", sa.Uuid),
+    required("network", sa.Text),
+    required("message_id", sa.Text),
     sa.Column("conversation_id", sa.Text),
-    sa.Column("context_id", sa.Text, nullable=False),
+    required("context_id", sa.Text),
     sa.Column("request", ExactJson),
-    sa.Column("request_hash", sa.LargeBinary(32), nullable=False),
-    sa.Column("imports", sa.ARRAY(sa.Uuid), nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
+    required("request_hash", sa.LargeBinary(32)),
+    required("imports", sa.ARRAY(sa.Uuid)),
+    required("state", sa.Text),
     sa.Column("code", sa.Text),
-    sa.Column("task_id", sa.Uuid, nullable=False),
+    required("task_id", sa.Uuid),
     sa.Column("turn_id", sa.Uuid),
     instant("due_at", nullable=False, server_default=sa.func.now()),
     instant("ended_at"),

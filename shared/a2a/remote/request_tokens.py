@@ -7,7 +7,6 @@ the published keys (`/.well-known/jwks.json`). The key is that of attributions: 
 from uuid import UUID, uuid4
 
 from shared.identity.key_rotation import REQUEST_TOKEN_SECONDS, Purpose
-from shared.identity.signed_tokens import sign
 from shared.identity.signing_keys import SigningKeys
 from shared.settings import Settings
 
@@ -26,5 +25,4 @@ def mint_request_token(keys: SigningKeys, settings: Settings, deployment_id: UUI
         "exp": issued_at + REQUEST_TOKEN_SECONDS,
         "jti": str(uuid4()),
     }
-    signer = keys.signing_key(Purpose.ATTRIBUTION)
-    return sign(claims, typ=TYPE, kid=signer.kid, key=signer.key)
+    return keys.sign(Purpose.ATTRIBUTION, claims, typ=TYPE)

@@ -7,23 +7,23 @@ was read, and stays when a later reading fails.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, instant, metadata
+from shared.schema import created_at, instant, metadata, required
 
 deployment_endpoints = sa.Table(
     "deployment_endpoints",
     metadata,
     sa.Column("deployment_id", sa.ForeignKey("deployments.id"), primary_key=True),
-    sa.Column("organization_id", sa.Uuid, nullable=False),
-    sa.Column("url", sa.Text, nullable=False),
+    required("organization_id", sa.Uuid),
+    required("url", sa.Text),
     sa.Column("card_url", sa.Text),
     sa.Column("interface_override", sa.Text),
     sa.Column("credential_header", sa.Text),
     sa.Column("credential_encrypted", sa.LargeBinary),
-    sa.Column("resends", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    required("resends", sa.Boolean, server_default=sa.text("false")),
     sa.Column("binding", sa.Text),
     sa.Column("interface_url", sa.Text),
     sa.Column("tenant", sa.Text),
-    sa.Column("streams", sa.Boolean, nullable=False, server_default=sa.text("false")),
+    required("streams", sa.Boolean, server_default=sa.text("false")),
     sa.Column("has_list_tasks", sa.Boolean),
     sa.Column("card", ExactJson),
     sa.Column("etag", sa.Text),

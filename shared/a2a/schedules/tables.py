@@ -7,21 +7,21 @@ tick runs twice.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, id_column, instant, metadata
+from shared.schema import created_at, id_column, instant, metadata, required
 
 schedules = sa.Table(
     "schedules",
     metadata,
     id_column(),
-    sa.Column("deployment_id", sa.ForeignKey("deployments.id"), nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("cron", sa.Text, nullable=False),
-    sa.Column("time_zone", sa.Text, nullable=False),
-    sa.Column("message", ExactJson, nullable=False),
+    required("deployment_id", sa.ForeignKey("deployments.id")),
+    required("name", sa.Text),
+    required("cron", sa.Text),
+    required("time_zone", sa.Text),
+    required("message", ExactJson),
     sa.Column("behavior_id", sa.Uuid),
     sa.Column("principal_id", sa.ForeignKey("identities.id")),
-    sa.Column("missed", sa.Text, nullable=False),
-    sa.Column("catch_up_limit", sa.Integer, nullable=False),
+    required("missed", sa.Text),
+    required("catch_up_limit", sa.Integer),
     instant("next_at"),
     instant("disabled_at"),
     instant("updated_at", nullable=False, server_default=sa.text("now()")),
@@ -44,12 +44,12 @@ schedule_runs = sa.Table(
     "schedule_runs",
     metadata,
     id_column(),
-    sa.Column("schedule_id", sa.ForeignKey("schedules.id", ondelete="CASCADE"), nullable=False),
+    required("schedule_id", sa.ForeignKey("schedules.id", ondelete="CASCADE")),
     instant("tick_at", nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
+    required("state", sa.Text),
     sa.Column("code", sa.Text),
     sa.Column("task_id", sa.Uuid),
-    sa.Column("passed_over", sa.Integer, nullable=False),
+    required("passed_over", sa.Integer),
     created_at(),
     sa.CheckConstraint("state IN ('started', 'refused', 'skipped')", name="state"),
     sa.CheckConstraint("(state = 'started') = (task_id IS NOT NULL)", name="task"),
