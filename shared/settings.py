@@ -130,6 +130,8 @@ class Settings(BaseSettings):
     """Model calls one web process has under way at once, shared among organizations."""
     reserved_completion_tokens: PositiveInt = 4096
     """Completion tokens a model call reserves credits for at the most; the actual ones are charged."""
+    usage_cost: bool = True
+    """Show in the usage of a reply what it cost, in credits."""
     absent_store_is_false: bool = False
     """Read a Responses request without store as store: false."""
 

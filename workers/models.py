@@ -86,6 +86,7 @@ def _executor(context: WorkerContext) -> Executor:
         router=Router(),
         slots=ModelSlots(connect_valkey(settings.redis_url)),
         heartbeats=Heartbeats(context.database, partial(find_cancelled, valkey)),
+        shows_cost=settings.usage_cost,
     )
     catalog = CatalogFile(settings.models_config).watch()
     return Executor.over(valkey, engine=engine, catalog=catalog)

@@ -18,8 +18,9 @@ from uuid import UUID, uuid4
 
 from shared import failpoints
 from shared.credits import holds, settlement
+from shared.credits.amounts import format_credits
 from shared.credits.prices import TokenCounts
-from shared.credits.settlement import Outcome, Status
+from shared.credits.settlement import Outcome, Settlement, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
 from shared.models.catalog import ModelEntry, Upstream, speaking_for
@@ -55,6 +56,8 @@ class Engine:
     router: Router
     slots: ModelSlots
     heartbeats: Heartbeats
+    shows_cost: bool = True
+    """Whether replies say what they cost."""
 
     @contextmanager
     def dispatch(self, invocation_id: UUID, listener: Listener) -> Iterator[Attended | None]:
@@ -70,19 +73,21 @@ class Engine:
         with self.heartbeats.attend(dispatch, listener) as attended:
             yield attended
 
-    def settle(self, attended: Attended, outcome: Outcome) -> None:
-        """Charge a dispatched call for what became of it."""
+    def settle(self, attended: Attended, outcome: Outcome) -> str | None:
+        """Charge a dispatched call for what became of it; give its cost as the reply shows it, where it does."""
         dispatch = attended.dispatch
 
-        def settle_once() -> None:
+        def settle_once() -> Settlement:
             with self.database.autocommit() as session:
-                settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
+                return settlement.settle(session, dispatch.invocation_id, dispatch.token, outcome)
 
+        settled = None
         try:
-            retry(settle_once)
+            settled = retry(settle_once)
         except Unavailable:
             log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
         failpoints.hit("invocation.settled")
+        return format_credits(settled.cost) if settled is not None and self.shows_cost else None
 
     def _take_dispatch(self, invocation_id: UUID) -> holds.Dispatch | None:
         token = uuid4()
@@ -149,16 +154,16 @@ class ModelCall(Generic[Said]):
                 translator = self._translator = self._translate(asked, stream.upstream)
                 failpoints.hit("invocation.opened")
                 yield from self._said(stream, translator)
-            self.ending = self._read(translator.finish(saw_done=stream.saw_done))
+            translator.end(saw_done=stream.saw_done)
         except BaseException as error:
             known = _foreseen(error)
-            deltas = self._fail(known)
-            self._engine.settle(self._attended, self._outcome_of(known))
-            self.ending = self._read(deltas)
+            if self._translator is not None:
+                self._translator.fail(known.code, known.detail)
+            self._settle(self._outcome_of(known))
             if isinstance(error, DomainError) or not isinstance(error, Exception):
                 raise
             raise known from error
-        self._engine.settle(self._attended, self._outcome(Status(translator.status), self._provider))
+        self._settle(self._outcome(Status(translator.status), self._provider))
         if translator.failure is not None:
             raise ProviderError(translator.failure.message, may_have_cost=True)
 
@@ -224,11 +229,11 @@ class ModelCall(Generic[Said]):
         self._attended.streamed_bytes = translator.completion_size_bytes
         return self._read(deltas)
 
-    def _fail(self, error: DomainError) -> list[Delta]:
-        """End a reply that has begun with an error."""
-        if self._translator is None or not self._translator.has_started:
-            return []
-        return self._translator.fail(error.code, error.detail)
+    def _settle(self, outcome: Outcome) -> None:
+        """Charge the call, and write the end of a reply that has begun."""
+        cost = self._engine.settle(self._attended, outcome)
+        if self._translator is not None and self._translator.has_started:
+            self.ending = self._read(self._translator.finish(cost=cost))
 
     def _outcome_of(self, error: DomainError) -> Outcome:
         """Say what a failed or cancelled call is to be charged."""
@@ -255,6 +260,8 @@ class ModelCall(Generic[Said]):
 
     def _outcome(self, status: Status, provider: str | None) -> Outcome:
         counts, is_estimated = self.reply.settled_usage()
+        if self.reply.is_report_implausible:
+            log.warning("provider.counts_implausible", invocation_id=self._attended.dispatch.invocation_id)
         return Outcome(status=status, counts=counts, is_estimated=is_estimated, provider=provider)
 
 

@@ -17,6 +17,9 @@ class Script:
     piece: str = "token "
     pad_bytes: int = 0
     prompt_tokens: int = 10
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
     wait_seconds: float = 0.0
     delay_seconds: float = 0.0
     usage: Literal["own chunk", "finish chunk", "every chunk", "none"] = "own chunk"
@@ -250,23 +253,28 @@ def _document(script: Script, *, is_chat: bool) -> dict[str, Any]:
     }
 
 
-def _chat_usage(script: Script, completion_tokens: int) -> dict[str, int]:
-    total = script.prompt_tokens + completion_tokens
+def _chat_usage(script: Script, completion_tokens: int) -> dict[str, Any]:
     return {
         "prompt_tokens": script.prompt_tokens,
+        "prompt_tokens_details": _prompt_details(script),
         "completion_tokens": completion_tokens,
-        "total_tokens": total,
+        "completion_tokens_details": {"reasoning_tokens": script.reasoning_tokens},
+        "total_tokens": script.prompt_tokens + completion_tokens,
     }
 
 
 def _responses_usage(script: Script) -> dict[str, Any]:
     return {
         "input_tokens": script.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": _prompt_details(script),
         "output_tokens": script.chunks,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": script.reasoning_tokens},
         "total_tokens": script.prompt_tokens + script.chunks,
     }
+
+
+def _prompt_details(script: Script) -> dict[str, int]:
+    return {"cached_tokens": script.cached_tokens, "cache_write_tokens": script.cache_write_tokens}
 
 
 def _bytes_of(body: str | None) -> bytes:

@@ -105,7 +105,7 @@ class ChatStream:
             deltas.append(self._delta([], chat_usage(usage)))
         return deltas
 
-    def fail(self, failure: Failure) -> list[Delta]:
+    def fail(self, failure: Failure, _usage: TokenCounts | None) -> list[Delta]:
         """End a broken stream with the error that clients raise."""
         return [Delta(chat_error(failure))] if self._is_stream else []
 

@@ -81,11 +81,11 @@ class ResponsesRelay:
         self._log.emit(f"response.{self._response['status']}", response=self._response)
         return self._log.take()
 
-    def fail(self, failure: Failure) -> list[Delta]:
+    def fail(self, failure: Failure, usage: TokenCounts | None) -> list[Delta]:
         """End a broken stream with what was said so far and the failure."""
         self._begin("response.created")
         output = [self._done[index] for index in sorted(self._done)]
-        self._response = end_response(self._response, status="failed", output=output, usage=self.usage)
+        self._response = end_response(self._response, status="failed", output=output, usage=usage)
         self._log.fail(failure, self._response)
         return self._log.take()
 

@@ -113,11 +113,11 @@ class ResponsesStream:
         self._log.emit(f"response.{status}", response=self._response)
         return self._log.take()
 
-    def fail(self, failure: Failure) -> list[Delta]:
+    def fail(self, failure: Failure, usage: TokenCounts | None) -> list[Delta]:
         """End a broken stream: close what is open as incomplete, then tell the failure."""
         self._start()
         self._close("incomplete")
-        self._response = end_response(self._response, status="failed", output=self._items, usage=self.usage)
+        self._response = end_response(self._response, status="failed", output=self._items, usage=usage)
         self._log.fail(failure, self._response)
         return self._log.take()
 

@@ -46,15 +46,18 @@ class Stream(Protocol):
     def finish(self, usage: TokenCounts, /) -> list[Delta]:
         """End a complete reply."""
 
-    def fail(self, failure: Failure, /) -> list[Delta]:
-        """End a broken reply."""
+    def fail(self, failure: Failure, usage: TokenCounts | None, /) -> list[Delta]:
+        """End a broken reply; without usage nothing is owed for it."""
 
     def result(self, usage: TokenCounts, /) -> Json:
         """Give the whole reply."""
 
 
 class Translator:
-    """One reply. `failure` is set once it broke; after that, as after the end, nothing more is said."""
+    """One reply. `failure` is set once it broke; after that, as after the end, only `finish` says more.
+
+    `feed` until the reply is over, by `end` or `fail`; then `settled_usage` is owed, and `finish` writes the end.
+    """
 
     def __init__(
         self,
@@ -79,13 +82,15 @@ class Translator:
             reply_id = f"resp_{invocation_id.hex}"
             self._stream = make(parsed, reply_id=reply_id, model_id=model_id, created=created, clock=clock)
         self._has_ended = False
+        self._is_written = False
+        self._cost: str | None = None
         self.has_started = False
         self.failure: Failure | None = None
 
     def feed(self, event: Json) -> list[Delta]:
         """Take one upstream event, which may be changed; give deltas, none where the client waits for the whole.
 
-        An error that the upstream put into its stream ends the reply as `fail` does and sets `failure`.
+        An error that the upstream put into its stream ends the reply as `fail` does.
         """
         if self._has_ended:
             return []
@@ -94,7 +99,8 @@ class Translator:
             told = read_usage(object_or_empty(event.get("response", event)).get("usage"))
             if told is not None and told.completion_tokens:  # a prompt without a word of reply costs nothing
                 self._stream.usage = told
-            return self._fail(failure)
+            self._fail(failure)
+            return []
         if self._reader is None:
             deltas = self._stream.feed(event)
         else:
@@ -102,28 +108,44 @@ class Translator:
         self.has_started = True
         return deltas
 
-    def finish(self, *, saw_done: bool = False) -> list[Delta]:
+    def end(self, *, saw_done: bool = False) -> None:
         """End the reply when the upstream's stream ended; `saw_done` tells that it said `[DONE]`.
 
         An upstream that ended without any sign of completion broke off: that becomes a failure, never a success.
         """
         if self._has_ended:
-            return []
+            return
         ended_unsaid = saw_done and self._upstream_dialect is Dialect.CHAT and self.completion_size_bytes > 0
-        if not (self.is_finished or ended_unsaid):
-            return self._fail(truncated())
-        self._has_ended = True
-        counts, _ = self.settled_usage()
-        return self._stream.finish(counts)
+        if self.is_finished or ended_unsaid:
+            self._has_ended = True
+        else:
+            self._fail(truncated())
 
-    def fail(self, code: str, message: str) -> list[Delta]:
+    def fail(self, code: str, message: str) -> None:
         """End the reply with an error of ours: the provider broke, timed out, was cancelled."""
-        return [] if self._has_ended else self._fail(Failure(code=code, message=message))
+        if not self._has_ended:
+            self._fail(Failure(code=code, message=message))
+
+    def finish(self, *, cost: str | None = None) -> list[Delta]:
+        """Write the end of a reply that is over, once; `cost` is shown beside the counts that it is for."""
+        if self._is_written:
+            return []
+        self._is_written, self._cost = True, cost
+        counts, _ = self.settled_usage()
+        if self.failure is not None:
+            deltas = self._stream.fail(self.failure, counts if counts.total_tokens else None)
+        else:
+            deltas = self._stream.finish(counts)
+        for delta in deltas:
+            self._show_cost(delta.content)
+        return deltas
 
     def result(self) -> Json:
         """Give the whole `chat.completion` or response, after `finish`, for a client that asked for no stream."""
         counts, _ = self.settled_usage()
-        return self._stream.result(counts)
+        result = self._stream.result(counts)
+        self._show_cost(result)
+        return result
 
     def body(self) -> bytes:
         """Give `result` as JSON, with only such numbers as JSON has."""
@@ -143,9 +165,14 @@ class Translator:
     def usage(self) -> TokenCounts | None:
         """What the upstream reported so far; None also for a report of nothing where something was said."""
         counts = self._stream.usage
-        if counts is not None and counts.total_tokens == 0 and self.completion_size_bytes:
+        if counts is None or self.is_report_implausible:
             return None
-        return counts
+        return None if counts.total_tokens == 0 and self.completion_size_bytes else counts
+
+    @property
+    def is_report_implausible(self) -> bool:
+        """Whether the upstream reported counts that cannot be; they are estimated then."""
+        return self._stream.usage is not None and not self._stream.usage.is_plausible
 
     @property
     def completion_size_bytes(self) -> int:
@@ -172,10 +199,14 @@ class Translator:
     def _is_whole(self) -> bool:
         return self.is_finished or (self._has_ended and self.failure is None)
 
-    def _fail(self, failure: Failure) -> list[Delta]:
+    def _fail(self, failure: Failure) -> None:
         self._has_ended = True
         self.failure = failure
-        return self._stream.fail(failure)
+
+    def _show_cost(self, content: Json) -> None:
+        usage = object_or_empty(content.get("response", content)).get("usage")
+        if self._cost is not None and isinstance(usage, dict):
+            usage["cost"] = self._cost
 
 
 def upstream_body(

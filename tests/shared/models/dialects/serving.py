@@ -56,7 +56,8 @@ def relay(
     """Feed a whole upstream stream, and write its frames; the events stay unchanged for the caller."""
     translator = translator_for(parsed, upstream)
     deltas = [delta for event in copy.deepcopy(events) for delta in translator.feed(event)]
-    return translator, write_stream(parsed, deltas + translator.finish(saw_done=saw_done))
+    translator.end(saw_done=saw_done)
+    return translator, write_stream(parsed, deltas + translator.finish())
 
 
 def write_stream(parsed: ParsedRequest, deltas: list[Delta]) -> list[bytes]:

@@ -181,9 +181,11 @@ def assert_deltas_stay_as_they_were_given(parsed: Any, upstream: Dialect, events
     """Whether deltas are written at once or later is for who reads them."""
     translator, write = translator_for(parsed, upstream), frame_writer(parsed.dialect)
     given = [translator.feed(event) for event in copy.deepcopy(events)]
+    translator.end()
     late = write([delta for deltas in [*given, translator.finish()] for delta in deltas])
     translator = translator_for(parsed, upstream)
     at_once = [write(translator.feed(event)) for event in copy.deepcopy(events)]
+    translator.end()
     assert late == b"".join([*at_once, write(translator.finish())])
 
 

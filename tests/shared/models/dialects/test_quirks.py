@@ -355,12 +355,14 @@ def test_failing_says_what_was_said() -> None:
     parsed = responses(stream=True)
     translator = translator_for(parsed, Dialect.CHAT)
     deltas = translator.feed(chunk({"content": "half"}))
-    deltas += translator.fail("provider_timeout", "The provider took too long.")
+    translator.fail("provider_timeout", "The provider took too long.")
+    deltas += translator.finish()
     events = read_frames(write_stream(parsed, deltas))
     assert events[-2]["response"]["output"][0]["content"][0]["text"] == "half"
     assert events[-2]["response"]["output"][0]["status"] == "incomplete"
     assert events[-1]["code"] == "provider_timeout"
-    assert translator.finish() == translator.feed(chunk({"content": "x"})) == translator.fail("a", "b") == []
+    translator.fail("a", "b")
+    assert translator.finish() == translator.feed(chunk({"content": "x"})) == []
     assert translator.completion_size_bytes == 4
 
 
@@ -372,7 +374,9 @@ def test_deltas_say_what_they_add_to_the_text_and_to_a_refusal(
     reply = Reply(text=["one ", "two"], refusal=["I ", "won't"], calls=[("x", "f", ["{", "}"])])
     events = chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply)
     translator = translator_for(parsed, upstream)
-    deltas = [delta for event in events for delta in translator.feed(event)] + translator.finish()
+    deltas = [delta for event in events for delta in translator.feed(event)]
+    translator.end()
+    deltas += translator.finish()
     assert "".join(delta.text for delta in deltas) == "one two"
     assert "".join(delta.refusal for delta in deltas) == "I won't"
 
