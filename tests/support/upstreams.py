@@ -116,6 +116,16 @@ class FakeUpstream:
         """Choose the script of a request."""
         return script_in(body) or (self.scripts.popleft() if self.scripts else self.script)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is open."""
+        return bool(self._open)
+
+    def close_connections(self) -> None:
+        """Close all connections, as servers do with idle ones."""
+        for connection in list(self._open):
+            self._loop.call_soon_threadsafe(connection.abort)
+
     async def _listen(self) -> None:
         server = await self._loop.create_server(
             lambda: _Connection(self), "127.0.0.1", self._port, backlog=512, ssl=self._tls

@@ -27,6 +27,7 @@ from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConn
 from urllib3.poolmanager import ProxyManager
 from urllib3.response import BaseHTTPResponse
 
+from shared.models.providers.tcp_info import acknowledged_bytes
 from shared.models.providers.watchdog import Call
 
 MAX_GATHERED_BYTES = 64 << 10
@@ -41,19 +42,34 @@ KEPT_IDLE_SECONDS = 50.0
 class _Serving(threading.local):
     call: Call | None = None
     connect_timeout_seconds: float | None = None
+    connects_anew = False
+    acknowledged: int | None = None
 
 
 _serving = _Serving()
 
 
 @contextmanager
-def serving(call: Call, *, connect_timeout_seconds: float) -> Iterator[None]:
+def serving(call: Call, *, connect_timeout_seconds: float, connects_anew: bool = False) -> Iterator[None]:
     """Let connections that this thread uses in the block know the call they serve."""
     _serving.call, _serving.connect_timeout_seconds = call, connect_timeout_seconds
+    _serving.connects_anew = connects_anew
     try:
         yield
     finally:
-        _serving.call = None
+        _serving.call, _serving.connects_anew = None, False
+
+
+@contextmanager
+def _noting_loss(connection: socket.socket | None) -> Iterator[None]:
+    """Tell the call, if its connection breaks within, that nothing of its request was taken."""
+    try:
+        yield
+    except OSError:
+        before = _serving.acknowledged
+        if before is not None and connection is not None and _serving.call is not None:
+            _serving.call.is_untaken = acknowledged_bytes(connection) == before
+        raise
 
 
 class ChunkDecoder:
@@ -108,6 +124,11 @@ class GatheringResponse(HTTPResponse):
         self._socket = sock
         self._decoder = ChunkDecoder()
 
+    def begin(self) -> None:
+        """Read the head of the answer."""
+        with _noting_loss(self._socket):
+            super().begin()
+
     def read1(self, n: int = -1) -> bytes:
         """Wait for some bytes and give all that is there; a break after them is told by the next call."""
         if not self.chunked:
@@ -160,7 +181,8 @@ class _Cuttable(HTTPConnection):
     @property
     def is_connected(self) -> bool:
         """Whether the connection can be used again."""
-        return time.monotonic() - self._used_at < KEPT_IDLE_SECONDS and super().is_connected
+        is_young = time.monotonic() - self._used_at < KEPT_IDLE_SECONDS
+        return is_young and not _serving.connects_anew and super().is_connected
 
     def _new_conn(self) -> socket.socket:
         patience, self.timeout = self.timeout, _serving.connect_timeout_seconds
@@ -179,9 +201,12 @@ class _Cuttable(HTTPConnection):
     def request(self, *args: Any, **kwargs: Any) -> None:
         """Send a request, over the pooled connection if there is one."""
         self._used_at = time.monotonic()
+        _serving.acknowledged = None
         if self.sock is not None:
             self._tell()
-        super().request(*args, **kwargs)
+            _serving.acknowledged = acknowledged_bytes(self.sock)
+        with _noting_loss(self.sock):
+            super().request(*args, **kwargs)
         if _serving.call is not None:
             _serving.call.sent()
 

@@ -1,6 +1,7 @@
 """A provider that speaks OpenAI's HTTP interface: OpenAI, OpenRouter, Ollama, vLLM, llama.cpp's server and the like.
 
-One call is one request: no redirects, no repeats, no cookies or credentials of the surroundings.
+One call is one request: no redirects, no cookies or credentials of the surroundings, and no repeats but of a request
+that was lost with an idle connection before the upstream had any of it.
 """
 
 import json
@@ -101,16 +102,29 @@ class OpenAiCompatibleProvider:
             else max(request.first_byte_timeout_seconds, self._entry.idle_timeout_seconds)
         )
         try:
-            with serving(call, connect_timeout_seconds=self._entry.connect_timeout_seconds):
-                response = self._adapter.send(
-                    prepared,
-                    stream=True,
-                    timeout=(patience, patience),
-                    verify=self._entry.ca_file or True,
-                    proxies=self._proxies,
-                )
+            return self._send_once(prepared, call, patience)
+        except _FAILED as error:
+            if not call.is_untaken or call.reason is not None:
+                raise call.failure(_connection_failure(call)) from error
+        # The upstream had closed the idle connection, and has not had the request: it is sent once more.
+        call.is_sent = call.is_untaken = False
+        try:
+            return self._send_once(prepared, call, patience, connects_anew=True)
         except _FAILED as error:
             raise call.failure(_connection_failure(call)) from error
+
+    def _send_once(
+        self, prepared: requests.PreparedRequest, call: Call, patience: float, *, connects_anew: bool = False
+    ) -> BaseHTTPResponse:
+        connect_seconds = self._entry.connect_timeout_seconds
+        with serving(call, connect_timeout_seconds=connect_seconds, connects_anew=connects_anew):
+            response = self._adapter.send(
+                prepared,
+                stream=True,
+                timeout=(patience, patience),
+                verify=self._entry.ca_file or True,
+                proxies=self._proxies,
+            )
         body: BaseHTTPResponse = response.raw
         return body
 

@@ -39,6 +39,7 @@ class Call:
         "_silent_at",
         "_waits_for",
         "is_sent",
+        "is_untaken",
         "reason",
     )
 
@@ -60,6 +61,8 @@ class Call:
         self._cut: Callable[[], object] | None = None
         self._is_over = False
         self.is_sent = False
+        self.is_untaken = False
+        """Whether the connection broke before the upstream had accepted a byte of the request."""
         self.reason: Reason | None = None
 
     def attach(self, cut: Callable[[], object]) -> None:
