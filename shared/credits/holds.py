@@ -19,7 +19,7 @@ from shared.credits.errors import CreditPolicySuspended, InsufficientCredits, In
 from shared.credits.functions import call
 from shared.credits.prices import Prices
 from shared.database import Session
-from shared.identity.callers import Caller, ExecutorKind, OwnerKind
+from shared.identity.callers import Caller, ExecutorKind
 
 QUEUE_LEASE_SECONDS = 45
 """How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it."""
@@ -54,12 +54,13 @@ class Attribution:
     def of(cls, caller: Caller) -> Attribution:
         """Read it off a caller."""
         executor, owner = caller.executor, caller.owner
-        has_principal = owner is not None and owner.kind is OwnerKind.PRINCIPAL_IDENTITY
+        # The receiving identity may be another agent's daemon. Its own stands in `identity_id`.
+        is_received = owner is not None and owner.id != executor.id
         is_user = executor.kind is ExecutorKind.USER
         return cls(
             user_id=executor.id if is_user else None,
             identity_id=executor.id if executor.kind is ExecutorKind.DAEMON_IDENTITY else None,
-            principal_id=owner.id if has_principal and owner is not None else None,
+            principal_id=owner.id if is_received and owner is not None else None,
             deployment_id=caller.deployment_id,
             # A user has no credential but a key.
             api_key_id=caller.credential_id if is_user else None,

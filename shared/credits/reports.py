@@ -1,22 +1,22 @@
-"""Report usage in a window by model or principal: from hourly rollups, exact to the last settled call.
+"""Report usage over a span of time, by any of its dimensions and by hour or day: exact, to the last settled call."""
 
-Rollups hold the records before their mark (`rollups.py`); the few minutes after it are added from the records. A
-window begins on a full hour: 24h is the last 24 hours and what has passed of the hour before them.
-"""
+from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row
 
+from shared.credits.cube import SUMS, Dimension, Interval, statement
 from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
 
-MAX_GROUPS = 1000
-_SUMS = ("invocations", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost")
+MAX_GROUPS = 10_000
+MAX_DAYS = 366
 
 
 class Window(StrEnum):
@@ -32,25 +32,37 @@ class Window(StrEnum):
         return {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}[self.value]
 
 
-class GroupBy(StrEnum):
-    """By what a report is broken down."""
-
-    MODEL = "model"
-    PRINCIPAL = "principal"
-    DEPLOYMENT = "deployment"
-    USER = "user"
-    IDENTITY = "identity"
-    KEY = "key"
-    DISTRIBUTION = "distribution"
-
-    @property
-    def column(self) -> str:
-        """The column with its keys."""
-        return {"model": "model", "key": "api_key_id"}.get(self.value, f"{self.value}_id")
-
-
-MODEL_WINDOW = Window.MONTH
+MODEL_WINDOW = Window.DAY
 """The recent window of the catalog's figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a report is about: a window back from now, or from a moment on up to another, or to now.
+
+    Without dimensions there is one group, or one for each step of the series. Filters keep calls with these values.
+    """
+
+    window: Window | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    interval: Interval | None = None
+    group_by: tuple[Dimension, ...] = ()
+    filters: Mapping[Dimension, str | UUID] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise ValidationFailed for a span that means nothing, or is longer than MAX_DAYS."""
+        if self.window is not None:
+            if self.starts_at is not None or self.ends_at is not None:
+                raise _wrong("window", "goes without from and to")
+            return
+        if self.starts_at is None:
+            raise _wrong("from", "is needed where there is no window")
+        ends_at = self.ends_at or datetime.now(UTC)
+        if ends_at <= self.starts_at:
+            raise _wrong("to" if self.ends_at else "from", "must leave time between from and to")
+        if ends_at - self.starts_at > timedelta(days=MAX_DAYS):
+            raise _wrong("from", f"must be at most {MAX_DAYS} days before to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,18 +79,21 @@ class UsageSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageGroup:
-    """What the calls of one model, user and so on consumed; the key is None for calls without one."""
+    """What the calls of one combination of values consumed, in one step of the series if there is one.
 
-    key: str | None
+    A key is None for calls without one.
+    """
+
+    step: datetime | None
+    keys: tuple[str | None, ...]
     sum: UsageSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """A window's usage, the dearest groups first; `is_truncated` when there are more than MAX_GROUPS."""
+    """The usage of a span, by step and then the dearest groups first; MAX_GROUPS at most, or `is_truncated`."""
 
-    window: Window
-    group_by: GroupBy
+    question: Question
     starts_at: datetime
     ends_at: datetime
     total: UsageSum
@@ -87,80 +102,53 @@ class UsageReport:
 
 
 def usage(
-    session: Session,
-    organization_id: UUID,
-    *,
-    window: Window,
-    group_by: GroupBy,
-    user_id: UUID | None = None,
+    session: Session, organization_id: UUID, question: Question, *, user_id: UUID | None = None
 ) -> UsageReport:
-    """Report an organization's usage, or what one of its users used."""
+    """Report an organization's usage, or what one of its users used. Raises ValidationFailed."""
+    question.check()
     parameters = {
         "organization_id": str(organization_id),
-        "user_id": None if user_id is None else str(user_id),
-        "length": window.length,
+        "own": None if user_id is None else str(user_id),
+        "from": question.starts_at,
+        "to": question.ends_at,
+        "length": question.window.length if question.window else None,
         "limit": MAX_GROUPS + 2,
+        **{dimension.value: str(value) for dimension, value in question.filters.items()},
     }
-    rows = session.execute(_REPORTS[group_by], parameters).all()
-    total = next(row for row in rows if row.is_total)
-    groups = tuple(
-        UsageGroup(key=None if row.key is None else str(row.key), sum=_sum(row))
-        for row in rows
-        if not row.is_total
+    asked = statement(
+        question.group_by,
+        frozenset(question.filters),
+        question.interval,
+        of_one_user=user_id is not None,
     )
+    total, *rows = session.execute(asked, parameters).all()
     return UsageReport(
-        window=window,
-        group_by=group_by,
+        question=question,
         starts_at=total.starts_at,
         ends_at=total.ends_at,
         total=_sum(total),
-        groups=groups[:MAX_GROUPS],
-        is_truncated=len(groups) > MAX_GROUPS,
+        groups=tuple(_group(row, len(question.group_by)) for row in rows[:MAX_GROUPS]),
+        is_truncated=len(rows) > MAX_GROUPS,
     )
 
 
 def model_usage(session: Session) -> Mapping[str, tuple[int, int]]:
-    """Give the tokens and invocations of each model in the last MODEL_WINDOW, over all organizations.
+    """Give the tokens and invocations of each model in the MODEL_WINDOW, over all organizations."""
+    span = {"from": None, "to": None, "length": MODEL_WINDOW.length, "limit": None}
+    _, *rows = session.execute(statement((Dimension.MODEL,), of_all=True), span)
+    return {row.key_0: (int(row.prompt_tokens + row.completion_tokens), int(row.invocations)) for row in rows}
 
-    From rollups only, so a few minutes late.
-    """
-    rows = session.execute(_MODEL_USAGE, {"length": MODEL_WINDOW.length})
-    return {row.model: (int(row.tokens), int(row.invocations)) for row in rows}
+
+def _group(row: Row[Any], keys: int) -> UsageGroup:
+    values = [getattr(row, f"key_{place}") for place in range(keys)]
+    return UsageGroup(
+        step=row.step, keys=tuple(None if value is None else str(value) for value in values), sum=_sum(row)
+    )
 
 
 def _sum(row: Row[Any]) -> UsageSum:
-    values = row._asdict()
-    return UsageSum(**{name: int(values[name]) for name in _SUMS})
+    return UsageSum(**{name: int(getattr(row, name)) for name in SUMS})
 
 
-def _report(column: str) -> str:
-    sums = ", ".join(f"sum({name}) AS {name}" for name in _SUMS)
-    return f"""
-WITH span AS MATERIALIZED (
-    SELECT date_trunc('hour', now() - CAST(:length AS interval), 'UTC') AS starts_at, rolled_up_to FROM usage_rollup
-), used AS (
-    SELECT {column} AS key, {sums} FROM usage_hours
-    WHERE organization_id = CAST(:organization_id AS uuid) AND hour >= (SELECT starts_at FROM span)
-        AND (CAST(:user_id AS uuid) IS NULL OR user_id = CAST(:user_id AS uuid))
-    GROUP BY 1
-    UNION ALL
-    SELECT {column}, count(*), {sums.partition(", ")[2]} FROM usage_records
-    WHERE organization_id = CAST(:organization_id AS uuid)
-        AND occurred_at >= (SELECT greatest(starts_at, rolled_up_to) FROM span)
-        AND (CAST(:user_id AS uuid) IS NULL OR user_id = CAST(:user_id AS uuid))
-    GROUP BY 1
-)
-SELECT key, grouping(key) = 1 AS is_total, (SELECT starts_at FROM span) AS starts_at, now() AS ends_at,
-    {", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in _SUMS)}
-FROM used GROUP BY GROUPING SETS ((key), ())
-ORDER BY is_total DESC, cost DESC, invocations DESC, key LIMIT :limit
-"""  # noqa: S608 (columns named by this module only)
-
-
-_REPORTS = {group_by: text(_report(group_by.column)) for group_by in GroupBy}
-_MODEL_USAGE = text(
-    """
-SELECT model, sum(prompt_tokens + completion_tokens) AS tokens, sum(invocations) AS invocations
-FROM usage_hours WHERE hour >= date_trunc('hour', now() - CAST(:length AS interval), 'UTC') GROUP BY model
-"""
-)
+def _wrong(name: str, message: str) -> ValidationFailed:
+    return ValidationFailed(errors=[FieldError(location="query", name=name, message=message)])

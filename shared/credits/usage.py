@@ -19,7 +19,7 @@ from shared.pagination import DEFAULT_LIMIT, Page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
-    """One settled call; `cost` in µcr."""
+    """One settled call; `cost` in µcr. The principal is the receiving identity, else the daemon, else the user."""
 
     invocation_id: UUID
     organization_id: UUID
@@ -100,4 +100,5 @@ def _position(session: Session, organization_id: UUID, cursor: UUID) -> tuple[da
 
 
 def _record(row: Row[Any]) -> UsageRecord:
-    return UsageRecord(**{**row._asdict(), "status": Status(row.status)})
+    principal_id = row.principal_id or row.identity_id or row.user_id
+    return UsageRecord(**{**row._asdict(), "status": Status(row.status), "principal_id": principal_id})

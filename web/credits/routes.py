@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from uuid import UUID
 
+from flask import Response
+
 from shared.credits import balances, ledger, policies, reports, storage_reports
 from shared.credits import usage as records
 from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired, ReferenceConflict
@@ -12,7 +14,9 @@ from shared.identity.permissions import Permission
 from web.administration import JSON_BODY, ORGANIZATION, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.credits import schemas, storage_schemas
+from web.credits import schemas, storage_schemas, usage_schemas
+from web.credits.usage_csv import render_usage
+from web.http.negotiation import CSV, JSON, negotiate
 from web.routes import Routes
 
 routes = Routes("credits")
@@ -20,6 +24,7 @@ administration = AdministrationRoutes("credit administration")
 ROUTES = (routes, administration)
 
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
+_VARIES = {"Vary": "Accept"}
 _ENTERED = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
 _NOT_ENTERED = (
     PermissionDenied,
@@ -49,21 +54,31 @@ def read_credits(call: Call) -> Answer:
 @routes.route(
     "GET",
     "/v1/usage",
-    summary="Get the organization's usage over a window; without usage.read the user's own",
+    summary="Get the organization's usage by any of its dimensions; without usage.read the user's own",
+    description=(
+        "Sums of a window or of the time from `from` to `to`, exact to the last settled call, by one or several "
+        "dimensions (`group_by=model,principal`), by hour or day (`interval`), of the calls that the filters keep. "
+        "With `Accept: text/csv` the answer is a file for spreadsheets."
+    ),
     authentication=Authentication.CALLER,
-    query=schemas.UsageQuery,
-    answers={200: schemas.UsageBody},
+    query=usage_schemas.UsageQuery,
+    headers={"Accept": "`text/csv` for a file, complete or refused."},
+    answers={200: usage_schemas.UsageBody},
     errors=(*_REFUSED, ValidationFailed),
 )
-def read_usage(call: Call) -> Answer:
+def read_usage(call: Call) -> Answer | Response:
     scope = records.authorize_usage(call.caller)
-    query: schemas.UsageQuery = call.query
-    window, group_by = reports.Window(query.window), reports.GroupBy(query.group_by)
+    query: usage_schemas.UsageQuery = call.query
     with call.services.database.autocommit() as session:
-        report = reports.usage(
-            session, scope.organization_id, window=window, group_by=group_by, user_id=scope.user_id
-        )
-    return Answer(body=schemas.UsageBody.of(report))
+        report = reports.usage(session, scope.organization_id, query.question, user_id=scope.user_id)
+    if negotiate(call.http, (JSON, CSV)) == CSV:
+        return _download(render_usage(report))
+    return Answer(body=usage_schemas.UsageBody.of(report), headers=_VARIES)
+
+
+def _download(table: str) -> Response:
+    headers = {**_VARIES, "Content-Disposition": 'attachment; filename="usage.csv"'}
+    return Response(table, content_type=f"{CSV}; charset=utf-8", headers=headers)
 
 
 @routes.route(

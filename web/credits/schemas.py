@@ -7,7 +7,7 @@ from pydantic import Field
 
 from shared.credits.balances import Balance, Policy, Suspender
 from shared.credits.ledger import Entered
-from shared.credits.reports import MAX_GROUPS, GroupBy, UsageGroup, UsageReport, UsageSum, Window
+from shared.credits.reports import UsageSum
 from shared.credits.settlement import Status
 from shared.credits.usage import UsageRecord
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
@@ -82,43 +82,6 @@ class UsageSumBody(SnakeWire):
         }
 
 
-class UsageGroupBody(UsageSumBody):
-    """What the calls of one model, principal and so on consumed."""
-
-    key: str | None = Field(description="The model or id; null for calls that have none.")
-
-    @classmethod
-    def of(cls, group: UsageGroup) -> Self:
-        """Show a group."""
-        return cls(key=group.key, **cls.figures(group.sum))
-
-
-class UsageBody(SnakeWire):
-    """The usage of a window, the dearest groups first."""
-
-    object: Literal["usage"] = "usage"
-    window: Window
-    group_by: GroupBy
-    starts_at: UtcTime = Field(description="A full hour.")
-    ends_at: UtcTime
-    total: UsageSumBody
-    data: Sequence[UsageGroupBody]
-    is_truncated: bool = Field(description=f"Whether there are more than {MAX_GROUPS} groups.")
-
-    @classmethod
-    def of(cls, report: UsageReport) -> Self:
-        """Show a report."""
-        return cls(
-            window=report.window,
-            group_by=report.group_by,
-            starts_at=report.starts_at,
-            ends_at=report.ends_at,
-            total=UsageSumBody(**UsageSumBody.figures(report.total)),
-            data=[UsageGroupBody.of(group) for group in report.groups],
-            is_truncated=report.is_truncated,
-        )
-
-
 class UsageRecordBody(SnakeWire):
     """One call: what it consumed and cost, and who is responsible."""
 
@@ -139,7 +102,7 @@ class UsageRecordBody(SnakeWire):
     )
     user_id: Id | None
     identity_id: Id | None = Field(description="The daemon whose permissions the call ran with.")
-    principal_id: Id | None = Field(description="The receiving identity that the call was made for.")
+    principal_id: Id | None = Field(description="The receiving identity, else the daemon, else the user.")
     deployment_id: Id | None
     api_key_id: Id | None = Field(description="The API key that the call was made with.")
     distribution_id: Id | None = Field(description="The distribution that routed the call.")
@@ -173,15 +136,6 @@ class UsageRecordPage(SnakeWire):
                 "next_cursor": page.next_cursor,
             }
         )
-
-
-class UsageQuery(SnakeSent):
-    """The parameters of a report."""
-
-    window: Literal["24h", "7d", "30d"] = Field(default="24h", description="How far back.")
-    group_by: Literal["model", "principal", "deployment", "user", "identity", "key", "distribution"] = Field(
-        default="model", description="By what the sums are broken down."
-    )
 
 
 class UsageRecordsQuery(SnakeSent):

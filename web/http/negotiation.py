@@ -12,6 +12,7 @@ from werkzeug.datastructures import MIMEAccept
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
+CSV = "text/csv"
 
 
 def negotiate(http: Request, offered: Sequence[str]) -> str:

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shared.credits.reports import MODEL_WINDOW, Window
 from shared.models.catalog import ModelEntry
-
-USAGE_WINDOW = "24h"
 
 
 class V1(BaseModel):
@@ -43,7 +42,7 @@ class Architecture(V1):
 class RecentUsage(V1):
     """How much this service's callers used a model lately."""
 
-    window: Literal["24h"]
+    window: Window
     tokens: int
     invocations: int
 
@@ -85,7 +84,7 @@ class ModelBody(V1):
             context_length=entry.context_length,
             max_completion_tokens=entry.max_completion_tokens,
             knowledge_cutoff=entry.knowledge_cutoff,
-            usage=RecentUsage(window=USAGE_WINDOW, tokens=tokens, invocations=invocations),
+            usage=RecentUsage(window=MODEL_WINDOW, tokens=tokens, invocations=invocations),
             supported_endpoints=[endpoint.value for endpoint in entry.supported_endpoints],
         )
 

@@ -17,13 +17,14 @@ from hypothesis.stateful import (
 )
 
 from shared.credits.balances import Policy
+from shared.credits.cube import Dimension
 from shared.credits.errors import (
     CreditPolicySuspended,
     InsufficientCredits,
     ReferenceConflict,
     SettlementRefused,
 )
-from shared.credits.reports import GroupBy, Window, usage
+from shared.credits.reports import Question, Window, usage
 from shared.credits.rollups import roll_up_usage
 from shared.credits.sweeps import mark_unresolved, release_overdue_holds, settle_unresolved
 from shared.database import Database
@@ -238,7 +239,9 @@ class Interleavings(RuleBasedStateMachine):
             assert self.calls.state(call.id) == call.state
         assert self.calls.discrepancies() == []
         with self.database.autocommit() as session:
-            report = usage(session, self.calls.organization_id, window=Window.DAY, group_by=GroupBy.MODEL)
+            report = usage(
+                session, self.calls.organization_id, Question(window=Window.DAY, group_by=(Dimension.MODEL,))
+            )
         settled = [call for call in self.invocations if call.charged is not None]
         assert (report.total.invocations, report.total.cost) == (len(settled), self.spent)
 

@@ -5,10 +5,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from shared.credits.cube import Dimension
 from shared.credits.holds import Attribution
-from shared.credits.reports import GroupBy, UsageReport, Window, model_usage, usage
+from shared.credits.reports import MODEL_WINDOW, Question, UsageReport, Window, model_usage, usage
 from shared.credits.rollups import roll_up_usage
 from shared.credits.usage import list_usage_records
+from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.sweeping import budget
 from tests.shared.credits.calls import Calls
 from tests.shared.credits.test_interleavings import ROLL_UP_ALL
@@ -20,9 +22,9 @@ def funded(calls: Calls) -> Calls:
     return calls
 
 
-def report(calls: Calls, window: Window = Window.DAY, group_by: GroupBy = GroupBy.MODEL) -> UsageReport:
+def report(calls: Calls, window: Window = Window.DAY, *group_by: Dimension) -> UsageReport:
     with calls.database.autocommit() as session:
-        return usage(session, calls.organization_id, window=window, group_by=group_by)
+        return usage(session, calls.organization_id, Question(window=window, group_by=group_by))
 
 
 def charged_ago(calls: Calls, tokens: int, ago: timedelta, **options: object) -> UUID:
@@ -48,26 +50,65 @@ def test_windows_reach_as_far_as_they_say(funded: Calls) -> None:
     assert calls.discrepancies() == []
 
 
-def test_a_window_begins_on_the_hour_and_has_at_least_its_length(funded: Calls) -> None:
-    found = report(funded)
-    assert found.starts_at == found.starts_at.replace(minute=0, second=0, microsecond=0)
-    assert timedelta(hours=24) <= found.ends_at - found.starts_at < timedelta(hours=25)
+@pytest.mark.parametrize("rolled_up", [False, True])
+@pytest.mark.parametrize("window", Window)
+def test_a_window_is_exact_to_the_second(funded: Calls, window: Window, rolled_up: bool) -> None:
+    for tokens, seconds in ((1, -5), (20, 5), (300, 1800), (4000, 3600)):
+        charged_ago(funded, tokens, window.length + timedelta(seconds=seconds))
+    if rolled_up:
+        funded.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
+        roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+    found = report(funded, window)
+    assert (found.total.cost, found.ends_at - found.starts_at) == (1, window.length)
 
 
 @pytest.mark.parametrize("rolled_up", [False, True])
 def test_usage_is_broken_down_by_each_key(funded: Calls, rolled_up: bool) -> None:
-    columns = [group_by.column for group_by in GroupBy if group_by is not GroupBy.MODEL]
-    keys = {column: uuid4() for column in columns}
+    keys = {name: uuid4() for name in Attribution.__dataclass_fields__}
     funded.charge(5, attribution=Attribution(**keys))
     funded.charge(3)
     if rolled_up:
         roll_up_usage(funded.database, slack=ROLL_UP_ALL)
-    for group_by in GroupBy:
-        groups = [(group.key, group.sum.cost) for group in report(funded, group_by=group_by).groups]
-        if group_by is GroupBy.MODEL:
-            assert groups == [("acme/one", 8)]
+    for dimension in Dimension:
+        groups = [(group.keys, group.sum.cost) for group in report(funded, Window.DAY, dimension).groups]
+        if dimension is Dimension.MODEL:
+            assert groups == [(("acme/one",), 8)]
         else:
-            assert groups == [(str(keys[group_by.column]), 5), (None, 3)]
+            column = {Dimension.KEY: "api_key_id"}.get(dimension, f"{dimension.value}_id")
+            assert groups == [((str(keys[column]),), 5), ((None,), 3)]
+
+
+@pytest.mark.parametrize("rolled_up", [False, True])
+def test_the_principal_is_the_receiving_identity_else_the_daemon_else_the_user(
+    funded: Calls, rolled_up: bool
+) -> None:
+    receiving, daemon, user = uuid4(), uuid4(), uuid4()
+    funded.charge(5, attribution=Attribution(principal_id=receiving, identity_id=daemon))
+    funded.charge(3, attribution=Attribution(identity_id=daemon, deployment_id=uuid4()))
+    funded.charge(2, attribution=Attribution(user_id=user, api_key_id=uuid4()))
+    if rolled_up:
+        roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+    groups = report(funded, Window.DAY, Dimension.PRINCIPAL).groups
+    assert [(group.keys, group.sum.cost) for group in groups] == [
+        ((str(receiving),), 5),
+        ((str(daemon),), 3),
+        ((str(user),), 2),
+    ]
+    with funded.database.autocommit() as session:
+        page = list_usage_records(session, funded.organization_id)
+    assert [record.principal_id for record in page.items] == [user, daemon, receiving]
+
+
+def test_another_agents_daemon_that_receives_is_the_principal() -> None:
+    organization, mine, theirs = uuid4(), uuid4(), uuid4()
+    caller = Caller(
+        executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=mine),
+        credential_id=uuid4(),
+        organization_id=organization,
+        owner=Owner(kind=OwnerKind.DAEMON_IDENTITY, id=theirs, organization_id=organization),
+        payer_id=organization,
+    )
+    assert Attribution.of(caller) == Attribution(identity_id=mine, principal_id=theirs)
 
 
 def test_calls_after_the_last_roll_up_are_counted_once_before_and_after_the_next(funded: Calls) -> None:
@@ -101,6 +142,15 @@ def test_the_catalogs_figures_are_those_of_all_organizations(funded: Calls) -> N
     roll_up_usage(funded.database, slack=ROLL_UP_ALL)
     with funded.database.autocommit() as session:
         assert model_usage(session)[model] == (11, 2)
+
+
+def test_the_catalogs_figures_are_of_the_window_that_they_name(funded: Calls) -> None:
+    model = f"acme/{uuid4()}"
+    charged_ago(funded, 5, MODEL_WINDOW.length - timedelta(seconds=5), model=model)
+    charged_ago(funded, 6, MODEL_WINDOW.length + timedelta(seconds=5), model=model)
+    charged_ago(funded, 7, timedelta(days=9), model=model)
+    with funded.database.autocommit() as session:
+        assert model_usage(session)[model] == (5, 1)
 
 
 def test_pages_of_records_neither_skip_nor_repeat_those_of_one_moment(funded: Calls) -> None:

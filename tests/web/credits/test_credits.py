@@ -278,7 +278,7 @@ def test_usage_is_summed_by_what_is_asked_for_with_the_last_call_in_it(world: Wo
     ]
     assert (report["total"]["invocations"], report["total"]["total_tokens"]) == (2, 80)
     for group_by, keys in (
-        ("principal", [None, str(principal)]),
+        ("principal", [str(user), str(principal)]),
         ("user", [str(user)]),
         ("identity", [None]),
     ):

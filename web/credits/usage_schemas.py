@@ -1,0 +1,128 @@
+"""The JSON of reports on usage, and the parameters that ask for one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from shared.credits.cube import Dimension, Interval
+from shared.credits.reports import MAX_GROUPS, Question, UsageGroup, UsageReport, Window
+from web.credits.schemas import UsageSumBody
+from web.http.wire_types import Id, SnakeSent, SnakeWire, Text, UtcTime
+
+_NAMES = "|".join(dimension.value for dimension in Dimension)
+
+
+def _parse_dimensions(value: object) -> tuple[Dimension, ...]:
+    """Read dimensions with commas between them; one that is named twice counts once."""
+    if not isinstance(value, str):
+        return ()
+    try:
+        return tuple(dict.fromkeys(map(Dimension, value.split(","))))
+    except ValueError:
+        raise PydanticCustomError("dimensions", f"must be of {_NAMES}, with commas between them") from None
+
+
+Dimensions = Annotated[
+    tuple[Dimension, ...],
+    BeforeValidator(_parse_dimensions),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^({_NAMES})(,({_NAMES}))*$", "examples": ["model,principal"]}
+    ),
+]
+_Filter = Field(default=None, description="Keep the calls of this one.")
+
+
+class UsageQuery(SnakeSent):
+    """The parameters of a report."""
+
+    window: Literal["24h", "7d", "30d"] | None = Field(
+        default=None, description="How far back from now: 24h, unless `from` is given."
+    )
+    starts_at: UtcTime | None = Field(
+        default=None, alias="from", description="The first moment; instead of a window."
+    )
+    ends_at: UtcTime | None = Field(
+        default=None, alias="to", description="The moment after the last; now if left out."
+    )
+    interval: Literal["hour", "day"] | None = Field(
+        default=None, description="Make a series of sums, each of an hour or a day (UTC)."
+    )
+    group_by: Dimensions | None = Field(
+        default=None, description="By what the sums are broken down: model, unless `interval` is given."
+    )
+    model: Annotated[str, Text(minimum=1, maximum=200)] | None = _Filter
+    principal: Id | None = Field(
+        default=None, description="Keep calls of this receiving identity, else daemon, else user."
+    )
+    deployment: Id | None = _Filter
+    user: Id | None = _Filter
+    identity: Id | None = Field(default=None, description="Keep the calls that ran as this daemon.")
+    key: Id | None = Field(default=None, description="Keep the calls made with this API key, by its id.")
+    distribution: Id | None = _Filter
+
+    @property
+    def question(self) -> Question:
+        """What is asked, with the defaults."""
+        has_span = self.starts_at is not None or self.ends_at is not None
+        window = self.window or (None if has_span else Window.DAY)
+        filters = {at: getattr(self, at.value) for at in Dimension if getattr(self, at.value) is not None}
+        return Question(
+            window=Window(window) if window else None,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
+            interval=Interval(self.interval) if self.interval else None,
+            group_by=self.group_by
+            if self.group_by is not None
+            else (() if self.interval else (Dimension.MODEL,)),
+            filters=filters,
+        )
+
+
+class UsageGroupBody(UsageSumBody):
+    """What the calls of one model, principal and so on consumed."""
+
+    starts_at: UtcTime | None = Field(
+        description="With `interval`: when the hour or day begins; what it has outside of the report is left out."
+    )
+    key: str | None = Field(
+        description="The value of the first dimension: a model or an id; null for calls that have none."
+    )
+    keys: Mapping[Dimension, str | None] = Field(description="The value of each dimension.")
+
+    @classmethod
+    def of(cls, group: UsageGroup, group_by: Sequence[Dimension]) -> Self:
+        """Show a group."""
+        keys = dict(zip(group_by, group.keys, strict=True))
+        first = group.keys[0] if group.keys else None
+        return cls(starts_at=group.step, key=first, keys=keys, **cls.figures(group.sum))
+
+
+class UsageBody(SnakeWire):
+    """The usage of a span of time: step by step if a series was asked for, and the dearest groups first."""
+
+    object: Literal["usage"] = "usage"
+    window: Window | None
+    interval: Interval | None
+    group_by: str = Field(description="The dimensions, with commas between them.")
+    starts_at: UtcTime
+    ends_at: UtcTime = Field(description="The moment after the last.")
+    total: UsageSumBody = Field(description="The sum of all groups, those too that are cut off.")
+    data: Sequence[UsageGroupBody] = Field(description="Hours, days and groups without calls are left out.")
+    is_truncated: bool = Field(description=f"Whether there are more than {MAX_GROUPS} groups.")
+
+    @classmethod
+    def of(cls, report: UsageReport) -> Self:
+        """Show a report."""
+        question = report.question
+        return cls(
+            window=question.window,
+            interval=question.interval,
+            group_by=",".join(question.group_by),
+            starts_at=report.starts_at,
+            ends_at=report.ends_at,
+            total=UsageSumBody(**UsageSumBody.figures(report.total)),
+            data=[UsageGroupBody.of(group, question.group_by) for group in report.groups],
+            is_truncated=report.is_truncated,
+        )
