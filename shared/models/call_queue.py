@@ -200,8 +200,8 @@ def _read(entry: bytes) -> QueuedCall:
 
 @lru_cache(maxsize=_REMEMBERED_ENTRIES)
 def _write_entry(entry: ModelEntry) -> str:
-    """Write an entry, without what is for readers of the catalog alone."""
-    return _ENTRY.dump_json(replace(entry, name="", description="")).decode()
+    """Write an entry, without what is for readers of the catalog, and for the front, alone."""
+    return _ENTRY.dump_json(replace(entry, name="", description="", supported_endpoints=())).decode()
 
 
 @lru_cache(maxsize=_REMEMBERED_ENTRIES)

@@ -23,10 +23,11 @@ class ProviderKind(StrEnum):
 
 
 class Endpoint(StrEnum):
-    """Which of our two creation endpoints a model may be called through."""
+    """Which of our creation endpoints a model may be called through."""
 
     CHAT_COMPLETIONS = "chat.completions"
     RESPONSES = "responses"
+    MESSAGES = "messages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

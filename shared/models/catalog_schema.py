@@ -109,7 +109,11 @@ class ModelTable(_Table):
     context_length: Count | None = None
     max_completion_tokens: Count | None = None
     knowledge_cutoff: Annotated[Name | None, BeforeValidator(_written_date)] = None
-    supported_endpoints: list[Literal["chat.completions", "responses"]] = ["chat.completions", "responses"]
+    supported_endpoints: list[Literal["chat.completions", "responses", "messages"]] = [
+        "chat.completions",
+        "responses",
+        "messages",
+    ]
     upstreams: Annotated[list[UpstreamTable], Field(min_length=1, max_length=MAX_UPSTREAMS)]
     concurrency_limit: Count | None = None
     deadline_seconds: Seconds = 600.0

@@ -21,7 +21,7 @@ from shared.errors import DomainError, Unavailable
 from shared.models.call_queue import AcceptedRequest, CallQueue, QueuedCall, is_cancelled
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
-from shared.models.dialects import DONE, frame_writer
+from shared.models.dialects import end_of_stream, frame_writer
 from shared.models.engine import NOTHING, Asked, Carrier, Engine, ModelCall
 from shared.models.heartbeats import Attended
 from shared.models.providers.errors import CallCancelled
@@ -104,6 +104,7 @@ def _is_cancelled(executor: Executor, invocation_id: UUID) -> bool:
 
 def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended) -> None:
     parsed, entry = request.parsed(), _trusted(request.entry, executor.catalog)
+    end = end_of_stream(parsed.dialect)
     call = ModelCall(executor.engine, attended, frame_writer(parsed.dialect))
     asked = Asked(entry=entry, parsed=parsed, created=request.created, cancelled=attended.cancelled)
     carrier = Carrier(loop=executor.loop, say=partial(attended.send, ReplyKind.DATA))
@@ -113,9 +114,9 @@ def _carry_out(executor: Executor, request: AcceptedRequest, attended: Attended)
                 if not attended.send(ReplyKind.DATA, data):
                     raise CallCancelled(may_have_cost=True)
     except DomainError as error:
-        _say_failed(error, attended, call.ending)
+        _say_failed(error, attended, call.ending + end)
     else:
-        attended.send(ReplyKind.END, call.ending + DONE if request.is_stream else call.reply.body())
+        attended.send(ReplyKind.END, call.ending + end if request.is_stream else call.reply.body())
 
 
 def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
@@ -130,7 +131,7 @@ def _trusted(entry: ModelEntry, catalog: CatalogFile) -> ModelEntry:
 def _say_failed(error: DomainError, attended: Attended, frames: bytes) -> None:
     """End a stream that has begun with its error frames; answer any other with the error itself."""
     if attended.has_sent_data:
-        attended.send(ReplyKind.END, frames + DONE)
+        attended.send(ReplyKind.END, frames)
     else:
         attended.send(ReplyKind.FAILED, describe_failure(error))
 

@@ -29,7 +29,11 @@ from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-ENDPOINTS = {Dialect.CHAT: Endpoint.CHAT_COMPLETIONS, Dialect.RESPONSES: Endpoint.RESPONSES}
+ENDPOINTS = {
+    Dialect.CHAT: Endpoint.CHAT_COMPLETIONS,
+    Dialect.RESPONSES: Endpoint.RESPONSES,
+    Dialect.MESSAGES: Endpoint.MESSAGES,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from flask import Response
 
 from shared.errors import DomainError
 from shared.models import reply_waiting
-from shared.models.dialects import DONE, Delta, Dialect, frame_writer
-from shared.models.dialects.failures import Failure, chat_error, responses_error
+from shared.models.dialects import Delta, Dialect, end_of_stream, frame_writer, sign_of_life
+from shared.models.dialects.failures import Failure, chat_error, messages_error, responses_error
 from shared.models.invocations import Invoker
 from shared.replies import Inbox, Reply, ReplyKind
 from shared.telemetry import get_logger
@@ -25,8 +25,7 @@ from web.revocation import Watch, until_revoked
 log = get_logger(__name__)
 
 COMMENT_AFTER_SECONDS = 10.0
-"""After so long without a frame a comment is sent, so that neither client nor proxy gives up."""
-_COMMENT = b": still working\n\n"
+"""After so long without a frame a sign of life is sent, so that neither client nor proxy gives up."""
 
 
 def whole_answer(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvironment) -> Response:
@@ -73,7 +72,7 @@ def _events(coming: Generator[Reply | None], dialect: Dialect) -> Steps:
     sent, said_at, has_begun = 0, time.monotonic(), False
     try:
         for reply in coming:
-            data = _data(reply, said_at)
+            data = _data(reply, said_at, dialect)
             if not has_begun and (data or reply is not None):
                 has_begun = True
                 yield event_stream()
@@ -91,18 +90,20 @@ def _events(coming: Generator[Reply | None], dialect: Dialect) -> Steps:
         coming.close()  # which cancels the call unless it is over
 
 
-def _data(reply: Reply | None, said_at: float) -> bytes:
+def _data(reply: Reply | None, said_at: float, dialect: Dialect) -> bytes:
     if reply is not None:
         return reply.data
-    return _COMMENT if time.monotonic() - said_at > COMMENT_AFTER_SECONDS else b""
+    return sign_of_life(dialect) if time.monotonic() - said_at > COMMENT_AFTER_SECONDS else b""
 
 
 def _error_frames(error: DomainError, dialect: Dialect, sent: int) -> Iterator[bytes]:
     failure = Failure(code=openai_code(error.code), message=error.detail)
     if dialect is Dialect.CHAT:
         content = chat_error(failure)
+    elif dialect is Dialect.MESSAGES:
+        content = messages_error(failure)
     else:
         # Larger than the number of any event before it: a reply may have carried several, but never so many.
         content = responses_error(failure, sequence_number=1_000_000 + sent)
     yield frame_writer(dialect)([Delta(content)])
-    yield DONE
+    yield end_of_stream(dialect)

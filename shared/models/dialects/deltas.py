@@ -14,7 +14,9 @@ from typing import Any
 from shared.models.dialects.requests import Dialect, Json
 
 DONE = b"data: [DONE]\n\n"
-"""Ends every stream, of either dialect."""
+"""Ends every stream of OpenAI's dialects."""
+_COMMENT = b": still working\n\n"
+_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 LEAST_LOG_PROBABILITY = -9999.0  # what OpenAI writes for a token that cannot be
 
 # A standing encoder: json.dumps with these options would build one for every frame.
@@ -25,7 +27,7 @@ _write = json.JSONEncoder(
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for every chunk, at a third of the cost
 class Delta:
-    """One chunk of a chat completion, one event of a Response, or an error; `content` is the JSON that clients read."""
+    """One chunk of a chat completion, one event of another dialect, or an error; `content` is what clients read."""
 
     content: Json
 
@@ -52,6 +54,16 @@ FrameWriter = Callable[[Sequence[Delta]], bytes]
 def frame_writer(dialect: Dialect) -> FrameWriter:
     """Give what writes the deltas of a dialect as server-sent events."""
     return _write_chunks if dialect is Dialect.CHAT else _write_events
+
+
+def end_of_stream(dialect: Dialect) -> bytes:
+    """Give what follows the last frame of a stream, a broken one too."""
+    return b"" if dialect is Dialect.MESSAGES else DONE
+
+
+def sign_of_life(dialect: Dialect) -> bytes:
+    """Give what a client is sent while nothing comes."""
+    return _PING if dialect is Dialect.MESSAGES else _COMMENT
 
 
 def write_json(value: Json) -> str:

@@ -15,6 +15,13 @@ MAXIMUM_MESSAGE_CHARACTERS = 500
 _PASSED_ON = frozenset(
     {"context_length_exceeded", "content_filter", "rate_limit_exceeded", "provider_timeout"}
 )
+_MESSAGES_TYPES = {
+    "context_length_exceeded": "invalid_request_error",
+    "content_filter": "invalid_request_error",
+    "rate_limit_exceeded": "rate_limit_error",
+    "provider_timeout": "timeout_error",
+    "overloaded": "overloaded_error",
+}
 _FAILED_FINISHES = ("error", "abort", "cancelled", "failed")
 
 
@@ -72,6 +79,12 @@ def responses_error(failure: Failure, sequence_number: int) -> Json:
         "param": None,
         "error": error,
     }
+
+
+def messages_error(failure: Failure) -> Json:
+    """Write a failure as the `error` event of Anthropic's dialect, with our code beside its type."""
+    type_ = _MESSAGES_TYPES.get(failure.code, "api_error")
+    return {"type": "error", "error": {"type": type_, "message": failure.message, "code": failure.code}}
 
 
 def response_error(failure: Failure) -> Json:

@@ -11,10 +11,20 @@ Json = dict[str, Any]
 
 
 class Dialect(StrEnum):
-    """The two ways in which OpenAI-compatible parties talk."""
+    """The ways in which parties talk: upstreams in OpenAI's two, clients also in Anthropic's."""
 
     CHAT = "chat"
     RESPONSES = "responses"
+    MESSAGES = "messages"
+
+
+UPSTREAM_DIALECTS = (Dialect.CHAT, Dialect.RESPONSES)
+
+_LIMITS = {
+    Dialect.CHAT: ("max_completion_tokens", "max_tokens"),
+    Dialect.RESPONSES: ("max_output_tokens",),
+    Dialect.MESSAGES: ("max_tokens",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +48,15 @@ def describe(dialect: Dialect, body: Json, *, is_stream: bool) -> ParsedRequest:
         model=body["model"],
         is_stream=is_stream,
         wants_usage=not is_chat or bool((body.get("stream_options") or {}).get("include_usage")),
-        max_output_tokens=_chat_limit(body) if is_chat else body.get("max_output_tokens"),
+        max_output_tokens=_limit(dialect, body),
         n=(body.get("n") or 1) if is_chat else 1,
         body=body,
     )
 
 
-def _chat_limit(body: Json) -> int | None:
-    """Take the larger of the two spellings: an upstream may follow either."""
-    given = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
+def _limit(dialect: Dialect, body: Json) -> int | None:
+    """Find the limit; of chat's two spellings the larger one, because an upstream may follow either."""
+    given = [body[name] for name in _LIMITS[dialect] if body.get(name) is not None]
     return max(given, default=None)
 
 

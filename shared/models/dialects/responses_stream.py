@@ -163,9 +163,8 @@ class ResponsesStream:
         if kind == "message":
             item["role"] = "assistant"
         else:
-            item[
-                "summary"
-            ] = []  # without `encrypted_content`: Open Responses takes a string there, or nothing
+            # Without `encrypted_content`: Open Responses takes a string there, or nothing.
+            item["summary"] = []
         self._items.append(item)
         self._speaking = PartedItem(self._log.emit, len(self._items) - 1, item)
         return self._speaking

@@ -19,10 +19,12 @@ _READ_FIELDS = (
     "messages",
     "input",
     "instructions",
+    "system",
     "tools",
     "functions",
     "response_format",
     "text",
+    "output_config",
     "prediction",
 )
 # Where each number may stand, the first one found counts: OpenAI's two dialects, DeepSeek, Anthropic's compatibility.
@@ -109,6 +111,17 @@ def responses_usage(counts: TokenCounts) -> Json:
     }
 
 
+def messages_usage(counts: TokenCounts) -> Json:
+    """Write counts as a message's `usage`, whose `input_tokens` are those that the cache has no part in."""
+    return {
+        "input_tokens": counts.prompt_tokens - counts.cached_tokens - counts.cache_write_tokens,
+        "cache_creation_input_tokens": counts.cache_write_tokens,
+        "cache_read_input_tokens": counts.cached_tokens,
+        "output_tokens": counts.completion_tokens,
+        "output_tokens_details": {"thinking_tokens": counts.reasoning_tokens},
+    }
+
+
 def _find(usage: Json, places: tuple[tuple[str, ...], ...]) -> int | None:
     for place in places:
         value: Any = usage
@@ -173,8 +186,8 @@ def _measure(root: Any) -> Iterator[tuple[str, int]]:
 
 def _media_of(part: Json) -> tuple[str, int] | None:
     kind = part.get("type")
-    if kind in ("image_url", "input_image"):
+    if kind in ("image_url", "input_image", "image"):
         return "image", 0
-    if kind in ("input_audio", "file", "input_file"):
+    if kind in ("input_audio", "file", "input_file") or (kind == "base64" and "media_type" in part):
         return "media", sum(size for _, size in _measure(list(part.values())))
     return None

@@ -1,7 +1,7 @@
-"""A call in both directions between the two dialects: what its upstream is asked, and what the client is told.
+"""A call in both directions between the dialects: what its upstream is asked, and what the client is told.
 
 `upstream_body` says the client's body in the upstream's dialect. `Translator` takes upstream events of either dialect
-and gives deltas, or one body, of the client's. It chooses among the four pairings and keeps what they share: failure,
+and gives deltas, or one body, of the client's. It chooses among the pairings and keeps what they share: failure,
 the end, and usage, so that what the client reads and what is charged are one number. Reads no socket.
 """
 
@@ -16,6 +16,8 @@ from shared.models.dialects.chat_as_responses import chat_as_responses
 from shared.models.dialects.chat_stream import ChatStream
 from shared.models.dialects.deltas import Delta, write_json
 from shared.models.dialects.failures import Failure, read_failure, truncated
+from shared.models.dialects.messages_as_chat import messages_as_chat, messages_as_responses
+from shared.models.dialects.messages_stream import MessagesStream
 from shared.models.dialects.requests import Dialect, Json, ParsedRequest, object_or_empty
 from shared.models.dialects.responses_as_chat import responses_as_chat
 from shared.models.dialects.responses_as_chunks import ResponsesAsChunks
@@ -71,12 +73,14 @@ class Translator:
     ) -> None:
         self._parsed = parsed
         self._upstream_dialect = Dialect(upstream_dialect)
-        is_read = parsed.dialect is Dialect.CHAT and self._upstream_dialect is Dialect.RESPONSES
+        is_read = parsed.dialect is not Dialect.RESPONSES and self._upstream_dialect is Dialect.RESPONSES
         self._reader = ResponsesAsChunks() if is_read else None
         self._stream: Stream
         if parsed.dialect is Dialect.CHAT:
             reply_id = f"chatcmpl-{invocation_id.hex}"
             self._stream = ChatStream(parsed, reply_id=reply_id, model_id=model_id, created=created)
+        elif parsed.dialect is Dialect.MESSAGES:
+            self._stream = MessagesStream(parsed, reply_id=f"msg_{invocation_id.hex}", model_id=model_id)
         else:
             make = ResponsesStream if self._upstream_dialect is Dialect.CHAT else ResponsesRelay
             reply_id = f"resp_{invocation_id.hex}"
@@ -226,9 +230,12 @@ def upstream_body(
     unsaid = () if is_stream else ("stream_options",)
     body = {name: value for name, value in parsed.body.items() if value is not None and name not in unsaid}
     if upstream_dialect is Dialect.RESPONSES:
-        body = chat_as_responses(body) if parsed.dialect is Dialect.CHAT else body
+        if parsed.dialect is not Dialect.RESPONSES:
+            body = chat_as_responses(body) if parsed.dialect is Dialect.CHAT else messages_as_responses(body)
         return {**body, "model": upstream_model, "stream": is_stream, "store": False}
-    body = responses_as_chat(body, limit_field=limit_field) if parsed.dialect is Dialect.RESPONSES else body
+    if parsed.dialect is not Dialect.CHAT:
+        say_as_chat = responses_as_chat if parsed.dialect is Dialect.RESPONSES else messages_as_chat
+        body = say_as_chat(body, limit_field=limit_field)
     body.pop("store", None)
     asked = {**body, "model": upstream_model, "stream": is_stream}
     if is_stream:

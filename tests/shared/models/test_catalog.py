@@ -40,7 +40,7 @@ def test_what_may_be_left_out_has_a_default() -> None:
     assert (model.name, model.provider, model.description) == ("maker/model", "p", "")
     assert (model.context_length, model.max_completion_tokens, model.concurrency_limit) == (None, None, None)
     assert model.input_modalities == model.output_modalities == ("text",)
-    assert model.supported_endpoints == (Endpoint.CHAT_COMPLETIONS, Endpoint.RESPONSES)
+    assert model.supported_endpoints == tuple(Endpoint)
     assert model.upstreams[0].dialect is Dialect.CHAT
 
 

@@ -12,7 +12,13 @@ from shared.ids import new_id
 from shared.models.call_queue import CallQueue, cancel
 from shared.models.catalog import Catalog, ModelEntry, ProviderEntry, ProviderKind, Upstream
 from shared.models.catalog_file import CatalogFile
-from shared.models.dialects import Dialect, estimate_prompt_tokens, parse_chat, parse_responses
+from shared.models.dialects import (
+    UPSTREAM_DIALECTS,
+    Dialect,
+    estimate_prompt_tokens,
+    parse_chat,
+    parse_responses,
+)
 from shared.models.engine import Engine
 from shared.models.execution import execute
 from shared.models.invocations import invoke
@@ -187,7 +193,7 @@ def test_a_whole_answer_may_take_longer_than_a_stream_to_begin(calls: ModelCalls
 
 
 @pytest.mark.parametrize("streams_only", [False, True])
-@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 @ENDPOINTS
 def test_a_plain_call_asks_its_upstream_for_the_whole_unless_it_only_streams(
     calls: ModelCalls, endpoint: str, dialect: Dialect, *, streams_only: bool
@@ -204,7 +210,7 @@ def test_a_plain_call_asks_its_upstream_for_the_whole_unless_it_only_streams(
 
 
 @pytest.mark.parametrize("script", [Script(wait_seconds=60), Script(stall_after=2)], ids=["head", "body"])
-@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 def test_a_whole_answer_that_is_given_up_closes_its_connection_and_owes_its_prompt_by_estimate(
     calls: ModelCalls, dialect: Dialect, script: Script
 ) -> None:

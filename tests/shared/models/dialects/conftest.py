@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
+from anthropic import Anthropic
 from openai import OpenAI
 
-from shared.models.dialects import Dialect
+from shared.models.dialects import UPSTREAM_DIALECTS, Dialect
 from tests.shared.models.dialects.serving import Script, serve
 from tests.shared.models.dialects.upstreams import Json, Reply, chat_chunks, response_events
 
 
-@pytest.fixture(params=[Dialect.CHAT, Dialect.RESPONSES], ids=["chat-upstream", "responses-upstream"])
+@pytest.fixture(params=UPSTREAM_DIALECTS, ids=["chat-upstream", "responses-upstream"])
 def script(request: pytest.FixtureRequest) -> Script:
     """A script to fill, once for each dialect of the upstream."""
     return Script(upstream=request.param)
@@ -23,6 +24,21 @@ def client(script: Script) -> Iterator[OpenAI]:
         serve(script) as base_url,
         OpenAI(
             api_key="svk_test", base_url=base_url, max_retries=0, _strict_response_validation=True
+        ) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture
+def messages_client(script: Script) -> Iterator[Anthropic]:
+    """Anthropic's client with strict validation of every message and event."""
+    with (
+        serve(script) as base_url,
+        Anthropic(
+            api_key="svk_test",
+            base_url=base_url.removesuffix("/v1"),
+            max_retries=0,
+            _strict_response_validation=True,
         ) as opened,
     ):
         yield opened

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,17 +11,23 @@ from typing import Any
 from uuid import UUID
 
 from shared.models.dialects import (
-    DONE,
     Delta,
     Dialect,
     ParsedRequest,
     Translator,
+    end_of_stream,
     frame_writer,
     parse_chat,
+    parse_messages,
     parse_responses,
     upstream_body,
 )
 
+_PARSERS: dict[str, Callable[[Any], ParsedRequest]] = {
+    "completions": parse_chat,
+    "responses": parse_responses,
+    "messages": parse_messages,
+}
 INVOCATION = UUID("01935b2a-0000-7000-8000-000000000001")
 MODEL = "acme/large"
 CREATED = 1_790_000_000
@@ -63,14 +69,21 @@ def relay(
 def write_stream(parsed: ParsedRequest, deltas: list[Delta]) -> list[bytes]:
     """Write the frames of a stream, with its terminator; none for a client that asked for the whole."""
     write = frame_writer(parsed.dialect)
-    return [*(write([delta]) for delta in deltas), DONE] if parsed.is_stream else []
+    end = end_of_stream(parsed.dialect)
+    frames = [*(write([delta]) for delta in deltas), *([end] if end else [])]
+    return frames if parsed.is_stream else []
 
 
 def read_frames(frames: list[bytes]) -> list[dict[str, Any]]:
     """Read frames back, checking that each is one whole event and that the last is the terminator."""
     assert frames[-1] == b"data: [DONE]\n\n"
+    return read_events(frames[:-1])
+
+
+def read_events(frames: list[bytes]) -> list[dict[str, Any]]:
+    """Read the frames of events back, checking that each is one whole event."""
     events = []
-    for frame in frames[:-1]:
+    for frame in frames:
         assert frame.endswith(b"\n\n")
         assert frame.count(b"\n\n") == 1
         assert b"\r" not in frame
@@ -94,7 +107,7 @@ def serve(script: Script) -> Iterator[str]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            parsed = parse_responses(body) if self.path.endswith("/responses") else parse_chat(body)
+            parsed = _PARSERS[self.path.rpartition("/")[2]](body)
             script.asked = upstream_body(parsed, script.upstream, "upstream-model")
             translator, script.frames = relay(
                 parsed, script.upstream, script.events, saw_done=script.saw_done

@@ -10,9 +10,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.models.dialects import Dialect, frame_writer, parse_chat, parse_responses, upstream_body
+from shared.models.dialects import (
+    UPSTREAM_DIALECTS,
+    Dialect,
+    frame_writer,
+    parse_chat,
+    parse_messages,
+    parse_responses,
+    upstream_body,
+)
+from shared.models.dialects.requests import ParsedRequest
 from shared.models.errors import InvalidRequest, ResponseStateNotSupported
-from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for
+from tests.shared.models.dialects.serving import MODEL, read_events, read_frames, relay, translator_for
 from tests.shared.models.dialects.upstreams import (
     Json,
     Reply,
@@ -26,6 +35,9 @@ CHAT = parse_chat({"model": MODEL, "messages": [{"role": "user", "content": "hi"
 RESPONSES = parse_responses({"model": MODEL, "store": False, "input": "hi"})
 CHAT_STREAM = parse_chat({**CHAT.body, "stream": True, "stream_options": {"include_usage": True}})
 RESPONSES_STREAM = parse_responses({**RESPONSES.body, "stream": True})
+MESSAGES = parse_messages({**CHAT.body, "max_tokens": 9, "thinking": {"type": "adaptive"}})
+MESSAGES_STREAM = parse_messages({**MESSAGES.body, "stream": True})
+PARSERS = {Dialect.CHAT: parse_chat, Dialect.RESPONSES: parse_responses, Dialect.MESSAGES: parse_messages}
 pieces = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=6)
 arguments = st.dictionaries(
     st.text(max_size=3), st.integers() | st.text(max_size=5), min_size=1, max_size=3
@@ -66,8 +78,22 @@ def document_of(reply: Reply, upstream: Dialect) -> Json:
     return chat_completion(reply) if upstream is Dialect.CHAT else whole_response(reply)
 
 
+def read(parsed: ParsedRequest, frames: list[bytes]) -> list[Json]:
+    return read_events(frames) if parsed.dialect is Dialect.MESSAGES else read_frames(frames)
+
+
 def essence(body: Json) -> Any:
-    """What both dialects can say of a reply: text, reasoning, calls, usage."""
+    """What every dialect can say of a reply: text, reasoning, calls, usage."""
+    if body.get("type") == "message":
+        blocks, usage = body["content"], body["usage"]
+        called = [b for b in blocks if b["type"] == "tool_use"]
+        counts = [usage[name] for name in usage if name.endswith("tokens")]
+        return (
+            "".join(b["text"] for b in blocks if b["type"] == "text"),
+            "".join(b["thinking"] for b in blocks if b["type"] == "thinking"),
+            [(b["id"], b["name"], json.dumps(b["input"])) for b in called],
+            sum(counts),
+        )
     if body["object"] == "chat.completion":
         message, usage = body["choices"][0]["message"], body["usage"]
         calls = [
@@ -87,7 +113,7 @@ def essence(body: Json) -> Any:
     return text, "".join(thought), calls, body["usage"]["total_tokens"]
 
 
-@given(replies(), st.sampled_from(Dialect), st.sampled_from([CHAT, RESPONSES]))
+@given(replies(), st.sampled_from(UPSTREAM_DIALECTS), st.sampled_from([CHAT, RESPONSES, MESSAGES]))
 @settings(max_examples=100, deadline=None)
 def test_any_cut_gives_the_same_reply(cut: tuple[Reply, Reply], upstream: Dialect, parsed: Any) -> None:
     first, second = (relay(parsed, upstream, events_for(reply, upstream))[0] for reply in cut)
@@ -97,25 +123,25 @@ def test_any_cut_gives_the_same_reply(cut: tuple[Reply, Reply], upstream: Dialec
     assert essence(first.result()) == ("".join(whole.text), "".join(whole.reasoning), calls, 18)
 
 
-@given(replies(), st.sampled_from(["stop", "length", "content_filter"]), st.sampled_from(Dialect))
+@given(replies(), st.sampled_from(["stop", "length", "content_filter"]), st.sampled_from(UPSTREAM_DIALECTS))
 @settings(max_examples=150, deadline=None)
 def test_a_whole_reply_says_what_its_stream_would_have(
     cut: tuple[Reply, Reply], finish: str, upstream: Dialect
 ) -> None:
     reply = replace(cut[0], finish=None if finish == "stop" else finish)
-    for parsed in (CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM):
+    for parsed in (CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM, MESSAGES, MESSAGES_STREAM):
         streamed, _ = relay(parsed, upstream, events_for(reply, upstream))
         whole, frames = relay(parsed, upstream, [document_of(reply, upstream)], saw_done=True)
         assert whole.settled_usage() == streamed.settled_usage()
         assert (whole.status, whole.failure) == (streamed.status, None)
         assert whole.completion_size_bytes == streamed.completion_size_bytes
         if parsed.is_stream:
-            assert read_frames(frames)
+            assert read(parsed, frames)
         else:
             assert whole.result() == streamed.result()
 
 
-@given(replies(), st.sampled_from(Dialect))
+@given(replies(), st.sampled_from(UPSTREAM_DIALECTS))
 @settings(max_examples=100, deadline=None)
 def test_a_stream_adds_up_to_the_whole(cut: tuple[Reply, Reply], upstream: Dialect) -> None:
     events = events_for(cut[0], upstream)
@@ -124,6 +150,27 @@ def test_a_stream_adds_up_to_the_whole(cut: tuple[Reply, Reply], upstream: Diale
     assert [event["sequence_number"] for event in streamed] == list(range(len(streamed)))
     said = "".join(event["delta"] for event in streamed if event["type"] == "response.output_text.delta")
     assert said == "".join(cut[0].text)
+
+
+@given(replies(), st.sampled_from(UPSTREAM_DIALECTS))
+@settings(max_examples=100, deadline=None)
+def test_blocks_are_told_one_after_another_and_add_up(cut: tuple[Reply, Reply], upstream: Dialect) -> None:
+    events = events_for(cut[0], upstream)
+    told: list[Json] = []
+    for event in read_events(relay(MESSAGES_STREAM, upstream, events)[1]):
+        if event["type"] == "content_block_start":
+            told.append({"index": event["index"], "said": "", "is_open": True})
+        elif event["type"] == "content_block_delta":
+            assert (told[-1]["index"], told[-1]["is_open"]) == (event["index"], True)
+            told[-1]["said"] += next(text for name, text in event["delta"].items() if name != "type")
+        elif event["type"] == "content_block_stop":
+            told[-1]["is_open"] = False
+    content = relay(MESSAGES, upstream, events)[0].result()["content"]
+    assert [block["index"] for block in told] == list(range(len(content)))
+    assert [block["said"] for block in told] == [
+        json.dumps(block["input"]) if block["type"] == "tool_use" else block[block["type"]]
+        for block in content
+    ]
 
 
 @given(replies())
@@ -158,7 +205,11 @@ def mutilated(draw: st.DrawFn, value: Any) -> Any:
     return draw(json_values)
 
 
-@given(st.data(), st.sampled_from(Dialect), st.sampled_from([CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM]))
+@given(
+    st.data(),
+    st.sampled_from(UPSTREAM_DIALECTS),
+    st.sampled_from([CHAT, CHAT_STREAM, RESPONSES, RESPONSES_STREAM, MESSAGES, MESSAGES_STREAM]),
+)
 @settings(max_examples=150, deadline=None)
 def test_no_upstream_breaks_the_translator(data: st.DataObject, upstream: Dialect, parsed: Any) -> None:
     reply = Reply(text=["a"], refusal=["b"], reasoning=["c"], calls=[("x", "f", ["{", "}"])])
@@ -170,7 +221,7 @@ def test_no_upstream_breaks_the_translator(data: st.DataObject, upstream: Dialec
         events[place] = changed if isinstance(changed, dict) else {}
     translator, frames = relay(parsed, upstream, events)
     if parsed.is_stream:
-        read_frames(frames)
+        read(parsed, frames)
     elif translator.failure is None:
         json.dumps(translator.result())
     assert translator.completion_size_bytes >= 0
@@ -232,15 +283,40 @@ FULL_RESPONSES: Json = {
     "reasoning": {"effort": "low"}, "include": ["message.output_text.logprobs"], "max_output_tokens": 3,
 }  # fmt: skip
 
+FULL_MESSAGES: Json = {
+    "model": "m",
+    "max_tokens": 3,
+    "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
+    "messages": [
+        {"role": "user", "content": [
+            {"type": "text", "text": "t"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}},
+            {"type": "document", "title": "d", "source": {"type": "content", "content": "c"}},
+            {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "x"}}]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "h", "signature": "s"},
+                                          {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "c", "is_error": True, "content": [
+                {"type": "text", "text": "7"},
+                {"type": "image", "source": {"type": "url", "url": "https://example.org"}}]}]},
+    ],
+    "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}, "strict": True}],
+    "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+    "thinking": {"type": "enabled", "budget_tokens": 2000},
+    "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}},
+    "metadata": {"user_id": "u"}, "temperature": 0.5, "top_p": 0.9, "top_k": 3, "stream": False,
+}  # fmt: skip
+FULL = {Dialect.CHAT: FULL_CHAT, Dialect.RESPONSES: FULL_RESPONSES, Dialect.MESSAGES: FULL_MESSAGES}
 
-@given(st.data(), st.sampled_from(Dialect), st.sampled_from(Dialect))
+
+@given(st.data(), st.sampled_from(Dialect), st.sampled_from(UPSTREAM_DIALECTS))
 @settings(max_examples=150, deadline=None)
 def test_no_request_breaks_the_translation(data: st.DataObject, dialect: Dialect, upstream: Dialect) -> None:
-    body = FULL_CHAT if dialect is Dialect.CHAT else FULL_RESPONSES
+    body = FULL[dialect]
     for _ in range(data.draw(st.integers(0, 3))):
         body = data.draw(mutilated(body))
     try:
-        parsed = parse_chat(body) if dialect is Dialect.CHAT else parse_responses(body)
+        parsed = PARSERS[dialect](body)
         asked = upstream_body(parsed, upstream, "up")
     except (InvalidRequest, ResponseStateNotSupported) as refused:
         assert refused.detail  # noqa: PT017 (which refusal is not the point, that it is one is)

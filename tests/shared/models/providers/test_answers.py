@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 
-from shared.models.dialects.requests import Dialect
+from shared.models.dialects.requests import UPSTREAM_DIALECTS, Dialect
 from shared.models.providers.base import Event
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.routing import Router
@@ -34,7 +34,7 @@ WELL_FORMED: dict[str, Script] = {
 
 
 @pytest.mark.parametrize("script", WELL_FORMED.values(), ids=WELL_FORMED.keys())
-@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 def test_text_and_usage_arrive_however_they_are_sent(
     router: Router, upstream: FakeUpstream, dialect: Dialect, script: Script
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from urllib3.connection import HTTPConnection
 
-from shared.models.dialects.requests import Dialect
+from shared.models.dialects.requests import UPSTREAM_DIALECTS, Dialect
 from shared.models.providers.errors import ProviderError
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import events_of, model, text_of
@@ -35,7 +35,7 @@ def close_idle(upstream: FakeUpstream) -> None:
 
 @pytest.mark.usefixtures("unnoticed")
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 def test_a_request_is_sent_again_over_a_new_connection(
     router: Router, upstream: FakeUpstream, dialect: Dialect, *, stream: bool
 ) -> None:

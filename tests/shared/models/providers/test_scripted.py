@@ -10,7 +10,7 @@ import pytest
 
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
-from shared.models.dialects.requests import Dialect
+from shared.models.dialects.requests import UPSTREAM_DIALECTS, Dialect
 from shared.models.providers import script
 from shared.models.providers.base import Event
 from shared.models.providers.errors import CallCancelled, ProviderError, ProviderOverloaded, ProviderTimeout
@@ -18,7 +18,7 @@ from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import NEVER, body, events_of, read, text_of, usage_of
 
 README = Path(script.__file__).with_name("README.md").read_text()
-BOTH = pytest.mark.parametrize("dialect", Dialect)
+BOTH = pytest.mark.parametrize("dialect", UPSTREAM_DIALECTS)
 
 
 def scripted(dialect: Dialect) -> ModelEntry:
