@@ -20,6 +20,7 @@ from deploy.connections import hang_up
 from deploy.launch import bind_to_parent
 from shared.gc_tuning import freeze_loaded_objects
 from shared.metrics import make_directory
+from shared.operations_port import listen_for_operators
 
 bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
 worker_class = BufferingWorker
@@ -79,8 +80,6 @@ if _own_metrics:
     os.environ["METRICS_DIRECTORY"] = _own_metrics
 
 
-_operations_port = os.environ.get("OPERATIONS_PORT")
-_operations_bind = os.environ.get("OPERATIONS_BIND") or (_operations_port and f"127.0.0.1:{_operations_port}")
 _operations = None
 
 
@@ -89,10 +88,7 @@ def on_starting(server):
     if "BLOB_STORE" in os.environ:
         _refuse_wrong_store()
     global _operations  # noqa: PLW0603 (gunicorn's hooks share nothing else)
-    if _operations_bind:
-        host, _, port = _operations_bind.rpartition(":")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        _operations = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=64)
+    _operations = listen_for_operators()
 
 
 def _refuse_wrong_store():

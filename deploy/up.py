@@ -195,6 +195,8 @@ def _programs(root: Path, environment: Mapping[str, str]) -> dict[str, Program]:
 
 
 def _program(name: str, command: tuple[str, ...], root: Path, environment: Mapping[str, str]) -> Program:
+    if name != "web":  # whose metrics have all others', and who alone may listen there
+        environment = {key: environment[key] for key in environment if not key.startswith("OPERATIONS_")}
     stage = {"web": WEB_STAGE, "beat": BEAT_STAGE}.get(name, WORKER_STAGE)
     return Program(
         name=name,

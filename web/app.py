@@ -11,6 +11,8 @@ from prometheus_client import Counter, Histogram
 from shared import failpoints
 from shared.log_lines import configure_logging
 from shared.metrics import HostMetrics
+from shared.operations_port import OperationsPort
+from shared.probes import Probes
 from shared.settings import Settings
 from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_logger, reset_log_context
 from web.a2a.cors import share_with_origins
@@ -34,8 +36,7 @@ from web.media.pushes import routes as push_routes
 from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
 from web.monitoring.health import routes as health_routes
-from web.monitoring.port import OperationsPort
-from web.monitoring.probes import Probes, build_probes
+from web.monitoring.probes import build_probes
 from web.openapi.documents import routes as document_routes
 from web.services import Services, build_services
 

@@ -1,5 +1,6 @@
 """The Celery application of every worker and of beat; which queues a worker serves is its command line's choice."""
 
+import threading
 from typing import Any
 
 from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready, worker_shutting_down
@@ -9,9 +10,11 @@ from shared.files.stores import refuse_wrong_store
 from shared.gc_tuning import freeze_loaded_objects
 from shared.log_lines import configure_logging
 from shared.metrics import HostMetrics
+from shared.probes import Check
 from shared.publisher import create_celery
 from shared.settings import load_settings
 from workers.handling import WorkerContext
+from workers.operations import answer_operators
 from workers.registry import CONTENT_QUEUES, bind_queues
 
 settings = load_settings()
@@ -20,16 +23,26 @@ failpoints.arm(settings.faults)
 
 app = create_celery(settings.redis_url)
 context = WorkerContext(settings)
+_is_stopping = threading.Event()
+
+
+def _check_broker() -> None:
+    with app.connection_for_read() as connection:
+        connection.ensure_connection(max_retries=0)
 
 
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
     """Bind handlers once this worker's queues are known, before it starts."""
     queues = sender.app.amqp.queues.consume_from
+    checks: dict[str, Check] = {"database": context.database.check, "broker": _check_broker}
     if not CONTENT_QUEUES.isdisjoint(queues):
         refuse_wrong_store(context.store)
+        checks["blobs"] = context.store.check
     bind_queues(app, context, queues)
-    HostMetrics(settings.metrics_directory, f"worker-{sender.hostname.partition('@')[0]}").start()
+    metrics = HostMetrics(settings.metrics_directory, f"worker-{sender.hostname.partition('@')[0]}")
+    metrics.start()
+    answer_operators(checks, metrics, is_draining=_is_stopping.is_set)
 
 
 @celeryd_after_setup.connect(weak=False)
@@ -39,12 +52,15 @@ def _count_threads(instance: Any, **_: Any) -> None:
 
 @worker_shutting_down.connect(weak=False)
 def _stop(**_: Any) -> None:
+    _is_stopping.set()
     context.stop()
 
 
 @beat_init.connect(weak=False)
 def _count_beat(**_: Any) -> None:
-    HostMetrics(settings.metrics_directory, "beat").start()
+    metrics = HostMetrics(settings.metrics_directory, "beat")
+    metrics.start()
+    answer_operators({"broker": _check_broker}, metrics)
 
 
 @worker_ready.connect(weak=False)

@@ -52,6 +52,14 @@ def test_workers_that_ask_addresses_of_others_reach_the_outside() -> None:
     assert reaching == {"web", "worker-models", "worker-media", "worker-agents"}
 
 
+def test_every_process_of_the_compose_file_is_asked_for_its_health() -> None:
+    ours = {name: each for name, each in COMPOSE["services"].items() if "quartermaster" in each["image"]}
+    assert [name for name, each in ours.items() if "healthcheck" in each] == [
+        "release"
+    ]  # which ends by itself
+    assert "/readyz" in (DEPLOY / "Dockerfile").read_text().partition("HEALTHCHECK")[2]
+
+
 def test_every_secret_of_the_compose_file_is_made(tmp_path: Path) -> None:
     make_secrets.main(tmp_path / "secrets")
     made = {path.name for path in (tmp_path / "secrets").iterdir()}

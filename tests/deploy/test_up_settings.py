@@ -31,6 +31,15 @@ def test_operators_get_another_port_where_that_one_is_taken_and_none_beside_thei
     assert up._operations_port({"OPERATIONS_BIND": "0.0.0.0:9080"}, address) == ""
 
 
+def test_the_front_alone_listens_for_operators() -> None:
+    environment = {"OPERATIONS_PORT": "9080", "OPERATIONS_BIND": "0.0.0.0:9080", "PORT": "8080"}
+    programs = up._programs(Path(up.ROOT), environment)
+    assert programs["web"].environment == environment
+    others = [program.environment for name, program in programs.items() if name != "web"]
+    assert others
+    assert all(each == {"PORT": "8080"} for each in others)
+
+
 def test_a_question_that_makes_noise_is_not_asked_again_because_of_the_noise() -> None:
     answers = iter([False])  # a second question would find no answer
     question = up._Slowly(lambda: next(answers), seconds=60)

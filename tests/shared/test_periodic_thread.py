@@ -93,7 +93,7 @@ def test_threads_are_made_here_or_for_a_reason_of_their_own() -> None:
         "deploy/answer_writer.py",  # sleeps in a selector
         "shared/egress/connections.py",  # a lookup that nothing can interrupt
         "shared/metrics.py",  # below what this module rests on
-        "web/monitoring/port.py",  # accepts and converses
-        "web/monitoring/probes.py",  # one for each check
+        "shared/operations_port.py",  # accepts and converses
+        "shared/probes.py",  # one for each check
         "workers/consumer_pool.py",
     }

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import generate_latest
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.probes import Probes
 from shared.telemetry import JsonFormatter
 from tests.support.front import Front, open_front
 from tests.web.files.asking import refuse
-from web.monitoring.probes import Probes
 
 
 class Lines(logging.Handler):

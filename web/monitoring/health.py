@@ -4,10 +4,10 @@ from flask import Response, current_app
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.exceptions import NotFound
 
+from shared.probes import Probes
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.wire_types import Wire
-from web.monitoring.probes import Probes
 from web.routes import Routes
 
 routes = Routes("operations")
@@ -45,8 +45,9 @@ def healthz(_: Call) -> Answer:
     answers={200: Readiness, 503: Readiness},
 )
 def readyz(_: Call) -> Answer:
-    readiness = read_readiness(_probes())
-    return Answer(body=readiness, status=200 if readiness.status == "ok" else 503)
+    checks = _probes().readiness()
+    status = Probes.status(checks)
+    return Answer(body=Readiness(status=status, checks=checks), status=200 if status == "ok" else 503)
 
 
 @routes.route(
@@ -60,13 +61,6 @@ def metrics(call: Call) -> Response:
     if not call.services.settings.public_metrics:
         raise NotFound
     return Response(_probes().metrics(), content_type=CONTENT_TYPE_LATEST)
-
-
-def read_readiness(probes: Probes) -> Readiness:
-    """Combine the outcomes of all checks."""
-    checks = probes.readiness()
-    is_ready = all(outcome == "ok" for outcome in checks.values())
-    return Readiness(status="ok" if is_ready else "unavailable", checks=checks)
 
 
 def _probes() -> Probes:

@@ -1,35 +1,17 @@
-"""What a host says of itself: whether it can do its work, and its numbers; for the routes and the operations port.
+"""What a front asks of its services before it says that it is ready, and what it measures of the whole service."""
 
-Whatever hangs, an answer comes within seconds: each check runs in a thread of its own, one at a time, and has failed
-if it has not ended after a bounded wait.
-"""
-
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import redis
-from prometheus_client import generate_latest
-from prometheus_client.core import Metric
 
 from shared.a2a.turns.backlog import measure_turns
 from shared.deliveries.backlog import measure_deliveries
-from shared.errors import DomainError, Kind
 from shared.files.backlog import measure_backlog
 from shared.media.backlog import measure_imports
 from shared.metrics import HostMetrics
-from shared.telemetry import BACKLOG, DEAD_DELIVERIES, OLDEST_BACKLOG_SECONDS, get_logger
+from shared.probes import Check, Probes
+from shared.telemetry import BACKLOG, DEAD_DELIVERIES, OLDEST_BACKLOG_SECONDS
 from web.services import Services
-
-log = get_logger(__name__)
-
-READINESS_CACHE_SECONDS = 1.0
-BACKLOG_CACHE_SECONDS = 5.0
-CHECK_SECONDS = 1.0
-BACKLOG_SECONDS = 2.0
-
-Check = Callable[[], object]
 
 
 def readiness_checks(services: Services) -> dict[str, Check]:
@@ -41,90 +23,9 @@ def readiness_checks(services: Services) -> dict[str, Check]:
     }
 
 
-class Probes:
-    """Answers to probes, whatever the number of those who ask."""
-
-    def __init__(self, checks: Mapping[str, Check], measure: Check, metrics: HostMetrics) -> None:
-        """Answer readiness by these checks, and metrics with what `measure` sets besides."""
-        self._checks = {name: _Bounded(name, check) for name, check in checks.items()}
-        self._backlog = _Bounded("backlog", measure)
-        self._metrics = metrics
-        self._checking, self._measuring = threading.Lock(), threading.Lock()
-        self._ready: tuple[float, dict[str, str]] = (0.0, {})
-        self._measured: tuple[float, bool] = (0.0, False)
-
-    def readiness(self) -> dict[str, str]:
-        """Tell of each check `ok` or what it is instead; asked at most once a second, answered within about one."""
-        with self._checking:
-            if time.monotonic() - self._ready[0] > READINESS_CACHE_SECONDS:
-                outcomes = _run_all(self._checks, CHECK_SECONDS)
-                self._ready = (time.monotonic(), outcomes)
-            return self._ready[1]
-
-    def metrics(self) -> bytes:
-        """Give the numbers of all processes of this host in Prometheus' format; without a backlog none can measure."""
-        with self._measuring:
-            if time.monotonic() - self._measured[0] > BACKLOG_CACHE_SECONDS:
-                is_known = _run_all({"backlog": self._backlog}, BACKLOG_SECONDS)["backlog"] == "ok"
-                self._measured = (time.monotonic(), is_known)
-        return generate_latest(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Give every metric."""
-        yield from self._metrics.collect()
-        if self._measured[1]:
-            for gauge in (BACKLOG, OLDEST_BACKLOG_SECONDS, DEAD_DELIVERIES):
-                yield from gauge.collect()
-
-
 def build_probes(services: Services, metrics: HostMetrics) -> Probes:
     """Answer for these services."""
-    return Probes(readiness_checks(services), lambda: _measure_backlog(services), metrics)
-
-
-class _Bounded:
-    """A check that runs at most once at a time, and is waited for only so long."""
-
-    def __init__(self, name: str, check: Check) -> None:
-        self._name = name
-        self._check = check
-        self._ended = threading.Event()
-        self._ended.set()
-        self._outcome = "unavailable"
-
-    def start(self) -> None:
-        """Begin, unless the check of last time still hangs."""
-        if self._ended.is_set():
-            self._ended.clear()
-            threading.Thread(target=self._run, name=f"check-{self._name}", daemon=True).start()
-
-    def outcome(self, deadline: float) -> str:
-        """Give the outcome, or a failure if there is none at the deadline."""
-        return self._outcome if self._ended.wait(max(0.0, deadline - time.monotonic())) else "unavailable"
-
-    def _run(self) -> None:
-        try:
-            self._check()
-            self._outcome = "ok"
-        except Exception as error:  # noqa: BLE001 (any failure means: not ready)
-            log.warning("readiness.failed", check=self._name, error=str(error))
-            self._outcome = _outcome_of(error)
-        finally:
-            self._ended.set()
-
-
-def _outcome_of(error: Exception) -> str:
-    """Tell a full or read-only store, of which reads go on, from a server that is not there."""
-    if isinstance(error, DomainError) and error.kind is Kind.STORAGE_FULL:
-        return error.code
-    return "unavailable"
-
-
-def _run_all(checks: Mapping[str, _Bounded], seconds: float) -> dict[str, str]:
-    deadline = time.monotonic() + seconds
-    for check in checks.values():
-        check.start()
-    return {name: check.outcome(deadline) for name, check in checks.items()}
+    return Probes(readiness_checks(services), metrics, lambda: _measure_backlog(services))
 
 
 def _measure_backlog(services: Services) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
+from shared import probes
 from shared.metrics import HostMetrics
+from shared.probes import Probes
 from shared.telemetry import UPLOADED_BYTES
 from tests.support.front import open_front
-from web.monitoring import probes
-from web.monitoring.probes import Probes
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_check_that_hangs_has_failed_and_holds_up_no_other(
         asked.append("store")
         hanging.wait()
 
-    answering = Probes({"store": hang, "database": lambda: None}, lambda: None, HostMetrics(None, "web"))
+    answering = Probes({"store": hang, "database": lambda: None}, HostMetrics(None, "web"))
     for _ in range(3):
         assert answering.readiness() == {"store": "unavailable", "database": "ok"}
     assert asked == ["store"], "one thread hangs, not one for each probe"
@@ -49,7 +49,7 @@ def test_metrics_come_without_what_cannot_be_measured(
     hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "BACKLOG_SECONDS", 0.1)
-    text = Probes({}, hanging.wait, HostMetrics(None, "web")).metrics().decode()
+    text = Probes({}, HostMetrics(None, "web"), hanging.wait).metrics().decode()
     assert "quartermaster_uploaded_bytes_total" in text
     assert "quartermaster_backlog" not in text
 

@@ -16,18 +16,18 @@ import pytest
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.process_types import GUNICORN_SETTINGS
+from shared import operations_port as operations
 from shared.metrics import HostMetrics
+from shared.operations_port import OperationsPort
+from shared.probes import Check, Probes
 from tests.support.front import open_front
 from tests.support.stack import wait_until
-from web.monitoring import port as operations
-from web.monitoring.port import OperationsPort
-from web.monitoring.probes import Check, Probes
 
 
 def serve(checks: dict[str, Check], *, is_draining: bool = False) -> int:
     """Answer on some port for the rest of the run."""
     listener = socket.create_server(("127.0.0.1", 0))
-    port = OperationsPort(Probes(checks, lambda: None, HostMetrics(None, "web")))
+    port = OperationsPort(Probes(checks, HostMetrics(None, "web")))
     port.serve(listener, is_draining=lambda: is_draining)
     number: int = listener.getsockname()[1]
     return number
@@ -91,11 +91,11 @@ def test_connections_that_say_nothing_are_cut_off_and_others_answered(
 APPLICATION = """
 import time
 from shared.metrics import HostMetrics
-from web.monitoring.port import OperationsPort
-from web.monitoring.probes import Probes
+from shared.operations_port import OperationsPort
+from shared.probes import Probes
 
 class Application:
-    extensions = {"operations_port": OperationsPort(Probes({}, lambda: None, HostMetrics(None, "web")))}
+    extensions = {"operations_port": OperationsPort(Probes({}, HostMetrics(None, "web")))}
 
     def __call__(self, environ, start_response):
         time.sleep(60)
@@ -111,7 +111,7 @@ def busy(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     port, operations_port = find_free_port(), find_free_port()
     environment = {**os.environ, "PORT": str(port), "OPERATIONS_PORT": str(operations_port)}
     environment |= {"WEB_PROCESSES": "2", "WEB_THREADS": "2"}
-    root = str(Path(__file__).parents[3])
+    root = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
     command = [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "endless:application"]
     with ExitStack() as stack:

@@ -1,9 +1,12 @@
 """The operations port: health, readiness and metrics on an address of their own, out of reach of the public one.
 
-Each front process of a host listens with a thread that does nothing else, so probes are answered while all request
-threads are busy. It knows three paths and no credentials; where it is bound decides who may reach it.
+A process listens with a thread that does nothing else, so probes are answered while all that do its work are busy. It
+knows three paths and no credentials; where it is bound decides who may reach it. The processes of one front share a
+listener; a worker and beat have one each, where the address is theirs (a container's, or one set for them alone).
 """
 
+import json
+import os
 import socket
 import threading
 import time
@@ -12,8 +15,7 @@ from contextlib import closing, suppress
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from web.monitoring.health import Health, read_readiness
-from web.monitoring.probes import Probes
+from shared.probes import Probes
 
 CONNECTIONS = 8
 HEAD_BYTES = 8192
@@ -33,8 +35,19 @@ _TEXT = "text/plain; charset=utf-8"
 Said = tuple[int, str, bytes]
 
 
+def listen_for_operators() -> socket.socket | None:
+    """Listen at `OPERATIONS_BIND`, or on `OPERATIONS_PORT` of 127.0.0.1; None where neither is set. Raises OSError."""
+    port = os.environ.get("OPERATIONS_PORT")
+    address = os.environ.get("OPERATIONS_BIND") or (port and f"127.0.0.1:{port}")
+    if not address:
+        return None
+    host, _, number = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host.strip("[]"), int(number)), family=family, backlog=64)
+
+
 class OperationsPort:
-    """What answers on a listening socket that all front processes of a host share."""
+    """What answers on a listening socket."""
 
     def __init__(self, probes: Probes) -> None:
         self._probes = probes
@@ -54,14 +67,12 @@ class OperationsPort:
         if method not in ("GET", "HEAD"):
             return 405, _TEXT, b"Only GET and HEAD are answered.\n"
         if path == "/healthz":
-            return 200, _JSON, Health(status="ok").model_dump_json().encode()
+            return 200, _JSON, _document(status="ok")
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, self._probes.metrics()
-        readiness = read_readiness(self._probes)
-        if self._is_draining():
-            readiness = readiness.model_copy(update={"status": "draining"})
-        status = 200 if readiness.status == "ok" else 503
-        return status, _JSON, readiness.model_dump_json(by_alias=True).encode()
+        checks = self._probes.readiness()
+        status = "draining" if self._is_draining() else self._probes.status(checks)
+        return 200 if status == "ok" else 503, _JSON, _document(status=status, checks=checks)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -87,6 +98,10 @@ class OperationsPort:
                 connection.shutdown(socket.SHUT_WR)
         finally:
             self._slots.release()
+
+
+def _document(**members: object) -> bytes:
+    return json.dumps(members, separators=(",", ":")).encode()
 
 
 def _read_head(connection: socket.socket) -> bytes:

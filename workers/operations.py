@@ -1,0 +1,26 @@
+"""Answer operators beside the work: a worker and beat have the front's operations port where an address is theirs."""
+
+from collections.abc import Callable, Mapping
+
+from shared.metrics import HostMetrics
+from shared.operations_port import OperationsPort, listen_for_operators
+from shared.probes import Check, Probes
+from shared.telemetry import get_logger
+
+log = get_logger(__name__)
+
+
+def answer_operators(
+    checks: Mapping[str, Check], metrics: HostMetrics, *, is_draining: Callable[[], bool] = lambda: False
+) -> None:
+    """Serve health, readiness by these checks, and metrics for the life of this process.
+
+    An address that another process of the host has, such as the front's, is left to it: its metrics have ours too.
+    """
+    try:
+        listener = listen_for_operators()
+    except OSError as error:
+        log.warning("operations_port.not_opened", error=str(error))
+        return
+    if listener is not None:
+        OperationsPort(Probes(checks, metrics)).serve(listener, is_draining=is_draining)
