@@ -16,7 +16,7 @@ from kombu import Queue
 from shared.broker import register_transport
 from shared.jobs import Job
 from shared.periodic_thread import PeriodicThread
-from shared.queues import QUEUES, RETENTION
+from shared.queues import MODELS, MODELS_ASIDE, QUEUES, RETENTION
 from shared.telemetry import PUBLISH_FAILURES, get_logger
 from shared.valkey import connect_valkey
 
@@ -30,6 +30,7 @@ HINTS_LIMIT = 1_000
 """Hints that wait in a queue at the most: while no worker takes them, more would only fill the broker's memory."""
 
 VISIBILITY_TIMEOUT_SECONDS = 3600
+CALL_QUEUES = (*MODELS, MODELS_ASIDE)
 
 _TRANSPORT = {
     "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
@@ -62,7 +63,7 @@ def create_celery(redis_url: str) -> Celery:
         task_acks_late=True,
         worker_prefetch_multiplier=1,
         task_default_queue=RETENTION,
-        task_queues=[Queue(name) for name in QUEUES],
+        task_queues=[message_queue(name, redis_url) for name in QUEUES],
         task_create_missing_queues=False,
         task_publish_retry_policy={
             "max_retries": 1,
@@ -81,6 +82,15 @@ def create_celery(redis_url: str) -> Celery:
         beat_max_loop_interval=1,
     )
     return app
+
+
+def message_queue(name: str, broker_url: str) -> Queue:
+    """Describe a queue.
+
+    On Valkey a model call's message is not acknowledged, which would cost as much as all else: its front sends a lost
+    one again.
+    """
+    return Queue(name, no_ack=name.startswith(CALL_QUEUES) and broker_url.startswith("redis"))
 
 
 class Publisher:

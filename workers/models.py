@@ -1,16 +1,21 @@
-"""Carry out model calls in the worker that serves the queue `models`: a part of it that takes them from their list."""
+"""Carry out model calls in the worker that serves the queues of `models`."""
 
+import contextlib
 import threading
 from functools import partial
+from typing import Any
 
 import redis
-from celery import Celery
+from celery import Celery, bootsteps
 
 from shared import failpoints
+from shared.broker import QueuesInTurn
+from shared.models.call_messages import TASK, QueuedCall
 from shared.models.call_queue import find_cancelled
 from shared.models.catalog_file import CatalogFile
 from shared.models.engine import Engine
-from shared.models.execution import AdmittedCall, Executor, FairCalls, execute
+from shared.models.execution import Executor, FairCalls, execute
+from shared.models.former_calls import FormerCalls
 from shared.models.heartbeats import Heartbeats
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
@@ -18,15 +23,13 @@ from shared.models.shares import Announcement
 from shared.queues import MODELS
 from shared.telemetry import get_logger
 from shared.valkey import connect_valkey, writes_to_disk
-from workers.consumer_pool import ConsumerPool
+from workers.call_strategy import CallStrategy, add_aside_queue
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
 
 log = get_logger(__name__)
 
-KIND = "models.invoke"
 DRAIN_SECONDS = 20.0
-PATIENCE_SECONDS = 2.0
 
 
 class ModelCalls:
@@ -34,23 +37,35 @@ class ModelCalls:
 
     def __init__(self, context: WorkerContext, *, limit: int) -> None:
         self.executor = _executor(context)
+        self.fair = FairCalls(self.executor.queue, slots=limit)
         self._announcement = Announcement(self.executor.valkey, limit)
-        self._fair = FairCalls(self.executor.queue, slots=limit, patience_seconds=PATIENCE_SECONDS)
-        self._pool = ConsumerPool(self._fair.take, self.carry_out, limit=limit, name="model-call")
+        self._former = FormerCalls(self.executor.valkey)
 
     def start(self) -> None:
-        """Begin to take calls."""
+        """Say that this process takes calls; Celery's consumer, which starts next, takes them."""
+        QueuesInTurn.closed = self.fair.closed_queues
         self._announcement.start()
-        self._pool.start()
+        self._former.start()
 
-    def carry_out(self, admitted: AdmittedCall) -> None:
-        """Carry out one call, and those put aside that find room when it ends; meet whatever happens."""
-        following: AdmittedCall | None = admitted
-        while following is not None:
-            failpoints.hit("invocation.taken")
-            with recorded(KIND), following.slot:
-                execute(self.executor, following.call.address)
-            following = self._fair.take_following(following.call.provider)
+    def carry_out(self, call: QueuedCall) -> bool:
+        """Carry out one call; False when that failed in a way nobody foresaw, which is logged."""
+        failpoints.hit("invocation.taken")
+        is_done = False
+        with recorded(TASK):
+            execute(self.executor, call.address)
+            is_done = True
+        return is_done  # noqa: RET504 (`recorded` meets what is raised)
+
+    def refuse(self, call: QueuedCall) -> None:
+        """End a call that was revoked, with nothing charged."""
+        with recorded(TASK):
+            self.executor.queue.withdraw(call.address.invocation_id)
+            execute(self.executor, call.address)
+
+    def cancel(self, call: QueuedCall) -> None:
+        """Have a call under way stop: its heartbeats notice within a second or two."""
+        with recorded(TASK):
+            self.executor.queue.withdraw(call.address.invocation_id)
 
     def drain(self) -> None:
         """Let the calls under way end for a while, then cancel them."""
@@ -59,14 +74,67 @@ class ModelCalls:
         timer.start()
 
     def stop(self) -> None:
-        """Take no more, and wait for those under way."""
+        """Say that no more are taken; Celery's pool, which stops next, waits for those under way."""
+        self._former.stop()
         self._announcement.stop()
-        self._pool.stop()
 
 
 def add_consumers(app: Celery, context: WorkerContext) -> None:
-    """Have the worker of the queue `models` take model calls."""
-    add_step(app, context, MODELS, lambda limit: ModelCalls(context, limit=limit))
+    """Have the worker of the queues of model calls carry them out."""
+    made: list[ModelCalls] = []
+
+    def make(limit: int) -> ModelCalls:
+        made[:] = [ModelCalls(context, limit=limit)]
+        return made[0]
+
+    def strategy(task: Any, _: Celery, consumer: Any) -> CallStrategy:
+        return CallStrategy(made[0], task, consumer)
+
+    task: Any = app.task(name=TASK, ignore_result=True, shared=False)(_never_called)
+    task.Strategy = strategy
+    _read_from(app, context.settings.models_redis_url)
+    # Else SIGTERM would lose what a worker has read and not begun.
+    app.conf.worker_disable_prefetch = True
+    for provider in {at.provider.name for entry in _entries(context) for at in entry.upstreams}:
+        add_aside_queue(app, provider)
+    add_step(app, context, MODELS[0], make)
+    app.steps["consumer"].add(LastRead)
+
+
+def _read_from(app: Celery, valkey_url: str | None) -> None:
+    """Have the worker read from the Valkey of model calls: they go on while the broker of jobs is away."""
+    if valkey_url is None or valkey_url == app.conf.broker_url:
+        return
+    if others := set(app.amqp.queues.consume_from) - set(MODELS):
+        raise ValueError(f"model calls have a broker of their own; serve {sorted(others)} by another worker")
+    app.conf.update(broker_url=valkey_url)
+
+
+class LastRead(bootsteps.StartStopStep):
+    """Before a worker stops, the end of the read that is under way: what it brings is left to other workers."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def stop(self, consumer: Any) -> None:
+        """Close the channel, which waits for its read; only on Valkey, where nothing is acknowledged by it."""
+        is_stopping = consumer.controller.blueprint.human_state() != "running"
+        if is_stopping and consumer.task_consumer and consumer.connection.transport.driver_type == "redis":
+            consumer.strategies[TASK].stop()
+            with contextlib.suppress(Exception):  # whatever ails a broker, the worker stops
+                consumer.task_consumer.channel.close()
+
+    def terminate(self, consumer: Any) -> None:
+        """Do the same where a worker is stopped at once."""
+        self.stop(consumer)
+
+
+def _never_called(**_: object) -> None:
+    """Name the task; `CallStrategy` carries its messages out."""
+    raise NotImplementedError
+
+
+def _entries(context: WorkerContext) -> Any:
+    return CatalogFile(context.settings.models_config).current().entries
 
 
 def _warn_of_a_disk(valkey: redis.Redis) -> None:

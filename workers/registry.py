@@ -51,7 +51,7 @@ MODULES = {
 }
 """The modules in which the handlers of a queue stand."""
 
-CONSUMERS = {MODELS: "workers.models", AGENTS: "workers.agents"}
+CONSUMERS = {MODELS[0]: "workers.models", AGENTS: "workers.agents"}
 """The modules with `add_consumers`, for queues whose work does not come as messages alone."""
 
 CONTENT_QUEUES = frozenset({UPLOADS, RETENTION, MEDIA, AGENTS})

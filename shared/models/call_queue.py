@@ -1,19 +1,15 @@
-"""Accepted calls on their way to a worker: lists in Valkey, and their requests beside them, each with a time to live.
+"""Accepted calls on their way to a worker: Celery messages, and their requests beside them in Valkey for a while.
 
-Sixteen lists, by a hash of provider and organization, are read in turn, so that a long one does not block the others.
-A call whose provider has no room in the worker that took it is put aside, in a list of its provider. A front that
-waits no longer marks its call as cancelled; the worker looks for marks between chunks.
+Sixteen queues, by a hash of provider and organization, are read in turn. A call without room at its provider is put
+aside, in a queue of the provider: no thread waits for it. On Valkey messages are not acknowledged: the row says who may
+make a call, and the front that waits sends a lost message again. A front that waits no longer marks its call as
+cancelled; the worker looks for marks between chunks.
 
-The row in Postgres says who may make a call, so an entry may come twice, and a lost one is put again by the front
-that waits. As Celery messages, calls cost a worker twice the processor of all their other work. Prompts are never in
-Postgres, in the lists or in a log; they are dropped when nobody waits, and after a while. Beside each travels its
-catalog entry, because the worker may have read another file.
+Prompts are never in Postgres, in a message or in a log. Beside each travels its catalog entry, because the worker may
+have read another file.
 """
 
-import itertools
 import json
-import random
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -24,32 +20,18 @@ import redis
 from pydantic import TypeAdapter
 
 from shared.credits.prices import Prices
+from shared.models.call_messages import QueuedCall, aside_queue, key_of, queue_of, read_entry, write_message
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
+from shared.queues import MODELS
 from shared.replies import ReplyAddress
 from shared.valkey import ask_together
 
-LISTS = 16
-KEYS = tuple(f"quartermaster:model-calls:{number}" for number in range(LISTS))
-ASIDE = "quartermaster:model-calls-aside"
-"""A set of the providers of whom calls were put aside; with a provider's name behind it, the list of those calls."""
 KEPT_SECONDS = 60
 """Longer than the lease of a hold, after which nobody may make the call."""
-_ID_BYTES = 16
 _REMEMBERED_ENTRIES = 4096
 _ENTRY = TypeAdapter(ModelEntry)
-_SEPARATOR = b"\0"
-_FORGET_IF_EMPTY = """
-if redis.call('EXISTS', KEYS[2]) == 0 then redis.call('SREM', KEYS[1], ARGV[1]) end
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedCall:
-    """A call as it waits: where its replies go, and the provider that is asked first."""
-
-    address: ReplyAddress
-    provider: str
+_KEYS = tuple(map(key_of, MODELS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +53,7 @@ class AcceptedRequest:
 
 
 class CallQueue:
-    """The calls that wait, as front and worker see them; nearly every method is one round trip.
+    """The calls that wait, as front and worker see them; each method is one round trip.
 
     All raise redis.RedisError.
     """
@@ -79,18 +61,16 @@ class CallQueue:
     def __init__(self, valkey: redis.Redis) -> None:
         """Suppose that there is room until the first call is put."""
         self._valkey = valkey
-        self._forget_if_empty: Any = valkey.register_script(_FORGET_IF_EMPTY)
-        self._in_last_list: int | None = 0
-        self._next_list = itertools.count(random.randrange(LISTS))  # noqa: S311 (workers begin differently)
+        self._in_last_queue: int | None = 0
 
     def is_full(self, limit: int) -> bool:
-        """Tell whether so many calls wait; asked of Valkey only if a list was long, or failed, when it was put to."""
-        last = self._in_last_list
-        return (last is None or last * LISTS >= limit) and self.count() >= limit
+        """Tell whether so many calls wait; asked of Valkey only if a queue was long, or failed, when it was put to."""
+        last = self._in_last_queue
+        return (last is None or last * len(_KEYS) >= limit) and self.count() >= limit
 
     def count(self) -> int:
         """Count the calls that wait, without those put aside."""
-        return sum(ask_together(self._valkey, *(("LLEN", key) for key in KEYS)))
+        return sum(ask_together(self._valkey, *(("LLEN", key) for key in _KEYS)))
 
     def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
         """Let a call wait for a worker."""
@@ -103,57 +83,41 @@ class CallQueue:
         }
         content = json.dumps(values, separators=(",", ":"))
         provider = request.entry.upstreams[0].provider.name
-        key = KEYS[_list_of(provider, organization_id)]
-        entry = _written(QueuedCall(address=address, provider=provider))
+        call = QueuedCall(address=address, provider=provider, queue=queue_of(provider, organization_id))
         try:
-            _, self._in_last_list = ask_together(
+            _, self._in_last_queue = ask_together(
                 self._valkey,
                 ("SET", _request_key(address.invocation_id), content, "EX", KEPT_SECONDS),
-                ("RPUSH", key, entry),
+                ("LPUSH", key_of(call.queue), write_message(call)),
             )
         except redis.RedisError:
-            self._in_last_list = None
+            self._in_last_queue = None
             raise
 
-    def return_if_lost(self, call: QueuedCall, *, organization_id: UUID) -> bool:
+    def return_if_lost(self, call: QueuedCall) -> bool:
         """Let a call wait again, as the next, if it waits nowhere: a worker took it and died before it began.
 
         For a worker that is merely slow to begin this does no harm: the row says who may make the call.
         """
-        key, entry = KEYS[_list_of(call.provider, organization_id)], _written(call)
-        places = ask_together(self._valkey, ("LPOS", key, entry), ("LPOS", _aside_key(call.provider), entry))
-        if places != [None, None]:
+        key, entry = key_of(call.queue), write_message(call)
+        aside = key_of(aside_queue(call.provider))
+        if ask_together(self._valkey, ("LPOS", key, entry), ("LPOS", aside, entry)) != [None, None]:
             return False
-        self._valkey.lpush(key, entry)
+        self.give_back(call)
         return True
 
-    def take(self, *, patience_seconds: float, put_aside: Sequence[str] = ()) -> QueuedCall | None:
-        """Take a call of the next list that has one, before them one put aside of these providers; None for none."""
-        first = next(self._next_list) % LISTS
-        keys = [*map(_aside_key, put_aside), *KEYS[first:], *KEYS[:first]]
-        taken: Any = self._valkey.blpop(keys, timeout=patience_seconds)
-        return _read(taken[1]) if taken is not None else None
+    def give_back(self, call: QueuedCall) -> None:
+        """Let a call wait again, as the next of its queue."""
+        self._valkey.rpush(key_of(call.queue), write_message(call))
 
     def put_aside(self, call: QueuedCall) -> None:
         """Let a call wait for room at its provider."""
-        ask_together(
-            self._valkey,
-            ("RPUSH", _aside_key(call.provider), _written(call)),
-            ("SADD", ASIDE, call.provider),
-        )
+        self._valkey.lpush(key_of(aside_queue(call.provider)), write_message(call))
 
     def take_put_aside(self, provider: str) -> QueuedCall | None:
         """Take the call that has waited longest for this provider; None when there is none."""
-        taken: Any = self._valkey.lpop(_aside_key(provider))
-        if taken is None:
-            self._forget_if_empty(keys=[ASIDE, _aside_key(provider)], args=[provider])
-            return None
-        return _read(taken)
-
-    def providers_put_aside(self) -> list[str]:
-        """List the providers of whom calls were put aside, by any worker."""
-        members: Any = self._valkey.smembers(ASIDE)
-        return sorted(member.decode() for member in members)
+        taken: Any = self._valkey.rpop(key_of(aside_queue(provider)))
+        return read_entry(taken) if taken is not None else None
 
     def take_request(self, invocation_id: UUID) -> AcceptedRequest | None:
         """Take a call's request out; None when nobody waits for the call, or its time is over."""
@@ -177,25 +141,6 @@ class CallQueue:
 
 def _request_key(invocation_id: UUID) -> str:
     return f"quartermaster:request:{invocation_id.hex}"
-
-
-def _aside_key(provider: str) -> str:
-    return f"{ASIDE}:{provider}"
-
-
-def _list_of(provider: str, organization_id: UUID) -> int:
-    return zlib.crc32(f"{provider}/{organization_id}".encode()) % LISTS
-
-
-def _written(call: QueuedCall) -> bytes:
-    address = call.address
-    return address.invocation_id.bytes + address.channel.encode() + _SEPARATOR + call.provider.encode()
-
-
-def _read(entry: bytes) -> QueuedCall:
-    channel, _, provider = entry[_ID_BYTES:].partition(_SEPARATOR)
-    address = ReplyAddress(invocation_id=UUID(bytes=entry[:_ID_BYTES]), channel=channel.decode())
-    return QueuedCall(address=address, provider=provider.decode())
 
 
 @lru_cache(maxsize=_REMEMBERED_ENTRIES)

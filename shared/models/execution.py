@@ -1,12 +1,12 @@
-"""The worker's door to the engine: take the next call in turn, carry it out, and tell the front that waits for it.
+"""The worker's door to the engine: find room for a call, carry it out, and tell the front that waits for it.
 
 Fair queueing: the worker's slots are a pool whose tenants are providers, and one alone may use seven eighths. A call
-whose provider has no room is put aside, without a thread, until a thread ends a call of the provider or finds it with
-room. The last frame goes out only when the call has been settled: what the client reads has been charged.
+whose provider has no room is put aside, without a thread, until a thread ends a call of the provider or a worker with
+room for it reads the queue of its calls put aside. The last frame goes out only when the call has been settled: what
+the client reads has been charged.
 """
 
 import threading
-import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,8 @@ import redis
 from shared.admission import Pool, PoolKey, Slot
 from shared.credits.settlement import Outcome, Status
 from shared.errors import DomainError, Unavailable
-from shared.models.call_queue import AcceptedRequest, CallQueue, QueuedCall, is_cancelled
+from shared.models.call_messages import QueuedCall, aside_queue
+from shared.models.call_queue import AcceptedRequest, CallQueue, is_cancelled
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import end_of_stream, frame_writer
@@ -35,8 +36,6 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 _REQUEST_LOST = "The call was lost before it began, and nothing was charged; try again."
-LOOK_SECONDS = 1.0
-"""How often a worker asks what other workers have put aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,24 +146,35 @@ class AdmittedCall:
 class FairCalls:
     """The waiting calls as one worker process takes them; safe to share between threads."""
 
-    def __init__(self, queue: CallQueue, *, slots: int, patience_seconds: float) -> None:
+    def __init__(self, queue: CallQueue, *, slots: int) -> None:
         self._queue = queue
-        self._patience_seconds = patience_seconds
         self._pool = Pool("model_worker", slots, alpha=PROVIDER_ALPHA)
         self._put_aside: frozenset[str] = frozenset()
-        self._looked_at = float("-inf")
         self._lock = threading.Lock()
 
-    def take(self) -> AdmittedCall | None:
-        """Wait for a call, and take a slot for it; None when there was none, or it was put aside.
+    def closed_queues(self) -> frozenset[str]:
+        """Name the queues of calls put aside whose providers have no room here."""
+        return frozenset(aside_queue(str(provider)) for provider in self._pool.tenants_at_limit())
 
-        Raises redis.RedisError.
-        """
-        self._look_aside()
-        at_limit = set(self._pool.tenants_at_limit())
-        with_room = [provider for provider in self._put_aside if provider not in at_limit]
-        call = self._queue.take(patience_seconds=self._patience_seconds, put_aside=with_room)
-        return self._admit(call) if call is not None else None
+    def admit(self, call: QueuedCall) -> AdmittedCall | None:
+        """Take a slot for a call, or put it aside: then None. One that Valkey does not take is lost, and returned."""
+        slot = self._pool.try_acquire(PoolKey(call.provider, None))
+        if slot is not None:
+            return AdmittedCall(call=call, slot=slot)
+        with self._lock:
+            self._put_aside |= {call.provider}
+        try:
+            self._queue.put_aside(call)
+        except redis.RedisError as error:
+            log.warning("call.not_put_aside", provider=call.provider, error=str(error))
+        return None
+
+    def give_back(self, call: QueuedCall) -> None:
+        """Leave a call to another worker. One that Valkey does not take is lost, and returned by its front."""
+        try:
+            self._queue.give_back(call)
+        except redis.RedisError as error:
+            log.warning("call.not_given_back", provider=call.provider, error=str(error))
 
     def take_following(self, provider: str) -> AdmittedCall | None:
         """Take a call that was put aside for want of what has just been given back; None when there is none."""
@@ -172,30 +182,11 @@ class FairCalls:
             return None
         try:
             call = self._queue.take_put_aside(provider)
-            if call is not None:
-                return self._admit(call)
-        except redis.RedisError as error:
+        except (redis.RedisError, KeyError, ValueError) as error:
             log.warning("calls.not_taken", provider=provider, error=str(error))
             return None
+        if call is not None:
+            return self.admit(call)
         with self._lock:
             self._put_aside -= {provider}
         return None
-
-    def _admit(self, call: QueuedCall) -> AdmittedCall | None:
-        slot = self._pool.try_acquire(PoolKey(call.provider, None))
-        if slot is not None:
-            return AdmittedCall(call=call, slot=slot)
-        with self._lock:
-            self._put_aside |= {call.provider}
-        self._queue.put_aside(call)
-        return None
-
-    def _look_aside(self) -> None:
-        now = time.monotonic()
-        with self._lock:
-            if now - self._looked_at < LOOK_SECONDS:
-                return
-            self._looked_at = now
-        found = self._queue.providers_put_aside()
-        with self._lock:
-            self._put_aside |= frozenset(found)

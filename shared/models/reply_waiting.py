@@ -16,7 +16,7 @@ import redis
 from shared.credits.holds import DISPATCH_LEASE_SECONDS, Lease, Stage
 from shared.errors import DomainError, Kind
 from shared.models.call_admission import ModelsOverloaded
-from shared.models.call_queue import QueuedCall
+from shared.models.call_messages import QueuedCall, queue_of
 from shared.models.invocations import Invoker, give_up
 from shared.models.providers.errors import UpstreamRefused
 from shared.replies import Inbox, Reply, ReplyAddress, ReplyKind
@@ -182,9 +182,10 @@ class Silence:
     def _return_if_lost(self, lease: Lease) -> None:
         if lease.organization_id is None or lease.provider is None:
             return
-        call = QueuedCall(address=self._address, provider=lease.provider)
+        queue = queue_of(lease.provider, lease.organization_id)
+        call = QueuedCall(address=self._address, provider=lease.provider, queue=queue)
         try:
-            if self._invoker.queue.return_if_lost(call, organization_id=lease.organization_id):
+            if self._invoker.queue.return_if_lost(call):
                 log.warning("invocation.returned", invocation_id=self._invocation_id)
         except redis.RedisError as error:
             log.warning("invocation.not_returned", invocation_id=self._invocation_id, error=str(error))

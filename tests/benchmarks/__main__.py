@@ -19,6 +19,7 @@ from tests.benchmarks.credits import hot_organization
 from tests.benchmarks.downloads import large_downloads
 from tests.benchmarks.growth import growth
 from tests.benchmarks.media import media
+from tests.benchmarks.model_queue import model_queue
 from tests.benchmarks.models import models
 from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.product import Bench
@@ -48,6 +49,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "growth": growth,
     "media": media,
     "models": models,
+    "model-queue": model_queue,
     "calls": calls_growth,
     "credits": hot_organization,
     "usage": usage_windows,

@@ -1,36 +1,43 @@
-"""The part of a Celery worker that takes model calls: where it runs, and how it ends."""
+"""The part of a Celery worker that carries model calls out: where it runs, what it takes, and how it ends."""
 
-from collections.abc import Iterator
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from types import SimpleNamespace
+from typing import Any
+from weakref import WeakSet
 
 import pytest
-import redis
-from celery import Celery
+from celery import Celery, bootsteps
+from celery.concurrency.thread import TaskPool
+from celery.exceptions import InvalidTaskError
+from celery.worker import state, strategy
+from celery.worker.consumer.tasks import Tasks
+from kombu import Consumer
+from kombu.asynchronous import Hub
+from kombu.transport import redis
+from kombu.utils.scheduling import round_robin_cycle
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.ids import new_id
-from shared.models.call_queue import KEYS, AcceptedRequest, CallQueue
-from shared.models.catalog_file import CatalogFile
-from shared.models.dialects import Dialect
+from shared.models.call_messages import TASK, QueuedCall, aside_queue, queue_of, write_message
+from shared.models.call_queue import CallQueue
+from shared.models.execution import FairCalls
 from shared.models.heartbeats import Heartbeats
-from shared.publisher import create_celery
+from shared.publisher import create_celery, message_queue
+from shared.queues import MODELS
 from shared.replies import ReplyAddress
+from shared.valkey import connect_valkey
+from tests.support.call_messages import forget_calls, waiting_calls
 from tests.support.identity import make_settings
 from tests.support.stack import wait_until
 from workers import models
+from workers.call_strategy import CallStrategy
 from workers.handling import WorkerContext
-from workers.models import add_consumers
+from workers.models import LastRead, add_consumers
 
-NOBODY = "quartermaster:replies:nobody"
-ENTRY = CatalogFile(None).current().entries[0]
-REQUEST = AcceptedRequest(
-    entry=ENTRY, dialect=Dialect.CHAT, is_stream=False, created=0, body={"model": "none"}
-)
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "PATIENCE_SECONDS", 0.1)
+RABBITMQ = "amqp://127.0.0.1:1"
 
 
 @pytest.fixture
@@ -43,34 +50,24 @@ def context(database_url: str, valkey_server: EmbeddedValkey) -> Iterator[Worker
 @pytest.fixture
 def app(context: WorkerContext, valkey_server: EmbeddedValkey) -> Iterator[Celery]:
     app = create_celery(valkey_server.url)
+    app.amqp.queues.select(list(MODELS))
     add_consumers(app, context)
     yield app
     app.close()
 
 
-@pytest.mark.parametrize(("queue", "takes"), [("models", True), ("uploads", False)])
-def test_only_the_worker_of_the_queue_takes_calls(app: Celery, queue: str, *, takes: bool) -> None:
+@pytest.mark.parametrize(("queue", "takes"), [(MODELS[0], True), ("uploads", False)])
+def test_only_the_worker_of_the_queues_takes_calls(app: Celery, queue: str, *, takes: bool) -> None:
     app.amqp.queues.select([queue])
     (step,) = app.steps["worker"]
     worker = SimpleNamespace(app=app, concurrency=2)
     assert step(worker).include_if(worker) is takes
 
 
-def test_calls_are_taken_from_the_workers_start_to_its_stop(
-    app: Celery, valkey_server: EmbeddedValkey
-) -> None:
-    (step,) = app.steps["worker"]
-    worker = SimpleNamespace(app=app, concurrency=2)
-    part = step(worker)
-    with redis.Redis.from_url(valkey_server.url) as valkey:
-        queue = CallQueue(valkey)
-        part.start(worker)
-        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST, organization_id=new_id())
-        wait_until(lambda: not queue.count(), "a call that is not there is taken, and ends")
-        part.stop(worker)
-        queue.put(ReplyAddress(invocation_id=new_id(), channel=NOBODY), REQUEST, organization_id=new_id())
-        assert queue.count() == 1
-        valkey.delete(*KEYS)
+def test_it_reads_what_was_put_aside_for_the_providers_it_knows(app: Celery) -> None:
+    assert aside_queue("scripted") in app.amqp.queues.consume_from
+    assert app.conf.worker_disable_prefetch
+    assert LastRead in app.steps["consumer"]
 
 
 def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
@@ -91,3 +88,173 @@ def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
     context.stop()
     part.stop(worker)
     wait_until(lambda: cancelled, "the drain is over")
+
+
+class Carried:
+    """What a strategy handed over, in place of the engine; `executor` runs it when the test says so."""
+
+    def __init__(self, fair: FairCalls) -> None:
+        self.fair = fair
+        self.made: list[str] = []
+        self.refused: list[str] = []
+        self.cancelled: list[str] = []
+        self.handed: list[Callable[[], None]] = []
+        self.futures: list[Future[None]] = []
+
+    def carry_out(self, call: QueuedCall) -> bool:
+        self.made.append(str(call.address.invocation_id))
+        return True
+
+    def refuse(self, call: QueuedCall) -> None:
+        self.refused.append(str(call.address.invocation_id))
+
+    def cancel(self, call: QueuedCall) -> None:
+        self.cancelled.append(str(call.address.invocation_id))
+
+    def submit(self, act: Callable[..., None], *work: Any) -> Future[None]:
+        self.handed.append(lambda: act(*work))
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def run(self) -> None:
+        while self.handed:
+            self.handed.pop(0)()
+
+
+@pytest.fixture
+def carried(valkey_server: EmbeddedValkey) -> Iterator[Carried]:
+    with connect_valkey(valkey_server.url) as valkey:
+        yield Carried(FairCalls(CallQueue(valkey), slots=8))
+        forget_calls(valkey)
+
+
+class Told:
+    """Events, as a dispatcher would send them."""
+
+    enabled = True
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+
+    def send(self, kind: str, **_: object) -> None:
+        self.kinds.append(kind)
+
+
+def strategy_of(carried: Carried, broker_url: str, told: Told | None = None) -> CallStrategy:
+    app = create_celery(broker_url)
+    pool = SimpleNamespace(executor=SimpleNamespace(submit=carried.submit), num_processes=8)
+    consumer = SimpleNamespace(
+        pool=pool, app=app, event_dispatcher=told, add_task_queue=lambda _: None, call_soon=lambda _: None
+    )
+    task: Any = SimpleNamespace(name=TASK)
+    return CallStrategy(carried, task, consumer)
+
+
+def _no_ack() -> None:
+    raise AssertionError("nothing is acknowledged on Valkey")
+
+
+def message(provider: str = "p") -> Any:
+    address = ReplyAddress(invocation_id=new_id(), channel="quartermaster:replies:x")
+    entry = json.loads(
+        write_message(QueuedCall(address=address, provider=provider, queue=queue_of(provider, new_id())))
+    )
+    return SimpleNamespace(
+        headers=entry["headers"], body=entry["body"], delivery_info=entry["properties"]["delivery_info"]
+    )
+
+
+@pytest.mark.parametrize(("broker_url", "acknowledged"), [("redis://127.0.0.1:1", 0), (RABBITMQ, 1)])
+def test_a_message_is_acknowledged_once_its_call_has_ended_where_the_broker_wants_it(
+    carried: Carried, broker_url: str, acknowledged: int
+) -> None:
+    acks: list[int] = []
+    take = strategy_of(carried, broker_url)
+    sent = message()
+    take(sent, None, lambda: acks.append(len(carried.made)), None, None)
+    assert not acks
+    assert sent.headers["id"] in state.requests
+    carried.run()
+    assert carried.made == [sent.headers["id"]]
+    assert acks == [1] * acknowledged
+    assert sent.headers["id"] not in state.requests
+    assert message_queue(MODELS[0], broker_url).no_ack is not bool(acknowledged)
+
+
+def test_a_call_without_room_is_put_aside_and_made_by_the_thread_that_ends_another(carried: Carried) -> None:
+    take = strategy_of(carried, "redis://127.0.0.1:1")
+    sent = [message() for _ in range(9)]
+    for at in sent:
+        take(at, None, _no_ack)
+    assert len(carried.handed) == 7, "seven eighths of the slots"
+    assert len(state.requests) == 7
+    carried.run()
+    assert sorted(carried.made) == sorted(at.headers["id"] for at in sent)
+    assert not state.requests
+    assert not state.reserved_requests
+
+
+def test_a_revoked_call_is_ended_and_not_made(carried: Carried) -> None:
+    told, sent = Told(), message()
+    state.revoked.add(sent.headers["id"])
+    strategy_of(carried, "redis://127.0.0.1:1", told)(sent, None, _no_ack)
+    carried.run()
+    assert (carried.made, carried.refused) == ([], [sent.headers["id"]])
+    assert told.kinds == ["task-received", "task-revoked"]
+
+
+def test_a_call_under_way_is_cancelled_by_a_termination(carried: Carried) -> None:
+    sent = message()
+    strategy_of(carried, "redis://127.0.0.1:1")(sent, None, _no_ack)
+    state.requests[sent.headers["id"]].terminate(None)
+    assert carried.cancelled == [sent.headers["id"]]
+    carried.run()
+
+
+def test_a_call_that_no_thread_has_begun_when_the_pool_stops_is_given_back(
+    carried: Carried, valkey_server: EmbeddedValkey
+) -> None:
+    sent = message()
+    strategy_of(carried, "redis://127.0.0.1:1")(sent, None, _no_ack)
+    (future,) = carried.futures
+    assert future.cancel()
+    with connect_valkey(valkey_server.url) as valkey:
+        assert [str(call.address.invocation_id) for call in waiting_calls(valkey)] == [sent.headers["id"]]
+
+
+def test_a_call_that_is_read_while_the_worker_stops_is_given_back(
+    carried: Carried, valkey_server: EmbeddedValkey
+) -> None:
+    take, sent = strategy_of(carried, "redis://127.0.0.1:1"), message()
+    take.stop()
+    take(sent, None, _no_ack)
+    assert not carried.handed
+    with connect_valkey(valkey_server.url) as valkey:
+        assert [str(call.address.invocation_id) for call in waiting_calls(valkey)] == [sent.headers["id"]]
+
+
+@pytest.mark.parametrize("body", ["[]", "{}", "[[],{},{}]", "nothing"])
+def test_what_is_no_call_is_refused_as_an_invalid_task(carried: Carried, body: str) -> None:
+    sent = message()
+    sent.body = body
+    with pytest.raises(InvalidTaskError):
+        strategy_of(carried, "redis://127.0.0.1:1")(sent, None, _no_ack)
+
+
+def test_celery_and_kombu_still_are_what_the_strategy_relies_on() -> None:
+    """If an upgrade breaks this test, read `workers/call_strategy.py` against the new code, then change both."""
+    assert list(inspect.signature(strategy.default).parameters)[:3] == ["task", "app", "consumer"]
+    assert "def task_message_handler(message, body, ack, reject, callbacks" in inspect.getsource(strategy)
+    assert "self.executor = ThreadPoolExecutor(" in inspect.getsource(TaskPool.__init__)
+    assert isinstance(state.reserved_requests, WeakSet)
+    assert isinstance(state.active_requests, WeakSet)
+    for change in (state.task_reserved, state.task_accepted, state.task_ready):
+        assert next(iter(inspect.signature(change).parameters)) == "request"
+    assert "len(state.reserved_requests) >= limit" in inspect.getsource(Tasks.start)
+    assert "waker.wake()" in inspect.getsource(Hub.call_soon)
+    assert bootsteps.Blueprint.state_to_name[1] == "running"
+    assert "if self._in_poll:" in inspect.getsource(redis.Channel.close)
+    assert "self._brpop_read()" in inspect.getsource(redis.Channel.close)
+    assert "no_ack = queue.no_ack if no_ack is None else no_ack" in inspect.getsource(Consumer._basic_consume)
+    assert {"update", "consume", "rotate"} <= set(vars(round_robin_cycle))
+    assert "queue_order_strategy" in redis.Channel.from_transport_options

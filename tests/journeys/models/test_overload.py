@@ -6,9 +6,10 @@ from contextlib import contextmanager
 
 import redis
 
-from shared.models.call_queue import KEYS, CallQueue
+from shared.models.call_queue import CallQueue
 from shared.models.shares import Announcement, read_slots
 from tests.journeys.models.asking import ask, scripted
+from tests.support.call_messages import KEYS
 from tests.support.inventory import query
 from tests.support.model_service import ModelService
 from tests.support.stack import free_port, wait_until

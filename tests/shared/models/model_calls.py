@@ -21,7 +21,7 @@ from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.models.call_admission import CallAdmission
-from shared.models.call_queue import KEYS, CallQueue, find_cancelled
+from shared.models.call_queue import CallQueue, find_cancelled
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import parse_chat, parse_responses
 from shared.models.engine import Engine
@@ -33,6 +33,7 @@ from shared.models.providers.routing import Router
 from shared.models.shares import Shares
 from shared.replies import Inbox, Reply, ReplyChannel, ReplyKind
 from shared.valkey import connect_valkey
+from tests.support.call_messages import forget_calls
 from tests.support.identity import IdentityFactory, make_settings
 
 CREDITS = 1_000_000
@@ -217,7 +218,7 @@ def model_calls(
         yield ModelCalls(database=database, valkey=valkey, invoker=invoker, executor=executor, caller=caller)
     finally:
         invoker.leases.close()
-        valkey.delete(*KEYS, *valkey.scan_iter("quartermaster:request:*"))
+        forget_calls(valkey)
         for inbox in list(replies._inboxes.values()):
             inbox.close()
         engine.router.close()

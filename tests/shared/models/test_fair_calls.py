@@ -1,22 +1,27 @@
-"""Which call a worker takes next: no list and no provider stands before the others, and no thread waits for one."""
+"""Which call a worker makes: no queue and no provider stands before the others, and no thread waits for room."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.broker import QueuesInTurn
 from shared.ids import new_id
-from shared.models import execution
-from shared.models.call_queue import ASIDE, KEYS, LISTS, AcceptedRequest, CallQueue
+from shared.models.call_messages import QueuedCall, aside_queue, queue_of, read_message
+from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.execution import AdmittedCall, FairCalls
+from shared.publisher import create_celery, message_queue
+from shared.queues import MODELS
 from shared.replies import ReplyAddress
 from shared.valkey import connect_valkey
+from tests.support.call_messages import count_aside, forget_calls, take_call
 
 SLOTS = 8
 ENTRY = CatalogFile(None).current().entries[0]
@@ -26,16 +31,12 @@ ENTRY = CatalogFile(None).current().entries[0]
 def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
     with connect_valkey(valkey_server.url) as valkey:
         yield valkey
-        valkey.delete(*KEYS, *valkey.scan_iter(f"{ASIDE}*"), *valkey.scan_iter("quartermaster:request:*"))
+        forget_calls(valkey)
 
 
 @pytest.fixture
 def queue(valkey: redis.Redis) -> CallQueue:
     return CallQueue(valkey)
-
-
-def worker(queue: CallQueue, slots: int = SLOTS) -> FairCalls:
-    return FairCalls(queue, slots=slots, patience_seconds=0.05)
 
 
 def put(queue: CallQueue, provider: str, organization_id: UUID | None = None) -> UUID:
@@ -49,65 +50,119 @@ def put(queue: CallQueue, provider: str, organization_id: UUID | None = None) ->
     return address.invocation_id
 
 
-def take_all(calls: FairCalls, rounds: int) -> list[AdmittedCall]:
-    return [taken for taken in (calls.take() for _ in range(rounds)) if taken is not None]
+def call_of(provider: str) -> QueuedCall:
+    address = ReplyAddress(invocation_id=new_id(), channel="quartermaster:replies:x")
+    return QueuedCall(address=address, provider=provider, queue=queue_of(provider, new_id()))
 
 
-def test_a_call_arrives_as_it_was_put(queue: CallQueue) -> None:
-    invocation_id = put(queue, "maker/one")
-    taken = queue.take(patience_seconds=1)
-    assert taken is not None
+def admit_all(calls: FairCalls, provider: str, number: int) -> list[AdmittedCall]:
+    admitted = [calls.admit(call_of(provider)) for _ in range(number)]
+    return [at for at in admitted if at is not None]
+
+
+def read(broker_url: str, queues: list[str], number: int) -> list[QueuedCall]:
+    """Read so many messages as a worker's consumer does."""
+    found: list[QueuedCall] = []
+
+    def note(message: Any) -> None:
+        found.append(read_message(message.headers, message.body, message.delivery_info))
+
+    app = create_celery(broker_url)
+    with app.connection_for_read() as connection:
+        consumer = app.amqp.TaskConsumer(
+            connection.default_channel, [message_queue(name, broker_url) for name in queues]
+        )
+        consumer.on_message = note
+        with consumer:
+            while len(found) < number:
+                connection.drain_events(timeout=5)
+    return found
+
+
+def test_a_call_arrives_as_it_was_put(queue: CallQueue, valkey_server: EmbeddedValkey) -> None:
+    invocation_id = put(queue, "maker/one", UUID(int=1))
+    (taken,) = read(valkey_server.url, list(MODELS), 1)
     assert (taken.address.invocation_id, taken.address.channel) == (invocation_id, "quartermaster:replies:x")
-    assert taken.provider == "maker/one"
+    assert (taken.provider, taken.queue) == ("maker/one", queue_of("maker/one", UUID(int=1)))
 
 
-def test_a_long_list_does_not_stand_before_another(queue: CallQueue) -> None:
+def test_a_long_queue_does_not_stand_before_another(queue: CallQueue, valkey_server: EmbeddedValkey) -> None:
     greedy, others = new_id(), [new_id() for _ in range(40)]
     flood = {put(queue, "p", greedy) for _ in range(200)}
     for organization_id in others:
         put(queue, "p", organization_id)
-    first = [queue.take(patience_seconds=1) for _ in range(3 * LISTS)]
-    taken = {call.address.invocation_id for call in first if call is not None}
-    assert len(taken - flood) > LISTS, "most lists have been read by then"
+    first = read(valkey_server.url, list(MODELS), 3 * len(MODELS))
+    taken = {call.address.invocation_id for call in first}
+    assert len(taken - flood) > len(MODELS), "most queues have been read by then"
 
 
-def test_a_provider_leaves_slots_for_others_and_its_calls_wait_without_a_thread(queue: CallQueue) -> None:
-    calls = worker(queue)
-    for _ in range(20):
-        put(queue, "slow")
-    slow = take_all(calls, 20)
-    assert len(slow) == SLOTS * 7 // 8
-    assert queue.count() == 0, "the rest is put aside, and stands before nobody"
-    quick = put(queue, "quick")
-    (taken,) = take_all(calls, 2)
-    assert taken.call.address.invocation_id == quick
+def test_a_queue_gives_its_calls_in_the_order_in_which_they_came(
+    queue: CallQueue, valkey_server: EmbeddedValkey
+) -> None:
+    sent = [put(queue, "p", UUID(int=1)) for _ in range(5)]
+    assert [call.address.invocation_id for call in read(valkey_server.url, list(MODELS), 5)] == sent
 
 
-def test_the_thread_that_ends_a_call_takes_one_that_was_put_aside(
+def test_what_a_dead_worker_put_aside_is_read_by_another(
+    queue: CallQueue, valkey_server: EmbeddedValkey
+) -> None:
+    dead = FairCalls(queue, slots=1)
+    assert len(admit_all(dead, "slow", 3)) == 1
+    assert len(read(valkey_server.url, [*MODELS, aside_queue("slow")], 2)) == 2
+
+
+def test_queues_are_read_in_turn_and_calls_put_aside_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = QueuesInTurn()
+    turn.update(["a", "b", aside_queue("full"), aside_queue("free")])
+    assert turn.consume(4) == [aside_queue("full"), aside_queue("free"), "a", "b"]
+    turn.rotate("a")
+    monkeypatch.setattr(QueuesInTurn, "closed", lambda: {aside_queue("full")})
+    assert turn.consume(4) == [aside_queue("free"), "b", "a"]
+
+
+def test_a_provider_leaves_slots_for_others_and_its_calls_wait_without_a_thread(
     queue: CallQueue, valkey: redis.Redis
 ) -> None:
-    calls = worker(queue)
-    waiting = [put(queue, "slow", organization_id=UUID(int=1)) for _ in range(9)]
-    running = take_all(calls, 9)
-    assert calls.take_following("slow") is None, "there is no room yet"
-    done = [at.call.address.invocation_id for at in running]
+    calls = FairCalls(queue, slots=SLOTS)
+    assert len(admit_all(calls, "slow", 20)) == SLOTS * 7 // 8
+    assert count_aside(valkey, "slow") == 20 - SLOTS * 7 // 8
+    assert queue.count() == 0, "the rest is put aside, and stands before nobody"
+    assert calls.closed_queues() == {aside_queue("slow")}
+    assert len(admit_all(calls, "quick", 1)) == 1
+
+
+def test_the_thread_that_ends_a_call_takes_one_that_was_put_aside(queue: CallQueue) -> None:
+    calls = FairCalls(queue, slots=SLOTS)
+    waiting = [call_of("slow") for _ in range(9)]
+    running = [at for at in map(calls.admit, waiting) if at is not None]
+    assert len(running) == SLOTS * 7 // 8
+    done = [at.call for at in running]
     for at in running:
         at.slot.release()
         following = calls.take_following("slow")
         if following is not None:
-            done.append(following.call.address.invocation_id)
+            done.append(following.call)
             following.slot.release()
-    assert sorted(done) == sorted(waiting)
+    assert done == waiting
     assert calls.take_following("slow") is None
-    assert not valkey.exists(ASIDE)
+    assert not calls.closed_queues()
 
 
-def test_what_a_dead_worker_put_aside_is_taken_by_another(
-    queue: CallQueue, monkeypatch: pytest.MonkeyPatch
+def test_a_call_that_waits_is_not_sent_again_and_a_lost_one_is_next(
+    queue: CallQueue, valkey: redis.Redis
 ) -> None:
-    monkeypatch.setattr(execution, "LOOK_SECONDS", 0.0)
-    dead = worker(queue, slots=1)
-    for _ in range(3):
-        put(queue, "slow")
-    assert len(take_all(dead, 3)) == 1
-    assert len(take_all(worker(queue), 3)) == 2
+    put(queue, "p", UUID(int=1))
+    put(queue, "p", UUID(int=1))
+    waiting = take_call(valkey)
+    assert waiting is not None
+    assert queue.return_if_lost(waiting), "it was taken"
+    assert not queue.return_if_lost(waiting), "it waits"
+    assert (queue.count(), take_call(valkey)) == (2, waiting)
+
+
+def test_a_call_that_is_put_aside_is_not_lost(queue: CallQueue) -> None:
+    call = call_of("p")
+    queue.put_aside(call)
+    assert not queue.return_if_lost(call)
+    assert queue.take_put_aside("p") == call
+    assert queue.return_if_lost(call)

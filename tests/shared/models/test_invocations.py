@@ -11,12 +11,13 @@ import redis
 from shared import replies
 from shared.credits.errors import InsufficientCredits
 from shared.models.call_admission import ModelsOverloaded
-from shared.models.call_queue import KEYS, AcceptedRequest, CallQueue
+from shared.models.call_queue import AcceptedRequest, CallQueue
 from shared.models.errors import ModelNotFound, ModelNotSupported
 from shared.models.execution import execute
 from shared.replies import Inbox, ReplyAddress, ReplyChannel, ReplyKind
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, received
+from tests.support.call_messages import KEYS
 from tests.support.stack import free_port
 
 

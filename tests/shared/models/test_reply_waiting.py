@@ -18,6 +18,7 @@ from shared.models.reply_waiting import CallFailed, CallLost, replies
 from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
+from tests.support.call_messages import take_call
 from tests.support.stack import free_port
 
 
@@ -196,7 +197,7 @@ def test_whoever_reads_too_slowly_loses_the_rest_and_others_nothing(
 def test_a_call_leaves_nothing_in_valkey(calls: ModelCalls) -> None:
     before = set(calls.valkey.scan_iter())
     inbox = calls.chat("!say a secret", stream=False)
-    taken = calls.executor.queue.take(patience_seconds=5)
+    taken = take_call(calls.valkey)
     assert taken is not None
     assert taken.address == inbox.address
     calls.execute(inbox)

@@ -1,0 +1,55 @@
+"""Calls queued by fronts of the release before, as entries of Valkey lists: they join the calls of this release.
+
+While fronts of both releases run, a worker looks once a second. This module goes with the next release.
+"""
+
+from uuid import UUID
+
+import redis
+
+from shared.models.call_messages import QueuedCall, key_of, queue_of, write_message
+from shared.periodic_thread import PeriodicThread
+from shared.replies import ReplyAddress
+from shared.valkey import ask_together
+
+LOOK_SECONDS = 1.0
+LISTS = tuple(f"quartermaster:model-calls:{number}" for number in range(16))
+ASIDE = "quartermaster:model-calls-aside"
+AT_ONCE = 100
+_ID_BYTES = 16
+
+
+class FormerCalls:
+    """The lists of the release before, as one worker process looks after them."""
+
+    def __init__(self, valkey: redis.Redis) -> None:
+        """Look at nothing yet."""
+        self._valkey = valkey
+        self._thread = PeriodicThread(self._move, name="former-calls", pause_seconds=LOOK_SECONDS)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._thread.stop()
+
+    def _move(self) -> None:
+        aside = [f"{ASIDE}:{provider.decode()}" for provider in self._members()]
+        found = ask_together(self._valkey, *(("LPOP", key, AT_ONCE) for key in (*LISTS, *aside)))
+        for entry in (entry for entries in found if entries for entry in entries):
+            call = _read(entry)
+            self._valkey.lpush(key_of(call.queue), write_message(call))
+
+    def _members(self) -> set[bytes]:
+        members: set[bytes] = self._valkey.smembers(ASIDE)  # type: ignore[assignment]
+        return members
+
+
+def _read(entry: bytes) -> QueuedCall:
+    channel, _, provider = entry[_ID_BYTES:].partition(b"\0")
+    address = ReplyAddress(invocation_id=UUID(bytes=entry[:_ID_BYTES]), channel=channel.decode())
+    # The entry does not name its organization: the call goes to any queue of the provider's.
+    queue = queue_of(provider.decode(), address.invocation_id)
+    return QueuedCall(address=address, provider=provider.decode(), queue=queue)

@@ -1,0 +1,99 @@
+"""Workers that do nothing with model calls, for `model_queue`: one reads Celery's messages, the other bare lists.
+
+`python -m tests.benchmarks.model_queue_workers (messages|lists) REDIS_URL`. Each call takes its thread as long as a
+quick upstream does.
+"""
+
+import sys
+import time
+from typing import Any
+from uuid import UUID
+
+import redis
+
+from shared.admission import Pool, PoolKey, Slot
+from shared.broker import QueuesInTurn
+from shared.models.call_messages import TASK, QueuedCall
+from shared.models.call_queue import CallQueue
+from shared.models.execution import FairCalls
+from shared.models.shares import PROVIDER_ALPHA
+from shared.publisher import create_celery
+from shared.queues import MODELS
+from shared.valkey import ask_together, connect_valkey
+from workers.call_strategy import CallStrategy
+from workers.consumer_pool import ConsumerPool
+
+THREADS = 16
+CALL_SECONDS = 0.005
+DONE = "bench:done"
+REQUEST = "x" * 1500
+LISTS = tuple(f"bench:list:{number}" for number in range(len(MODELS)))
+PATIENCE_SECONDS = 2.0
+
+
+class Idle:
+    """Carries calls out by waiting, and counts them."""
+
+    def __init__(self, redis_url: str) -> None:
+        self.valkey = connect_valkey(redis_url)
+        self.fair = FairCalls(CallQueue(self.valkey), slots=THREADS)
+
+    def carry_out(self, call: object) -> bool:  # noqa: ARG002 (all calls are alike)
+        time.sleep(CALL_SECONDS)
+        self.valkey.incr(DONE)
+        return True
+
+    def refuse(self, call: QueuedCall) -> None:
+        raise NotImplementedError
+
+    def cancel(self, call: QueuedCall) -> None:
+        raise NotImplementedError
+
+
+def read_messages(redis_url: str) -> None:
+    """Be a Celery worker with our strategy."""
+    app, idle = create_celery(redis_url), Idle(redis_url)
+    task: Any = app.task(name=TASK, ignore_result=True)(idle.carry_out)
+    task.Strategy = lambda of, _, consumer: CallStrategy(idle, of, consumer)
+    app.conf.worker_disable_prefetch = True
+    QueuesInTurn.closed = idle.fair.closed_queues
+    app.Worker(
+        pool="threads",
+        concurrency=THREADS,
+        queues=MODELS,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    ).start()
+
+
+def read_lists(redis_url: str) -> None:
+    """Take entries of lists, each by the thread that does it: the least that a queue in Valkey costs."""
+    idle = Idle(redis_url)
+    pool = Pool("model_worker", THREADS, alpha=PROVIDER_ALPHA)
+
+    def take() -> Slot | None:
+        pool.tenants_at_limit()
+        taken: Any = idle.valkey.blpop(LISTS, timeout=PATIENCE_SECONDS)
+        return pool.acquire(PoolKey("provider", None)) if taken is not None else None
+
+    def carry_out(slot: Slot) -> None:
+        with slot:
+            idle.carry_out(slot)
+
+    ConsumerPool(take, carry_out, limit=THREADS, name="list").start()
+    while True:
+        time.sleep(60)
+
+
+def put_in_list(valkey: redis.Redis, number: int, invocation_id: UUID) -> None:
+    """Put request and entry, as a front did that used lists."""
+    ask_together(
+        valkey,
+        ("SET", f"bench:request:{invocation_id.hex}", REQUEST, "EX", 60),
+        ("RPUSH", LISTS[number % len(LISTS)], invocation_id.bytes * 4),
+    )
+
+
+if __name__ == "__main__":
+    {"messages": read_messages, "lists": read_lists}[sys.argv[1]](sys.argv[2])

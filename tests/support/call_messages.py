@@ -1,0 +1,36 @@
+"""The messages of model calls as tests look at them: past the worker, in the broker's own lists."""
+
+from typing import Any
+
+import redis
+
+from shared.models.call_messages import QueuedCall, aside_queue, key_of, read_entry
+from shared.queues import MODELS
+
+KEYS = tuple(map(key_of, MODELS))
+
+
+def waiting_calls(broker: redis.Redis) -> list[QueuedCall]:
+    """List all calls that wait, without those put aside."""
+    entries: list[Any] = [entry for key in KEYS for entry in broker.lrange(key, 0, -1)]
+    return list(map(read_entry, entries))
+
+
+def take_call(broker: redis.Redis) -> QueuedCall | None:
+    """Take a call as a worker might."""
+    taken: Any = next((entry for key in KEYS if (entry := broker.rpop(key)) is not None), None)
+    return read_entry(taken) if taken is not None else None
+
+
+def count_aside(broker: redis.Redis, provider: str) -> int:
+    """Count the calls that were put aside for want of room at a provider."""
+    return int(broker.llen(key_of(aside_queue(provider))))
+
+
+def forget_calls(broker: redis.Redis) -> None:
+    """Empty the queues of calls, those put aside as well, and forget their requests."""
+    broker.delete(
+        *KEYS,
+        *broker.scan_iter(key_of(aside_queue("*"))),
+        *broker.scan_iter("quartermaster:request:*"),
+    )

@@ -1,0 +1,205 @@
+"""How this worker takes a model call's message from Celery: straight to a thread of Celery's pool.
+
+Celery's own strategy makes a request, which goes through a tracer, time limits and a result: more than half of a
+message's cost. A task's `Strategy` may do otherwise. What operators look at is kept: `inspect active` and `reserved`,
+`revoke`, the events that `-E` switches on, and the count of messages in hand, by which a worker stops reading when it
+has no thread left (`worker_disable_prefetch`). On a broker that wants acknowledgements a message is acknowledged, by
+Celery's loop, when its call has ended. A test names the parts of Celery that this module relies upon.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from celery import Celery, Task
+from celery.exceptions import InvalidTaskError
+from celery.worker import state
+
+from shared.models.call_messages import QueuedCall, aside_queue, read_message
+from shared.models.execution import AdmittedCall, FairCalls
+from shared.publisher import message_queue
+from shared.queues import MODELS
+
+Acknowledge = Callable[[], object]
+
+
+class Carrier(Protocol):
+    """What makes the calls."""
+
+    fair: FairCalls
+
+    def carry_out(self, call: QueuedCall) -> bool:
+        """Make a call; False when that failed in a way nobody foresaw."""
+
+    def refuse(self, call: QueuedCall) -> None:
+        """End a call that is not to be made."""
+
+    def cancel(self, call: QueuedCall) -> None:
+        """Have the thread that makes a call stop; returns at once."""
+
+
+class CallRequest:
+    """One call in hand, as Celery's commands see it."""
+
+    acknowledged = True
+    hostname = socket.gethostname()
+
+    def __init__(self, task: Task[Any, Any], call: QueuedCall, cancel: Callable[[QueuedCall], None]) -> None:
+        """Begin now."""
+        self.task = task
+        self.name = task.name
+        self.call = call
+        self.id = str(call.address.invocation_id)
+        self.time_start = time.time()
+        self._cancel = cancel
+
+    def info(self, safe: bool = False) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 (Celery's signature)
+        """Describe it for `celery inspect`."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "type": self.name,
+            "args": [],
+            "kwargs": {"provider": self.call.provider},
+            "hostname": self.hostname,
+            "time_start": self.time_start,
+            "acknowledged": self.acknowledged,
+            "worker_pid": os.getpid(),
+        }
+
+    def terminate(self, pool: Any, signal: Any = None) -> None:  # noqa: ARG002 (Celery's signature)
+        """Stop the call: a worker that makes it notices within a second or two."""
+        self._cancel(self.call)
+
+
+class CallStrategy:
+    """What a consumer of Celery's does with the messages of model calls; made anew for each connection."""
+
+    def __init__(self, carrier: Carrier, task: Task[Any, Any], consumer: Any) -> None:
+        """Hand calls to the threads of the consumer's pool."""
+        self._carrier = carrier
+        self._task = task
+        self._consumer = consumer
+        self._submit = consumer.pool.executor.submit
+        self._limit = consumer.pool.num_processes
+        self._acknowledges = not consumer.app.amqp.queues[MODELS[0]].no_ack
+        self._providers: set[str] = set()
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Leave what is read from now on to other workers."""
+        self._is_stopping = True
+
+    def __call__(self, message: Any, _: Any, ack: Acknowledge, *__: Any) -> None:
+        """Begin the call of a message, or put it aside. Raises InvalidTaskError for what is no call."""
+        try:
+            call = read_message(message.headers, message.body, message.delivery_info)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidTaskError(str(error)) from error
+        self._event("received", call, name=self._task.name, args="[]", kwargs=f"provider={call.provider!r}")
+        done = ack if self._acknowledges else _nothing
+        if self._is_stopping:
+            self._carrier.fair.give_back(call)
+            done()
+        elif message.headers["id"] in state.revoked:
+            self._hand_over(self._in_hand(call), self._refuse, done)
+        elif (admitted := self._carrier.fair.admit(call)) is not None:
+            self._hand_over(self._in_hand(call), self._make, done, admitted)
+        else:
+            done()
+        self._read_what_is_put_aside(call.provider)
+
+    def _hand_over(self, request: CallRequest, act: Callable[..., None], *details: Any) -> None:
+        """Have a thread act; a pool that stops before a thread has begun leaves the call to another worker."""
+
+        def give_back_if_cancelled(future: Future[None]) -> None:
+            if future.cancelled():
+                self._carrier.fair.give_back(request.call)
+
+        self._submit(act, request, *details).add_done_callback(give_back_if_cancelled)
+
+    def _make(self, request: CallRequest, done: Acknowledge, admitted: AdmittedCall) -> None:
+        """Make a call, and those put aside that find room when it ends."""
+        try:
+            following: AdmittedCall | None = admitted
+            while following is not None:
+                with following.slot:
+                    self._make_one(following.call)
+                following = self._following(following.call.provider)
+                request = self._next(request, following)
+        finally:
+            self._out_of_hand(request)
+            done()
+
+    def _make_one(self, call: QueuedCall) -> None:
+        self._event("started", call)
+        began_at = time.perf_counter()
+        if self._carrier.carry_out(call):
+            self._event("succeeded", call, result=None, runtime=time.perf_counter() - began_at)
+        else:
+            self._event("failed", call, exception="see the log", traceback=None)
+
+    def _following(self, provider: str) -> AdmittedCall | None:
+        while (following := self._carrier.fair.take_following(provider)) is not None:
+            if _is_wanted(following.call):
+                return following
+            with following.slot:
+                self._carrier.refuse(following.call)
+        return None
+
+    def _next(self, request: CallRequest, following: AdmittedCall | None) -> CallRequest:
+        """Have the next call in hand before the last one no more, so that its thread never seems to be free."""
+        if following is None:
+            return request
+        following_request = self._in_hand(following.call)
+        state.task_ready(request)
+        return following_request
+
+    def _refuse(self, request: CallRequest, done: Acknowledge) -> None:
+        self._event("revoked", request.call, terminated=False, signum=None, expired=False)
+        try:
+            self._carrier.refuse(request.call)
+        finally:
+            self._out_of_hand(request)
+            done()
+
+    def _in_hand(self, call: QueuedCall) -> CallRequest:
+        request = CallRequest(self._task, call, self._carrier.cancel)
+        state.task_reserved(request)
+        state.task_accepted(request)
+        return request
+
+    def _out_of_hand(self, request: CallRequest) -> None:
+        was_full = len(state.reserved_requests) >= self._limit
+        state.task_ready(request)
+        if was_full:
+            # The loop reads nothing while all threads are taken, and looks again when it is woken.
+            self._consumer.call_soon(_nothing)
+
+    def _read_what_is_put_aside(self, provider: str) -> None:
+        """Read the queue of a provider's calls put aside, from its first call on: other workers put some there."""
+        if provider not in self._providers:
+            self._providers.add(provider)
+            add_aside_queue(self._consumer.app, provider)
+            self._consumer.add_task_queue(aside_queue(provider))
+
+    def _event(self, kind: str, call: QueuedCall, **fields: Any) -> None:
+        dispatcher = self._consumer.event_dispatcher
+        if dispatcher is not None and dispatcher.enabled:
+            dispatcher.send(f"task-{kind}", uuid=str(call.address.invocation_id), **fields)
+
+
+def add_aside_queue(app: Celery, provider: str) -> None:
+    """Have the worker of this application read the queue of a provider's calls that were put aside."""
+    app.amqp.queues.select_add(message_queue(aside_queue(provider), app.conf.broker_url))
+
+
+def _is_wanted(call: QueuedCall) -> bool:
+    return str(call.address.invocation_id) not in state.revoked
+
+
+def _nothing() -> None:
+    """Do nothing; called by Celery's loop, it has woken the loop."""
