@@ -1,17 +1,19 @@
 """Commands for credits: read, top up, adjust, set policies, see what storage costs, and prove all of it."""
 
 import dataclasses
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
 import click
 
 from deploy.administration import administration, choice, document, installation, paged, print_json, show
-from shared.credits import balances, ledger, policies, reconciliation, storage_reports
+from shared.credits import balances, ledger, policies, reconciliation, statements, storage_reports
 from shared.credits.amounts import format_credits, parse_signed_credits
 from shared.credits.reports import Window
 from shared.files import storage_proof
 from shared.identity.authorization import OPERATOR
+from shared.pagination import MAX_LIMIT
 
 _AMOUNTS = (
     "amount",
@@ -24,6 +26,8 @@ _AMOUNTS = (
     "spent",
     "price",
     "cost",
+    "opening",
+    "closing",
 )
 _organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _reference = click.option("--reference", required=True, help="Names the entry; given again it adds nothing.")
@@ -125,6 +129,43 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
             session, by=OPERATOR, organization_id=organization_id, cursor=before, limit=limit
         )
     print_json({"entries": [_document(entry) for entry in page.items], "nextCursor": page.next_cursor})
+
+
+def _month(_context: click.Context, _param: click.Parameter, value: datetime | None) -> date | None:
+    return value.date() if value is not None else None
+
+
+_MONTH = click.DateTime(formats=["%Y-%m"])
+
+
+@credits.command("list-statements", help="List an organization's monthly statements, newest first.")
+@_organization
+@click.option("--before", type=_MONTH, callback=_month, help="The `nextCursor` of the page before.")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_LIMIT), default=statements.DEFAULT_MONTHS, show_default=True
+)
+def list_statements(organization_id: UUID, before: date | None, limit: int) -> None:
+    with administration() as session:
+        page = statements.list_statements(
+            session, by=OPERATOR, organization_id=organization_id, before=before, limit=limit
+        )
+    print_json({"statements": [_of_month(at) for at in page.items], "nextCursor": page.next_cursor})
+
+
+@credits.command("show-statement", help="Get the statement of a calendar month, UTC.")
+@_organization
+@click.option("--month", type=_MONTH, callback=_month, required=True, help="As 2026-11.")
+def show_statement(organization_id: UUID, month: date) -> None:
+    with administration() as session:
+        statement = statements.read_statement(
+            session, by=OPERATOR, organization_id=organization_id, month=month
+        )
+    lines = [_document(line) for line in statement.lines]
+    print_json(_of_month(statement) | {"lines": lines})
+
+
+def _of_month(resource: statements.Balances | statements.Statement) -> dict[str, Any]:
+    return _document(resource) | {"month": f"{resource.month:%Y-%m}"}
 
 
 @credits.command("list-storage", help="List what an organization stored day by day, and what that cost.")

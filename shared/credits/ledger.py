@@ -26,6 +26,8 @@ from shared.pagination import DEFAULT_LIMIT, Page
 
 TOP_UP = "top_up"
 ADJUSTMENT = "adjustment"
+KINDS = (TOP_UP, ADJUSTMENT, "charge", "correction", "storage")
+"""Every kind of entry, in the order of statements."""
 FIRST_RUN = "first-run"
 """The reference of the credits that an installation begins with."""
 

@@ -87,6 +87,10 @@ def administer_credits(do: Callable[..., Any], inside: dict[str, str]) -> None:
     assert (entry["balanceAfter"], entry["replayed"]) == ("12.5", False)
     assert do("credits", "top-up", **inside, amount="12.5", reference="first") == entry | {"replayed": True}
     assert do("credits", "adjust", **inside, amount="-2", reference="mistake")["balanceAfter"] == "10.5"
+    (month,) = do("credits", "list-statements", **inside)["statements"]
+    assert (month["opening"], month["closing"]) == ("0", "10.5")
+    statement = do("credits", "show-statement", **inside, month=month["month"])
+    assert [line["amount"] for line in statement["lines"][:2]] == ["12.5", "-2"]
     entries = do("credits", "list-entries", **inside, limit=1)
     assert ([at["amount"] for at in entries["entries"]], entries["nextCursor"]) == (["-2"], "2")
     limited = do("credits", "set-policy", **inside, policy="limit", spending_limit="3.5")

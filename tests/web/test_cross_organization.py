@@ -9,6 +9,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -269,6 +270,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
         "configId": configuration["id"],
         "model": "scripted/echo",
         "network": "slack",
+        "month": f"{datetime.now(UTC):%Y-%m}",
         "kind": "Task",
         "referenceId": "reference-1",
         "kid": "unknown",

@@ -14,17 +14,17 @@ from shared.identity.permissions import Permission
 from web.administration import JSON_BODY, ORGANIZATION, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.credits import schemas, storage_schemas, usage_schemas
+from web.credits import schemas, statements, storage_schemas, usage_schemas
+from web.credits.csv_files import VARIES, csv_file
 from web.credits.usage_csv import render_usage
 from web.http.negotiation import CSV, JSON, negotiate
 from web.routes import Routes
 
 routes = Routes("credits")
 administration = AdministrationRoutes("credit administration")
-ROUTES = (routes, administration)
+ROUTES = (routes, administration, statements.routes)
 
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
-_VARIES = {"Vary": "Accept"}
 _ENTERED = {201: schemas.EnteredBody, 200: schemas.EnteredBody}
 _NOT_ENTERED = (
     PermissionDenied,
@@ -72,13 +72,8 @@ def read_usage(call: Call) -> Answer | Response:
     with call.services.database.autocommit() as session:
         report = reports.usage(session, scope.organization_id, query.question, user_id=scope.user_id)
     if negotiate(call.http, (JSON, CSV)) == CSV:
-        return _download(render_usage(report))
-    return Answer(body=usage_schemas.UsageBody.of(report), headers=_VARIES)
-
-
-def _download(table: str) -> Response:
-    headers = {**_VARIES, "Content-Disposition": 'attachment; filename="usage.csv"'}
-    return Response(table, content_type=f"{CSV}; charset=utf-8", headers=headers)
+        return csv_file("usage", render_usage(report))
+    return Answer(body=usage_schemas.UsageBody.of(report), headers=VARIES)
 
 
 @routes.route(

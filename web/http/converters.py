@@ -1,5 +1,6 @@
 """The kinds of values a path may hold; what has another form is no address of ours and answers 404."""
 
+from datetime import date
 from uuid import UUID
 
 from flask import Flask
@@ -60,6 +61,17 @@ class NetworkConverter(BaseConverter):
         return NETWORKS[value]
 
 
+class MonthConverter(BaseConverter):
+    """A calendar month, as `2026-11`."""
+
+    regex = "2[0-9]{3}-(?:0[1-9]|1[0-2])"
+    part_isolating = True
+
+    def to_python(self, value: str) -> date:
+        """Give the first day of the month."""
+        return date.fromisoformat(f"{value}-01")
+
+
 class TaskConverter(BaseConverter):
     """What may be a task's id: no colon, so that `/tasks/{id}:cancel` is no task called `…:cancel`."""
 
@@ -68,9 +80,10 @@ class TaskConverter(BaseConverter):
 
 
 def register_converters(app: Flask) -> None:
-    """Let routes use `<id:…>`, `<network:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
+    """Let routes use `<id:…>`, `<month:…>`, `<network:…>`, `<reference_kind:…>` and `<reference_id:…>`."""
     app.url_map.converters["id"] = IdConverter
     app.url_map.converters["task"] = TaskConverter
+    app.url_map.converters["month"] = MonthConverter
     app.url_map.converters["network"] = NetworkConverter
     app.url_map.converters["reference_kind"] = ReferenceKindConverter
     app.url_map.converters["reference_id"] = ReferenceIdConverter

@@ -46,6 +46,7 @@ _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     "id": {"type": "string", "format": "uuid"},
     "path": {"type": "string", "minLength": 1},
     "task": {"type": "string", "minLength": 1, "pattern": "^[^/:]+$"},
+    "month": {"type": "string", "pattern": "^2[0-9]{3}-(?:0[1-9]|1[0-2])$"},
     "network": {"type": "string", "enum": list(NETWORKS)},
     "reference_kind": {"type": "string", "enum": [kind.value for kind in ReferenceKind]},
     "reference_id": {

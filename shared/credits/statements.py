@@ -1,0 +1,156 @@
+"""Statements: what an organization's ledger says of a calendar month in UTC.
+
+A statement opens with the balance before the month, sums its entries by kind, and closes with the balance after them.
+It is read from the ledger alone, so that all of them together are the ledger, to the unit. Nothing reads the whole
+ledger: the entries of a month are found by their versions.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.credits.ledger import KINDS
+from shared.database import Session
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import require_organization
+from shared.identity.permissions import Permission
+from shared.pagination import Page
+
+DEFAULT_MONTHS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balances:
+    """What an organization had before and after a month, in µcr; until it is over, what it has now."""
+
+    month: date
+    opening: int
+    closing: int
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementLine:
+    """The entries of one kind, and what they come to."""
+
+    kind: str
+    entries: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A month of one organization; `lines` has every kind of entry, whether or not there was any."""
+
+    organization_id: UUID
+    month: date
+    opening: int
+    lines: tuple[StatementLine, ...]
+    closing: int
+    is_final: bool
+
+
+def read_statement(session: Session, *, by: Actor, organization_id: UUID, month: date) -> Statement:
+    """Read the statement of the month that begins on a day; raises ResourceNotFound for one that has not begun."""
+    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    require_organization(session, organization_id)
+    now = datetime.now(UTC)
+    if month > now.date():
+        raise ResourceNotFound("There is no statement of a month that has not begun.")
+    values = {"organization_id": str(organization_id), "first": month, "next": next_month(month)}
+    rows = {row.kind: row for row in session.execute(_LINES, values)}
+    lines = tuple(
+        StatementLine(kind=kind, entries=rows[kind].entries, amount=int(rows[kind].amount))
+        if kind in rows
+        else StatementLine(kind=kind, entries=0, amount=0)
+        for kind in KINDS
+    )
+    opening = int(session.execute(_OPENING, values).scalar_one())
+    return Statement(
+        organization_id=organization_id,
+        month=month,
+        opening=opening,
+        lines=lines,
+        closing=opening + sum(line.amount for line in lines),
+        is_final=_is_final(month, now),
+    )
+
+
+def list_statements(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    before: date | None = None,
+    limit: int = DEFAULT_MONTHS,
+) -> Page[Balances]:
+    """List the months since an organization's first entry, newest first, those before a month alone."""
+    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    require_organization(session, organization_id)
+    now = datetime.now(UTC)
+    newest = (
+        now.date().replace(day=1)
+        if before is None
+        else (before.replace(day=1) - timedelta(days=1)).replace(day=1)
+    )
+    values = {"organization_id": str(organization_id), "newest": newest, "limit": limit + 1}
+    rows = session.execute(_MONTHS, values).all()
+    items = tuple(
+        Balances(
+            month=row.month, opening=row.opening, closing=row.closing, is_final=_is_final(row.month, now)
+        )
+        for row in rows[:limit]
+    )
+    return Page(items=items, next_cursor=f"{items[-1].month:%Y-%m}" if len(rows) > limit else None)
+
+
+def next_month(month: date) -> date:
+    """Give the first day of the month after."""
+    return (month.replace(day=1) + timedelta(days=32)).replace(day=1)
+
+
+def _is_final(month: date, now: datetime) -> bool:
+    """Tell whether no entry can come any more: an hour after the month, as in `credits_balance_before`."""
+    return datetime.combine(next_month(month), datetime.min.time(), UTC) + timedelta(hours=1) <= now
+
+
+_OPENING = text(
+    "SELECT credits_balance_before(CAST(:organization_id AS uuid), CAST(:first AS timestamp) AT TIME ZONE 'UTC')"
+)
+_LINES = text(
+    """
+WITH bounds AS (
+    SELECT CAST(:organization_id AS uuid) AS id, CAST(:first AS timestamp) AT TIME ZONE 'UTC' AS starts_at,
+        CAST(:next AS timestamp) AT TIME ZONE 'UTC' AS ends_at
+), versions AS MATERIALIZED (
+    SELECT *, credits_first_since(id, starts_at - interval '1 hour') AS first,
+        credits_first_since(id, ends_at + interval '1 hour') AS beyond
+    FROM bounds
+)
+SELECT e.kind, count(*) AS entries, sum(e.amount) AS amount
+FROM versions JOIN ledger_entries e
+    ON e.organization_id = versions.id AND e.version >= versions.first AND e.version < versions.beyond
+WHERE e.occurred_at >= versions.starts_at AND e.occurred_at < versions.ends_at
+GROUP BY e.kind
+"""
+)
+_MONTHS = text(
+    """
+WITH months AS (
+    SELECT month FROM ledger_entries e, generate_series(
+        CAST(:newest AS timestamp), date_trunc('month', e.occurred_at AT TIME ZONE 'UTC'), interval '-1 month'
+    ) AS month
+    WHERE e.organization_id = CAST(:organization_id AS uuid) AND e.version = 1
+    ORDER BY month DESC LIMIT :limit
+)
+SELECT month::date AS month,
+    credits_balance_before(CAST(:organization_id AS uuid), month AT TIME ZONE 'UTC') AS opening,
+    credits_balance_before(
+        CAST(:organization_id AS uuid), (month + interval '1 month') AT TIME ZONE 'UTC'
+    ) AS closing
+FROM months ORDER BY month DESC
+"""
+)

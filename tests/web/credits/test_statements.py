@@ -1,0 +1,95 @@
+"""Statements over HTTP: JSON, files for spreadsheets, and who may read them."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from shared.identity.roles import Role
+from tests.shared.credits.calls import Calls
+from tests.support.front import Front
+from tests.support.identity import Person
+
+MONTH = f"{datetime.now(UTC):%Y-%m}"
+
+
+@pytest.fixture
+def calls(front: Front) -> Calls:
+    calls = Calls(front.services.database, front.identity.organization().id)
+    calls.top_up(10_000_000)
+    calls.charge(1_500_000)
+    return calls
+
+
+@pytest.fixture
+def admin(front: Front, calls: Calls) -> Person:
+    return front.identity.person(calls.organization_id, Role.WORKSPACE_ADMIN)
+
+
+def path(organization_id: UUID, month: str = "") -> str:
+    return f"/admin/organizations/{organization_id}/credits/statements{month and '/'}{month}"
+
+
+def test_a_statement_opens_sums_by_kind_and_closes(front: Front, calls: Calls, admin: Person) -> None:
+    answer = front.get(path(calls.organization_id, MONTH), admin.authorization)
+    assert answer.get_json() == {
+        "organizationId": str(calls.organization_id),
+        "month": MONTH,
+        "opening": "0",
+        "lines": [
+            {"kind": "top_up", "entries": 1, "amount": "10"},
+            {"kind": "adjustment", "entries": 0, "amount": "0"},
+            {"kind": "charge", "entries": 1, "amount": "-1.5"},
+            {"kind": "correction", "entries": 0, "amount": "0"},
+            {"kind": "storage", "entries": 0, "amount": "0"},
+        ],
+        "closing": "8.5",
+        "isFinal": False,
+    }
+
+
+def test_a_statement_is_a_file_for_those_who_ask_for_one(front: Front, calls: Calls, admin: Person) -> None:
+    headers = {"Authorization": admin.authorization, "Accept": "text/csv"}
+    answer = front.client.get(path(calls.organization_id, MONTH), headers=headers)
+    assert answer.content_type == "text/csv; charset=utf-8"
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="statement-{MONTH}.csv"'
+    assert answer.text.splitlines() == [
+        "month,line,entries,amount",
+        f"{MONTH},opening,,0",
+        f"{MONTH},top_up,1,10",
+        f"{MONTH},adjustment,0,0",
+        f"{MONTH},charge,1,-1.5",
+        f"{MONTH},correction,0,0",
+        f"{MONTH},storage,0,0",
+        f"{MONTH},closing,,8.5",
+    ]
+    listed = front.client.get(path(calls.organization_id), headers=headers)
+    assert listed.text.splitlines() == ["month,opening,closing", f"{MONTH},0,8.5"]
+
+
+def test_statements_are_listed(front: Front, calls: Calls, admin: Person) -> None:
+    answer = front.get(f"{path(calls.organization_id)}?limit=5", admin.authorization)
+    assert answer.get_json() == {
+        "statements": [{"month": MONTH, "opening": "0", "closing": "8.5", "isFinal": False}],
+        "nextCursor": None,
+    }
+    before = front.get(f"{path(calls.organization_id)}?cursor={MONTH}", admin.authorization)
+    assert before.get_json()["statements"] == []
+
+
+@pytest.mark.parametrize("month", ["2026-13", "2026-1", "26-01", "2999-01", "now"])
+def test_what_is_no_month_or_has_not_begun_is_not_found(
+    front: Front, calls: Calls, admin: Person, month: str
+) -> None:
+    assert front.get(path(calls.organization_id, month), admin.authorization).status_code == 404
+
+
+def test_a_cursor_that_is_no_month_is_wrong(front: Front, calls: Calls, admin: Person) -> None:
+    answer = front.get(f"{path(calls.organization_id)}?cursor=2026-13", admin.authorization)
+    assert answer.status_code == 422
+
+
+def test_others_read_no_statement(front: Front, calls: Calls) -> None:
+    stranger = front.identity.person(front.identity.organization().id, Role.WORKSPACE_OWNER)
+    for at in (path(calls.organization_id), path(calls.organization_id, MONTH)):
+        assert front.get(at, stranger.authorization).status_code in (403, 404)

@@ -1,0 +1,156 @@
+"""The routes of statements: an organization's months, as JSON or as a file for spreadsheets."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import Annotated
+from uuid import UUID
+
+from flask import Response
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from shared.credits.amounts import format_credits
+from shared.credits.statements import DEFAULT_MONTHS, Statement, list_statements, read_statement
+from shared.errors import ValidationFailed
+from shared.pagination import MAX_LIMIT
+from web.administration import ORGANIZATION, AdministrationRoutes
+from web.calls import Answer, Call
+from web.credits.amount_types import Credits
+from web.credits.csv_files import VARIES, csv_file
+from web.http.negotiation import CSV, JSON, negotiate
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Between, Count, Id, JsonCount, Sent
+
+routes = AdministrationRoutes("credit administration")
+
+_MONTH_PATTERN = r"^2[0-9]{3}-(?:0[1-9]|1[0-2])$"
+_ACCEPT = {"Accept": "`text/csv` for a file."}
+_FINAL = "Whether the month is over, and no entry can come any more."
+
+
+def _parse_month(value: object) -> object:
+    if isinstance(value, date):
+        return value
+    if isinstance(value, str) and re.fullmatch(_MONTH_PATTERN, value, re.ASCII):
+        return date.fromisoformat(f"{value}-01")
+    raise PydanticCustomError("month", "must be a month such as 2026-11")
+
+
+def _write_month(value: date) -> str:
+    return f"{value:%Y-%m}"
+
+
+Month = Annotated[
+    date,
+    BeforeValidator(_parse_month),
+    PlainSerializer(_write_month, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _MONTH_PATTERN, "examples": ["2026-11"]}),
+]
+
+
+class StatementLineBody(Shown):
+    """The entries of one kind, and what they come to."""
+
+    kind: str
+    entries: JsonCount
+    amount: Credits
+
+
+class StatementBody(Shown):
+    """A calendar month (UTC) of an organization's ledger: `opening`, plus the `lines`, is `closing`."""
+
+    organization_id: Id
+    month: Month
+    opening: Credits
+    lines: Sequence[StatementLineBody] = Field(
+        description="Every kind of entry, whether or not there was any."
+    )
+    closing: Credits
+    is_final: bool = Field(description=_FINAL)
+
+
+class StatementSummary(Shown):
+    """What an organization had before and after a month."""
+
+    month: Month
+    opening: Credits
+    closing: Credits
+    is_final: bool = Field(description=_FINAL)
+
+
+class StatementPage(ShownPage):
+    """Months since the organization's first entry, newest first."""
+
+    next_cursor: str | None  # type: ignore[assignment]
+    statements: Sequence[StatementSummary]
+
+
+class StatementQuery(Sent):
+    """The parameters of a listing of statements."""
+
+    cursor: Month | None = Field(default=None, description="The `nextCursor` of the page before.")
+    limit: Annotated[
+        Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Months on the page.")
+    ] = DEFAULT_MONTHS
+
+
+@routes.administers(
+    "GET",
+    f"{ORGANIZATION}/credits/statements",
+    {200: StatementPage},
+    ValidationFailed,
+    query=StatementQuery,
+    summary="List an organization's monthly statements, newest first",
+    headers=_ACCEPT,
+)
+def list_credit_statements(call: Call, organization_id: UUID) -> Answer | Response:
+    by = call.actor
+    query: StatementQuery = call.query
+    with call.services.database.transaction() as session:
+        page = list_statements(
+            session, by=by, organization_id=organization_id, before=query.cursor, limit=query.limit
+        )
+    if negotiate(call.http, (JSON, CSV)) == CSV:
+        rows = (
+            (_write_month(at.month), format_credits(at.opening), format_credits(at.closing))
+            for at in page.items
+        )
+        return _file("statements", ("month", "opening", "closing"), rows)
+    return Answer(body=StatementPage.of(page), headers=VARIES)
+
+
+@routes.administers(
+    "GET",
+    f"{ORGANIZATION}/credits/statements/<month:month>",
+    {200: StatementBody},
+    summary="Get an organization's statement of a month: opening balance, entries by kind, closing balance",
+    description="The present month's is of this moment. A month that has not begun has none.",
+    headers=_ACCEPT,
+)
+def get_credit_statement(call: Call, organization_id: UUID, month: date) -> Answer | Response:
+    by = call.actor
+    with call.services.database.transaction() as session:
+        statement = read_statement(session, by=by, organization_id=organization_id, month=month)
+    if negotiate(call.http, (JSON, CSV)) == CSV:
+        name = f"statement-{_write_month(month)}"
+        return _file(name, ("month", "line", "entries", "amount"), _rows(statement))
+    return Answer(body=StatementBody.of(statement), headers=VARIES)
+
+
+def _rows(statement: Statement) -> Iterable[Sequence[object]]:
+    month = _write_month(statement.month)
+    yield month, "opening", "", format_credits(statement.opening)
+    for line in statement.lines:
+        yield month, line.kind, line.entries, format_credits(line.amount)
+    yield month, "closing", "", format_credits(statement.closing)
+
+
+def _file(name: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Response:
+    written = io.StringIO()
+    writer = csv.writer(written)
+    writer.writerow(head)
+    writer.writerows(rows)
+    return csv_file(name, written.getvalue())
