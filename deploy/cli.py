@@ -39,6 +39,7 @@ _ADMINISTRATION = {
     "run": "deploy.cli_run",
     "models": "deploy.cli_models",
     "credits": "deploy.cli_credits",
+    "budgets": "deploy.cli_budgets",
 }
 
 

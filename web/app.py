@@ -18,6 +18,7 @@ from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_
 from web.a2a.cors import share_with_origins
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.calls import assign_request_id, request_id
+from web.credits.budget_routes import ROUTES as BUDGET_ROUTES
 from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.door.messages import routes as message_routes
 from web.error_dialects import Dialects
@@ -50,6 +51,7 @@ ROUTES = (
     model_routes,
     *IDENTITY_ROUTES,
     *CREDIT_ROUTES,
+    *BUDGET_ROUTES,
     push_routes,
     message_routes,
     import_routes,

@@ -2,10 +2,15 @@
 
 DomainError
 ├── InsufficientCredits, CreditPolicySuspended, BillingOrganizationRequired    a call that cannot be paid
+├── BudgetExceeded, RateLimitExceeded, ModelNotAllowed                         a call that a limit forbids
 ├── StorageUnpaid                                                              content that cannot be paid
 ├── InvocationConflict, SettlementRefused                                      an invocation used wrongly
 └── ReferenceConflict, BalanceOutOfRange                                       a top-up that cannot be entered
 """
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 from shared.credits.amounts import format_credits
 from shared.errors import DomainError, Kind
@@ -32,6 +37,69 @@ class InsufficientCredits(DomainError):
             held=format_credits(held),
             required=format_credits(required),
         )
+
+
+class BudgetExceeded(DomainError):
+    """A budget of the key, user, identity or deployment has too little left for this call.
+
+    The answer names the budget, what is `spent`, `held` and `remaining` of it, and when it resets, if ever.
+    """
+
+    code = "budget_exceeded"
+    kind = Kind.UNPAID
+
+
+class RateLimitExceeded(DomainError):
+    """The requests or tokens of this minute are used up; wait as long as `Retry-After` says.
+
+    A call that needs more tokens than a minute has is never admitted, and `x-should-retry` is false.
+    """
+
+    code = "rate_limit_exceeded"
+    kind = Kind.LIMITED
+
+
+class ModelNotAllowed(DomainError):
+    """This key may not call this model."""
+
+    code = "model_authorization_denied"
+    kind = Kind.DENIED
+
+    def __init__(self) -> None:
+        super().__init__(param="model")
+
+
+def over_budget(budget: Mapping[str, Any]) -> DomainError:
+    """Say which budget refuses a call, by the figures that the hold gave."""
+    is_credits = budget["unit"] == "credits"
+    remaining = max(0, budget["amount"] - budget["spent"] - budget["held"])
+    figures: dict[str, int] = {name: budget[name] for name in ("amount", "spent", "held", "required")} | {
+        "remaining": remaining
+    }
+    shown: dict[str, Any] = {
+        name: format_credits(at) if is_credits else str(at) for name, at in figures.items()
+    }
+    resets_at = budget["resets_at"] and datetime.fromisoformat(budget["resets_at"]).astimezone(UTC)
+    error = (BudgetExceeded if is_credits else RateLimitExceeded)(
+        f"This call needs up to {shown['required']} {budget['unit']}; {_TERMS[budget['period']].format(**shown)} of the"
+        f" {budget['subject_kind'].replace('_', ' ')} has {shown['remaining']} left.",
+        retry_after_seconds=max(1, budget["seconds"]) if resets_at else None,
+        budget_id=budget["id"],
+        **{name: budget[name] for name in ("subject_kind", "subject_id", "model", "unit", "period")},
+        **shown,
+        resets_at=resets_at and resets_at.isoformat().replace("+00:00", "Z"),
+    )
+    error.is_final = budget["required"] > budget["amount"]
+    return error
+
+
+_TERMS = {
+    "once": "the budget of {amount}",
+    "minute": "the limit of {amount} a minute",
+    "day": "the budget of {amount} a day",
+    "week": "the budget of {amount} a week",
+    "month": "the budget of {amount} a month",
+}
 
 
 class StorageUnpaid(DomainError):

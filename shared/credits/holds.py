@@ -9,13 +9,20 @@ one round trip, and the hot row of the balance is locked only as long as the com
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from uuid import UUID, uuid4
 
-from shared.credits.errors import CreditPolicySuspended, InsufficientCredits, InvocationConflict
+from shared.credits.errors import (
+    CreditPolicySuspended,
+    InsufficientCredits,
+    InvocationConflict,
+    ModelNotAllowed,
+    over_budget,
+)
 from shared.credits.functions import call
 from shared.credits.prices import Prices
 from shared.database import Session
@@ -74,7 +81,8 @@ class NewInvocation:
 
     `hold` is the most it is expected to cost, in µcr. The prompt's estimated tokens are charged if the worker dies
     after a part of the reply. A second hold under the same id is the same call if `request_hash` agrees, else a
-    conflict. `provider` is asked first; calls are counted by it.
+    conflict. `provider` is asked first; calls are counted by it. `held_tokens`, prompt and completion, is what limits
+    of tokens count until it is known.
     """
 
     id: UUID
@@ -86,6 +94,7 @@ class NewInvocation:
     attribution: Attribution
     request_hash: bytes | None = None
     provider: str | None = None
+    held_tokens: int = 0
     lease_seconds: float = QUEUE_LEASE_SECONDS
 
 
@@ -104,8 +113,8 @@ class Dispatch:
 def hold(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
     """Reserve an invocation's credits; to hold the same invocation again changes nothing.
 
-    Raises InsufficientCredits, CreditPolicySuspended, InvocationConflict, and AtShare for an organization with
-    `share` open calls.
+    Raises InsufficientCredits, CreditPolicySuspended, InvocationConflict, BudgetExceeded, RateLimitExceeded,
+    ModelNotAllowed, and AtShare for an organization with `share` open calls.
     """
     attribution = invocation.attribution
     row = call(
@@ -127,6 +136,7 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
         distribution_id=attribution.distribution_id,
         share=share,
         provider=invocation.provider,
+        held_tokens=invocation.held_tokens,
     )
     match row:
         case ("at_share", _, open_calls):
@@ -137,6 +147,10 @@ def hold(session: Session, *, invocation: NewInvocation, share: int | None = Non
             raise InsufficientCredits(available=available, held=held, required=invocation.hold)
         case ("conflict", _, _):
             raise InvocationConflict
+        case ("model_denied", _, _):
+            raise ModelNotAllowed
+        case (result, _, _) if result != "held":
+            raise over_budget(json.loads(result))
 
 
 def dispatch(session: Session, invocation_id: UUID, *, token: UUID | None = None) -> Dispatch | None:

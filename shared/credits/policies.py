@@ -45,7 +45,7 @@ def set_policy(
     """
     authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
     _check_policy(policy, overdraft, spending_limit)
-    present = _lock_balance(session, organization_id)
+    present = lock_balance(session, organization_id)
     if overdraft is not None and overdraft != present.overdraft:
         authorize_administration(by, Permission.CREDIT_GRANT, organization_id)
     lent = present.overdraft if overdraft is None else overdraft
@@ -70,7 +70,7 @@ def set_policy(
 def suspend_spending(session: Session, *, by: Actor, organization_id: UUID) -> Balance:
     """Suspend an organization's spending: no call starts until the same side resumes it."""
     authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
-    present = _lock_balance(session, organization_id)
+    present = lock_balance(session, organization_id)
     _suspend(session, by, present, is_on=True, spending_limit=present.spending_limit)
     return get_balance(session, organization_id)
 
@@ -78,12 +78,12 @@ def suspend_spending(session: Session, *, by: Actor, organization_id: UUID) -> B
 def resume_spending(session: Session, *, by: Actor, organization_id: UUID) -> Balance:
     """Lift the suspension by the actor's own side; the other side's stays in force."""
     authorize_administration(by, Permission.CREDIT_MANAGE, organization_id)
-    present = _lock_balance(session, organization_id)
+    present = lock_balance(session, organization_id)
     _suspend(session, by, present, is_on=False, spending_limit=present.spending_limit)
     return get_balance(session, organization_id)
 
 
-def _lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
+def lock_balance(session: Session, organization_id: UUID) -> Row[Any]:
     """Lock the organization's balance, made if need be, so that changes follow one another."""
     require_organization(session, organization_id)
     session.execute(insert(credit_balances).values(organization_id=organization_id).on_conflict_do_nothing())

@@ -42,6 +42,9 @@ KINDS = {
     "storage_cost": "what a day of storage cost is not its bytes and time at its price, with what was carried",
     "storage_gap": "a day is missing in which the bytes of the day before were stored",
     "overdue": "an organization that has credits counts as one that owes for storage",
+    "limits": "the limits that are counted are not the budgets and the lists of models",
+    "budget_held": "what is held of a budget is not that of the open invocations in it",
+    "budget_spent": "what is spent of a budget is not that of the usage records in it",
     "orphan": "an organization has entries and no balance",
 }
 
@@ -165,6 +168,7 @@ days AS MATERIALIZED (
         greatest(byte_microseconds, 0) * price AS exact
     FROM storage_days WHERE organization_id = CAST(:organization_id AS uuid)
 ),
+budgeted AS MATERIALIZED (SELECT * FROM budgets WHERE organization_id = CAST(:organization_id AS uuid)),
 summed AS (
     SELECT date_trunc('hour', occurred_at, 'UTC') AS hour, count(*) AS invocations, sum(cost) AS cost,
         sum(prompt_tokens) + sum(completion_tokens) + sum(cached_tokens) + sum(reasoning_tokens) AS tokens
@@ -232,6 +236,25 @@ UNION ALL
 FROM days WHERE price IS NOT NULL AND stored_bytes <> 0 AND next_day IS DISTINCT FROM day + 1 LIMIT :most)
 UNION ALL
 SELECT 'overdue', NULL, 0, 1 FROM balance WHERE storage_overdue_since IS NOT NULL AND posted + overdraft >= 0
+UNION ALL
+SELECT 'limits', NULL, present.limits, balance.limits
+FROM balance, (
+    SELECT (SELECT count(*) FROM budgeted)
+        + (SELECT count(*) FROM key_models WHERE organization_id = CAST(:organization_id AS uuid)) AS limits
+) AS present WHERE balance.limits <> present.limits
+UNION ALL
+(SELECT 'budget_held', b.id::text, open.held, b.held
+FROM budgeted b, LATERAL (
+    SELECT coalesce(sum(credits_in_unit(b.unit, hold, held_tokens, 1)), 0) AS held FROM called
+    WHERE b.id = ANY (budget_ids) AND b.starts_at = credits_period_start(b.period, budgeted_at)
+        AND state IN ('held', 'dispatched', 'unresolved')
+) AS open WHERE b.held <> open.held LIMIT :most)
+UNION ALL
+(SELECT 'budget_spent', b.id::text, period.spent, b.spent
+FROM budgeted b, LATERAL (
+    SELECT coalesce(sum(credits_in_unit(b.unit, cost, prompt_tokens + completion_tokens, 1)), 0) AS spent FROM used
+    WHERE b.id = ANY (budget_ids) AND b.starts_at = credits_period_start(b.period, budgeted_at)
+) AS period WHERE b.spent <> period.spent LIMIT :most)
 """
 )
 

@@ -5,6 +5,7 @@ A trigger refuses updates and deletes of `ledger_entries`. All amounts are µcr.
 """
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 
 from shared.schema import created_at, id_column, instant, metadata
 
@@ -25,11 +26,13 @@ credit_balances = sa.Table(
     instant("storage_overdue_since"),
     instant("storage_refused_from"),
     sa.Column("calls", sa.Integer, nullable=False, server_default=_ZERO),
+    sa.Column("limits", sa.Integer, nullable=False, server_default=_ZERO),
     instant("suspended_by_owner_at"),
     instant("suspended_by_operator_at"),
     sa.CheckConstraint("posted BETWEEN -4000000000000000000 AND 4000000000000000000", name="posted"),
     sa.CheckConstraint("held >= 0", name="held"),
     sa.CheckConstraint("calls >= 0", name="calls"),
+    sa.CheckConstraint("limits >= 0", name="limits"),
     sa.CheckConstraint("policy IN ('active', 'limit', 'suspended')", name="policy"),
     sa.CheckConstraint("overdraft BETWEEN 0 AND 1000000000000000", name="overdraft"),
     sa.CheckConstraint("spending_limit BETWEEN 0 AND 1000000000000000", name="spending_limit"),
@@ -62,6 +65,9 @@ invocations = sa.Table(
     sa.Column("api_key_id", sa.Uuid),
     sa.Column("distribution_id", sa.Uuid),
     sa.Column("provider", sa.Text),
+    sa.Column("budget_ids", sa.ARRAY(sa.Uuid)),
+    instant("budgeted_at"),
+    sa.Column("held_tokens", sa.BigInteger, nullable=False, server_default=_ZERO),
     created_at(),
     instant("lease_until", nullable=False),
     instant("ended_at"),
@@ -106,6 +112,8 @@ usage_records = sa.Table(
     sa.Column("distribution_id", sa.Uuid),
     instant("occurred_at", nullable=False),
     instant("corrected_at"),
+    sa.Column("budget_ids", sa.ARRAY(sa.Uuid)),
+    instant("budgeted_at"),
     sa.CheckConstraint("status IN ('completed', 'failed', 'cancelled', 'incomplete')", name="status"),
     sa.CheckConstraint("cost >= 0", name="cost"),
     sa.Index("ix_usage_records_page", "organization_id", "occurred_at", "invocation_id"),
@@ -118,6 +126,60 @@ usage_records = sa.Table(
         postgresql_where=sa.text("user_id IS NOT NULL"),
     ),
     sa.Index("ix_usage_records_occurred_at", "occurred_at", postgresql_using="brin"),
+)
+
+budgets = sa.Table(
+    "budgets",
+    metadata,
+    id_column(),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), nullable=False),
+    sa.Column("subject_kind", sa.Text, nullable=False),
+    sa.Column("subject_id", sa.Uuid, nullable=False),
+    sa.Column("model", sa.Text),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("period", sa.Text, nullable=False),
+    sa.Column("amount", sa.BigInteger, nullable=False),
+    sa.Column("spent", sa.BigInteger, nullable=False, server_default=_ZERO),
+    sa.Column("held", sa.BigInteger, nullable=False, server_default=_ZERO),
+    instant("starts_at", nullable=False),
+    sa.Column("alerted_share", sa.Integer, nullable=False, server_default=_ZERO),
+    created_at(),
+    sa.CheckConstraint("subject_kind IN ('api_key', 'user', 'identity', 'deployment')", name="subject_kind"),
+    sa.CheckConstraint("unit IN ('credits', 'requests', 'tokens')", name="unit"),
+    sa.CheckConstraint("period IN ('once', 'minute', 'day', 'week', 'month')", name="period"),
+    sa.CheckConstraint("(unit = 'credits') = (period <> 'minute')", name="unit_of_period"),
+    sa.CheckConstraint("amount BETWEEN 0 AND 1000000000000000", name="amount"),
+    sa.CheckConstraint("spent >= 0", name="spent"),
+    sa.CheckConstraint("held >= 0", name="held"),
+    sa.UniqueConstraint(
+        "organization_id",
+        "subject_id",
+        "unit",
+        "period",
+        "model",
+        name="uq_budgets_of_subject",
+        postgresql_nulls_not_distinct=True,
+    ),
+    sa.Index("ix_budgets_organization_id_id", "organization_id", "id"),
+)
+
+budget_alerts = sa.Table(
+    "budget_alerts",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("organization_id", sa.Uuid, nullable=False),
+    sa.Column("budget_id", sa.Uuid, nullable=False),
+    sa.Column("share", sa.Integer, nullable=False),
+    sa.Column("details", JSONB, nullable=False),
+    instant("at", nullable=False, server_default=sa.func.now()),
+)
+
+key_models = sa.Table(
+    "key_models",
+    metadata,
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), primary_key=True),
+    sa.Column("api_key_id", sa.ForeignKey("api_keys.id"), primary_key=True),
+    sa.Column("models", sa.ARRAY(sa.Text), nullable=False),
 )
 
 ledger_entries = sa.Table(

@@ -15,6 +15,7 @@ from shared.errors import FieldError, PermissionDenied, ValidationFailed
 from shared.identity.callers import Caller, ExecutorKind
 from shared.identity.permissions import Permission
 from shared.pagination import DEFAULT_LIMIT, Page
+from shared.schema import columns_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,9 @@ def list_usage_records(
 ) -> Page[UsageRecord]:
     """List usage records, newest first; a cursor is the last invocation of the page before."""
     position = (usage_records.c.occurred_at, usage_records.c.invocation_id)
-    statement = select(usage_records).where(usage_records.c.organization_id == organization_id)
+    statement = select(*columns_of(UsageRecord, usage_records)).where(
+        usage_records.c.organization_id == organization_id
+    )
     if user_id is not None:
         statement = statement.where(usage_records.c.user_id == user_id)
     if cursor is not None:

@@ -88,7 +88,8 @@ def invoke(
 
     What the caller has waited before is taken off the wait for its organization's share. Raises
     BillingOrganizationRequired, ModelAuthorizationDenied, ModelNotFound, ModelNotSupported, InvalidRequest,
-    ModelsOverloaded, ConcurrencyLimited, InsufficientCredits, CreditPolicySuspended, Unavailable.
+    ModelsOverloaded, ConcurrencyLimited, InsufficientCredits, CreditPolicySuspended, BudgetExceeded,
+    RateLimitExceeded, ModelNotAllowed, Unavailable.
     """
     payer_id = require_model_access(caller)
     entry = get_model(catalog, request.model)
@@ -179,6 +180,7 @@ def new_invocation(
         hold=entry.prices.price_at_most(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens),
         prices=entry.prices,
         estimated_prompt_tokens=prompt_tokens,
+        held_tokens=prompt_tokens + completion_tokens,
         provider=entry.upstreams[0].provider.name,
         attribution=holds.Attribution.of(caller),
     )

@@ -31,6 +31,7 @@ SHARED_CODES = {
     "overloaded": "a model's caller need not know whether we or the provider have too much to do",
     "provider_error": "a lost call is to its caller what a failed provider is",
     "insufficient_credits": "too few credits for a call, or for the storage that is owed: either way a top-up helps",
+    "model_authorization_denied": "whether a caller may call no model or not this one, its administrator must allow it",
     "invalid_request": "the nearest word OAuth has for several things that are wrong",
 }
 

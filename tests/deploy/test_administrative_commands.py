@@ -100,6 +100,19 @@ def administer_credits(do: Callable[..., Any], inside: dict[str, str]) -> None:
     assert (resumed["policy"], resumed["suspendedBy"]) == ("limit", [])
 
 
+def administer_budgets(do: Callable[..., Any], inside: dict[str, str], key_id: str) -> None:
+    subject = {"subject_kind": "api_key", "subject": key_id}
+    budget = do("budgets", "create", **inside, **subject, period="month", amount="2.5")
+    assert (budget["amount"], budget["remaining"], budget["unit"]) == ("2.5", "2.5", "credits")
+    assert do("budgets", "list", **inside)["budgets"] == [budget]
+    assert do("budgets", "show", budget["id"], **inside) == budget
+    assert do("budgets", "set-amount", budget["id"], **inside, amount="3")["amount"] == "3"
+    assert do("budgets", "delete", budget["id"], **inside) == {}
+    assert do("budgets", "set-models", **inside, key=key_id, model="acme/one") == {"models": ["acme/one"]}
+    assert do("budgets", "show-models", **inside, key=key_id) == {"models": ["acme/one"]}
+    assert do("budgets", "remove-models", **inside, key=key_id) == {}
+
+
 def invite_somebody(do: Callable[..., Any], inside: dict[str, str]) -> None:
     invitation = do("invitations", "create", **inside, email=f"{uuid4().hex}@example.org", role="Member")
     assert invitation.pop("token").startswith("svi_")
@@ -165,6 +178,7 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert shown.items() < key.items()
     assert do("api-keys", "list", user=user["id"])["apiKeys"] == [shown]
     assert do("api-keys", "list-bound", **inside)["apiKeys"] == [shown]
+    administer_budgets(do, inside, key["id"])
     assert do("api-keys", "revoke", key["id"])["revokedAt"]
 
     look_after_agents(operator, inside, member["userId"])

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, text
 
 from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tables import behaviors, task_push_configurations, tasks
-from shared.credits.tables import ledger_entries, usage_records
+from shared.credits.tables import budgets, ledger_entries, usage_records
 from shared.deliveries.tables import deliveries
 from shared.files.tables import blobs, files, read_grants, references
 from shared.files.tables import versions as file_versions
@@ -119,6 +119,7 @@ GROWTHS = (
         owner=_OF_ORGANIZATION,
         changes={"version": "version + i", "reference": "'copy-' || i"},
     ),
+    Growth(table=budgets, owner=_OF_ORGANIZATION, changes={"id": NEW_ID, "subject_id": RANDOM}),
     Growth(
         table=media_imports,
         owner={"distribution_id": "distributionId"},

@@ -83,6 +83,8 @@ BODIES: dict[str, Any] = {
         "scopeId": str(uuid4()),
     },
     "put_repository": REPOSITORY,
+    "create_budget": {"subjectKind": "user", "subjectId": str(uuid4()), "period": "day", "amount": "1"},
+    "put_key_models": {"models": ["scripted/echo"]},
     "push_media": MEDIA,
     "push_message": {"messageId": "m", "text": "hello"},
     **dict.fromkeys(("send_message", "send_message_of_agent"), MESSAGE),
@@ -243,6 +245,10 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
     invited = {"email": f"{uuid4().hex}@example.org", "role": "Member"}
     invitation = make(f"/admin/organizations/{organization_id}/invitations", invited)
     key = make("/admin/api-keys", {"name": "Bound", "organizationId": organization_id})
+    budget = {"subjectKind": "api_key", "subjectId": key["id"], "period": "month", "amount": "1"}
+    budgeted = make(f"/admin/organizations/{organization_id}/budgets", budget)
+    models = f"/admin/organizations/{organization_id}/api-keys/{key['id']}/models"
+    make(models, {"models": ["scripted/echo"]}, method="PUT")
     make(f"/admin/distributions/{distribution_id}/networks/slack", SLACK, method="PUT")
     make(f"/admin/deployments/{deployment_id}/endpoint", ENDPOINT, method="PUT")
     endpoint = {"url": "https://bot.example/notifications"}
@@ -251,6 +257,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
         "organizationId": organization_id,
         "userId": make("/admin/me", method="GET")["id"],
         "keyId": key["id"],
+        "budgetId": budgeted["id"],
         "invitationId": invitation["id"],
         "identityId": identity["id"],
         "bindingId": bound["id"],

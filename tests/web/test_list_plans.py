@@ -40,6 +40,8 @@ COUNTED = {"list_tasks", "list_tasks_of_agent"}
 NO_LISTS = {
     "read_key_set",
     "read_credits",
+    "read_own_key",
+    "read_key_models",
     "read_usage",
     "read_storage_usage",
     "read_organization_credits",

@@ -6,7 +6,13 @@ from flask import Response
 
 from shared.admission import ConcurrencyLimited
 from shared.body_errors import ContentTooLarge, UploadTimeout
-from shared.credits.errors import BillingOrganizationRequired, CreditPolicySuspended, InsufficientCredits
+from shared.credits.errors import (
+    BillingOrganizationRequired,
+    BudgetExceeded,
+    CreditPolicySuspended,
+    InsufficientCredits,
+    RateLimitExceeded,
+)
 from shared.errors import DomainError, Unavailable
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
@@ -43,6 +49,8 @@ _CREATION: tuple[type[DomainError], ...] = (
     ModelNotSupported,
     InsufficientCredits,
     CreditPolicySuspended,
+    BudgetExceeded,
+    RateLimitExceeded,
     InvalidRequest,
     ContextLengthExceeded,
     MalformedJson,

@@ -17,6 +17,11 @@ BEGIN
         provider = coalesce(p_provider, u.provider), is_estimated = false, corrected_at = now()
     WHERE invocation_id = i.id;
     posted := credits_post(i.organization_id, 'correction', i.id::text, u.cost - exact, 0);
+    IF i.budget_ids IS NOT NULL THEN
+        PERFORM credits_count(
+            i, 0, exact - u.cost, p_prompt_tokens + p_completion_tokens - u.prompt_tokens - u.completion_tokens, 0
+        );
+    END IF;
     SELECT rolled_up_to INTO mark FROM usage_rollup FOR UPDATE;
     PERFORM credits_roll_up(
         u.occurred_at, least(mark, date_trunc('hour', u.occurred_at, 'UTC') + interval '1 hour'), i.organization_id

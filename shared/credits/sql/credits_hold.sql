@@ -1,5 +1,6 @@
 -- Reserve credits for a call: 'held', or 'insufficient', 'suspended', 'conflict' (the id stands for another request),
--- or 'at_share': so many calls of the organization are open as `p_share` allows, and `held` says how many.
+-- 'at_share': so many calls of the organization are open as `p_share` allows, and `held` says how many; 'model_denied',
+-- or a budget's figures as JSON, where a limit of the key, user, identity or deployment refuses (`credits_refusal`).
 -- The conditional update of the balance is the only decision; a repetition of the same hold changes nothing.
 -- Its commit does not wait for the disk: a hold that a crash takes back is one whose call was not begun, because
 -- the dispatch before the call does wait, and for all that was committed before it.
@@ -9,18 +10,25 @@ CREATE OR REPLACE FUNCTION credits_hold(
     p_user_id uuid, p_identity_id uuid, p_principal_id uuid, p_deployment_id uuid, p_share integer DEFAULT NULL,
     p_provider text DEFAULT NULL, p_api_key_id uuid DEFAULT NULL, p_distribution_id uuid DEFAULT NULL,
     p_cached_prompt_price bigint DEFAULT NULL, p_cache_write_price bigint DEFAULT NULL,
-    p_reasoning_price bigint DEFAULT NULL, p_request_price bigint DEFAULT 0,
+    p_reasoning_price bigint DEFAULT NULL, p_request_price bigint DEFAULT 0, p_held_tokens bigint DEFAULT NULL,
     OUT result text, OUT available bigint, OUT held bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     balance credit_balances;
     earlier invocations;
     is_affordable boolean;
+    is_limited boolean;
+    subjects uuid[] := ARRAY[p_api_key_id, p_user_id, p_identity_id, p_principal_id, p_deployment_id];
+    refusal text;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     UPDATE credit_balances b SET held = b.held + p_hold, calls = b.calls + 1
     WHERE b.organization_id = p_organization_id AND b.policy <> 'suspended' AND credits_available(b) >= p_hold
-        AND (p_share IS NULL OR b.calls < p_share);
+        AND (p_share IS NULL OR b.calls < p_share)
+        AND (b.limits = 0 OR credits_refusal(
+            p_organization_id, p_api_key_id, subjects, p_model, p_hold, coalesce(p_held_tokens, 0)
+        ) IS NULL)
+    RETURNING b.limits > 0 INTO is_limited;
     is_affordable := FOUND;
     IF is_affordable THEN
         INSERT INTO invocations (
@@ -36,6 +44,9 @@ BEGIN
         ) ON CONFLICT (id) DO NOTHING;
         IF FOUND THEN
             result := 'held';
+            IF is_limited THEN
+                PERFORM credits_reserve(p_id, p_organization_id, subjects, p_model, p_hold, coalesce(p_held_tokens, 0));
+            END IF;
             RETURN;
         END IF;
         UPDATE credit_balances b SET held = b.held - p_hold, calls = b.calls - 1
@@ -57,5 +68,10 @@ BEGIN
     IF result = 'insufficient' AND p_share IS NOT NULL AND balance.calls IS NOT NULL AND available >= p_hold THEN
         result := 'at_share';
         held := balance.calls;
+    END IF;
+    -- The release before names no tokens and knows no limits: what they refuse is insufficient to it.
+    IF balance.limits > 0 AND result <> 'suspended' AND available >= p_hold AND p_held_tokens IS NOT NULL THEN
+        refusal := credits_refusal(p_organization_id, p_api_key_id, subjects, p_model, p_hold, p_held_tokens);
+        result := coalesce(refusal, result);
     END IF;
 END $$;

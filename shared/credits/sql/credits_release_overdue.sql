@@ -11,12 +11,16 @@ BEGIN
             ORDER BY lease_until LIMIT p_limit FOR UPDATE SKIP LOCKED
         ), ended AS (
             UPDATE invocations i SET state = 'expired', ended_at = now() FROM due WHERE i.id = due.id
-            RETURNING i.organization_id, i.hold
+            RETURNING i.organization_id, i.hold, i.id, i.budget_ids
         )
-        SELECT organization_id, count(*) AS invocations, sum(hold)::bigint AS hold
+        SELECT organization_id, count(*) AS invocations, sum(hold)::bigint AS hold,
+            array_agg(id) FILTER (WHERE budget_ids IS NOT NULL) AS budgeted
         FROM ended GROUP BY organization_id ORDER BY organization_id
     LOOP
         PERFORM credits_post(freed.organization_id, 'charge', '', 0, freed.hold, freed.invocations::integer);
+        IF freed.budgeted IS NOT NULL THEN
+            PERFORM credits_count(i, 1, 0, 0, 0) FROM invocations i WHERE i.id = ANY (freed.budgeted);
+        END IF;
         released := released + freed.invocations;
     END LOOP;
     RETURN released;

@@ -10,5 +10,8 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM credits_post(ended.organization_id, 'charge', p_id::text, 0, ended.hold, 1);
+    IF ended.budget_ids IS NOT NULL THEN
+        PERFORM credits_count(ended, 1, 0, 0, 0);
+    END IF;
     RETURN true;
 END $$;

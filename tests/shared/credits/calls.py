@@ -61,6 +61,7 @@ class Calls:
         attribution: Attribution | None = None,
         invocation_id: UUID | None = None,
         request_hash: bytes | None = None,
+        held_tokens: int = 0,
     ) -> NewInvocation:
         return NewInvocation(
             id=invocation_id or new_id(),
@@ -71,6 +72,7 @@ class Calls:
             estimated_prompt_tokens=prompt_tokens,
             attribution=attribution or Attribution(),
             request_hash=request_hash,
+            held_tokens=held_tokens,
         )
 
     def hold(self, amount: int, **options: object) -> UUID:

@@ -8,8 +8,11 @@ from sqlalchemy import Engine, create_engine, inspect, text
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from shared.credits.tables import (
+    budget_alerts,
+    budgets,
     credit_balances,
     invocations,
+    key_models,
     ledger_entries,
     storage_days,
     storage_mark,
@@ -19,7 +22,16 @@ from shared.credits.tables import (
 )
 from shared.migrations.runner import migrate
 
-TABLES = (credit_balances, invocations, ledger_entries, usage_hours, usage_records, usage_rollup)
+BUDGET_TABLES = (budgets, budget_alerts, key_models)
+TABLES = (
+    *BUDGET_TABLES,
+    credit_balances,
+    invocations,
+    ledger_entries,
+    usage_hours,
+    usage_records,
+    usage_rollup,
+)
 STORAGE_TABLES = (storage_days, storage_mark)
 
 
@@ -37,12 +49,12 @@ def test_the_migrations_make_the_tables_that_the_code_knows(engine: Engine) -> N
     inspector = inspect(engine)
     for table in (*TABLES, *STORAGE_TABLES):
         made = {
-            column["name"]: (str(column["type"]), column["nullable"])
+            column["name"]: (column["type"].compile(engine.dialect), column["nullable"])
             for column in inspector.get_columns(table.name)
         }
         known = {
             column.name: (
-                column.type.compile(engine.dialect).replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMP"),
+                column.type.compile(engine.dialect),
                 bool(column.nullable),
             )
             for column in table.columns

@@ -15,6 +15,9 @@ from shared.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.credits.calls import GIB, Calls
 from tests.shared.credits.test_interleavings import ROLL_UP_ALL
 
+BUDGET = (
+    "INSERT INTO budgets (id, organization_id, subject_kind, subject_id, unit, period, amount, starts_at,"
+)
 PLANTED = {
     "posted": "UPDATE credit_balances SET posted = posted + 1 WHERE organization_id = :id",
     "version": "UPDATE credit_balances SET version = version + 1 WHERE organization_id = :id",
@@ -31,6 +34,9 @@ PLANTED = {
     "storage_gap": "UPDATE storage_days SET stored_bytes = 1 WHERE organization_id = :id",
     "overdue": "UPDATE credit_balances SET storage_overdue_since = now(), storage_refused_from = now()"
     " WHERE organization_id = :id",
+    "limits": "UPDATE credit_balances SET limits = 1 WHERE organization_id = :id",
+    "budget_held": f"{BUDGET} held) VALUES (gen_random_uuid(), :id, 'user', :id, 'credits', 'once', 1, 'epoch', 1)",
+    "budget_spent": f"{BUDGET} spent) VALUES (gen_random_uuid(), :id, 'user', :id, 'credits', 'once', 1, 'epoch', 1)",
     "orphan": "DELETE FROM credit_balances WHERE organization_id = :id",
 }
 

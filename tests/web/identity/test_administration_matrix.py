@@ -353,6 +353,35 @@ def new_entry(entries: str) -> Callable[[World], Attempt]:
     return attempt
 
 
+def new_budget(world: World) -> Attempt:
+    someone = world.front.identity.person(world.organization_id)
+    body = {"subjectKind": "user", "subjectId": str(someone.user_id), "period": "day", "amount": "1"}
+    return Attempt(path=f"organizations/{world.organization_id}/budgets", body=body)
+
+
+def on_budget(body: Any = None) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        new = new_budget(world)
+        made = world.front.post(f"/admin/{new.path}", world.operator.authorization, json=new.body)
+        assert made.status_code == 201, made.text
+        return Attempt(path=f"{new.path}/{made.get_json()['id']}", body=body)
+
+    return attempt
+
+
+MODELS = {"models": ["acme/one"]}
+
+
+def on_key_models(body: Any = None) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        path = f"organizations/{world.organization_id}/{on_bound_key('/models')(world).path}"
+        put = world.front.put(f"/admin/{path}", world.operator.authorization, json=MODELS)
+        assert put.status_code == 200, put.text
+        return Attempt(path=path, body=body)
+
+    return attempt
+
+
 def anywhere(path: str, make_body: Callable[[World], Any] = lambda _: None) -> Callable[[World], Attempt]:
     return lambda world: Attempt(path=path, body=make_body(world))
 
@@ -521,6 +550,14 @@ TABLE: dict[str, Row] = {
     ),
     "suspend_spending": Row(allowed=CREDIT_MANAGERS, attempt=in_organization("/credits/suspend")),
     "resume_spending": Row(allowed=CREDIT_MANAGERS, attempt=in_organization("/credits/resume")),
+    "create_budget": Row(allowed=CREDIT_MANAGERS, attempt=new_budget, success=201),
+    "list_budgets": Row(allowed=READERS, attempt=in_organization("/budgets")),
+    "read_budget": Row(allowed=MANAGERS, attempt=on_budget(), refused=404),
+    "change_budget": Row(allowed=CREDIT_MANAGERS, attempt=on_budget({"amount": "2"})),
+    "delete_budget": Row(allowed=CREDIT_MANAGERS, attempt=on_budget(), success=204),
+    "put_key_models": Row(allowed=CREDIT_MANAGERS, attempt=on_key_models(MODELS)),
+    "read_key_models": Row(allowed=MANAGERS, attempt=on_key_models()),
+    "remove_key_models": Row(allowed=CREDIT_MANAGERS, attempt=on_key_models(), success=204),
 }
 
 

@@ -1,0 +1,11 @@
+-- The highest share of a budget that is told of when it is spent: 50, 80 or 100 per cent, or 0.
+CREATE OR REPLACE FUNCTION credits_share(unit text, spent bigint, amount bigint) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE
+    WHEN unit <> 'credits' OR amount = 0 THEN 0
+    WHEN spent >= amount THEN 100
+    WHEN spent >= amount * 0.8 THEN 80
+    WHEN spent >= amount * 0.5 THEN 50
+    ELSE 0
+END
+$$;

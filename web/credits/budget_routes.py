@@ -1,0 +1,127 @@
+"""The routes of budgets, of the models that a key may call, and `GET /v1/key`."""
+
+from uuid import UUID
+
+from shared.credits import budgets, key_models, keys
+from shared.credits.budgets import NewBudget, Period, SubjectKind, TooManyLimits, Unit
+from shared.credits.errors import BillingOrganizationRequired
+from shared.errors import Unavailable
+from shared.identity.errors import AlreadyExists
+from web.administration import ORGANIZATION, AdministrationRoutes, created
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.credits import budget_schemas as schemas
+from web.routes import Routes
+
+BUDGETS = f"{ORGANIZATION}/budgets"
+BUDGET = f"{BUDGETS}/<id:budget_id>"
+KEY_MODELS = f"{ORGANIZATION}/api-keys/<id:key_id>/models"
+routes = Routes("credits")
+administration = AdministrationRoutes("budgets")
+ROUTES = (routes, administration)
+
+
+@routes.route(
+    "GET",
+    "/v1/key",
+    summary="Get what the caller's own key has spent, what it has left, and what it may call",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.KeyBody},
+    errors=(BillingOrganizationRequired, Unavailable),
+)
+def read_own_key(call: Call) -> Answer:
+    with call.services.database.transaction() as session:
+        report = keys.report_key(session, call.caller)
+    return Answer(body=schemas.KeyBody.of(report))
+
+
+@administration.creates(
+    BUDGETS,
+    schemas.NewBudgetBody,
+    schemas.BudgetBody,
+    AlreadyExists,
+    TooManyLimits,
+    summary="Create a budget of a key, user, identity or deployment; for owners",
+    description="It counts the calls that are accepted from now on, against every budget that covers them.",
+)
+def create_budget(call: Call, organization_id: UUID) -> Answer:
+    by = call.actor
+    body: schemas.NewBudgetBody = call.read_body()
+    new = NewBudget(
+        subject_kind=SubjectKind(body.subject_kind),
+        subject_id=body.subject_id,
+        unit=Unit(body.unit),
+        period=Period(body.period),
+        amount=body.amount,
+        model=body.model,
+    )
+    with call.services.database.transaction() as session:
+        made = budgets.create_budget(session, by=by, organization_id=organization_id, new=new)
+    return created(call, schemas.BudgetBody.of(made), f"/organizations/{organization_id}/budgets/{made.id}")
+
+
+administration.lists(
+    BUDGETS,
+    budgets.list_budgets,
+    schemas.BudgetPage,
+    summary="List an organization's budgets; without credit.read those of oneself and one's own keys",
+)
+budget = administration.resource(BUDGET, schemas.BudgetBody)
+budget.reads("read_budget", budgets.get_budget, summary="Get a budget")
+budget.removes(
+    budgets.delete_budget,
+    summary="Delete a budget; for owners",
+    description="Calls that are open in it go on.",
+)
+
+
+@administration.changes(
+    "PATCH",
+    BUDGET,
+    schemas.ChangedBudget,
+    schemas.BudgetBody,
+    summary="Update a budget's amount; for owners",
+    description="What is spent and held in the present period stays.",
+)
+def change_budget(call: Call, organization_id: UUID, budget_id: UUID) -> Answer:
+    by = call.actor
+    body: schemas.ChangedBudget = call.read_body()
+    with call.services.database.transaction() as session:
+        changed = budgets.change_budget(
+            session, by=by, organization_id=organization_id, budget_id=budget_id, amount=body.amount
+        )
+    return Answer(body=schemas.BudgetBody.of(changed))
+
+
+@administration.changes(
+    "PUT",
+    KEY_MODELS,
+    schemas.KeyModels,
+    schemas.KeyModelsBody,
+    TooManyLimits,
+    summary="Set the only models that a key may call; for owners",
+)
+def put_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
+    by = call.actor
+    body: schemas.KeyModels = call.read_body()
+    with call.services.database.transaction() as session:
+        models = key_models.set_key_models(
+            session, by=by, organization_id=organization_id, key_id=key_id, models=tuple(body.models)
+        )
+    return Answer(body=schemas.KeyModelsBody(models=models))
+
+
+@administration.administers(
+    "GET", KEY_MODELS, {200: schemas.KeyModelsBody}, summary="Get the models that a key may call; 404 for all"
+)
+def read_key_models(call: Call, organization_id: UUID, key_id: UUID) -> Answer:
+    by = call.actor
+    with call.services.database.transaction() as session:
+        models = key_models.get_key_models(session, by=by, organization_id=organization_id, key_id=key_id)
+    return Answer(body=schemas.KeyModelsBody(models=models))
+
+
+administration.resource(KEY_MODELS, schemas.KeyModelsBody).removes(
+    key_models.remove_key_models,
+    summary="Remove the list of models of a key, which may then call all; for owners",
+)

@@ -1,0 +1,154 @@
+"""The JSON of budgets, of the models that a key may call, and of what a key says of itself (`/v1`: snake_case)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from shared.credits.budgets import Budget, Period, SubjectKind, Unit, shown_amount
+from shared.credits.key_models import MAX_MODELS
+from shared.credits.keys import KeyReport
+from shared.pagination import Page
+from web.credits.amount_types import Credits, SentCredits
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Id, Sent, SnakeWire, Text, UtcTime
+
+ModelId = Annotated[str, Text(minimum=1, maximum=200)]
+Amount = Annotated[str, Field(description="Credits, or a number of requests or tokens, in decimal digits.")]
+
+
+class BudgetBody(Shown):
+    """A limit, and what is used of it in the present period."""
+
+    id: Id
+    organization_id: Id
+    subject_kind: SubjectKind
+    subject_id: Id
+    model: str | None = Field(description="The one model whose calls it counts; null for all.")
+    unit: Unit
+    period: Period
+    amount: Amount
+    spent: Amount
+    held: Amount = Field(description="Reserved for calls in flight.")
+    remaining: Amount = Field(description="What further calls may reserve.")
+    resets_at: UtcTime | None = Field(description="The end of the present period; null for `once`.")
+    created_at: UtcTime
+
+    @classmethod
+    def of(cls, resource: object) -> Self:
+        """Show a budget."""
+        assert isinstance(resource, Budget)  # noqa: S101 (the one thing shown so)
+        return cls(**_shown(resource, cls.model_fields))
+
+
+class BudgetPage(ShownPage):
+    """Budgets, oldest first."""
+
+    budgets: Sequence[BudgetBody]
+
+    @classmethod
+    def of(cls, page: Page[Budget]) -> Self:
+        """Show a page."""
+        shown = [BudgetBody.of(budget) for budget in page.items]
+        return cls.model_validate({"budgets": shown, "next_cursor": page.next_cursor})
+
+
+class NewBudgetBody(Sent):
+    """A budget to create."""
+
+    subject_kind: Literal["api_key", "user", "identity", "deployment"] = Field(
+        description="Whose calls it counts. An identity's are those that it runs and those that it receives."
+    )
+    subject_id: Id
+    unit: Literal["credits", "requests", "tokens"] = "credits"
+    period: Literal["once", "minute", "day", "week", "month"] = Field(
+        description="In UTC; weeks begin on Monday. `minute` is for requests and tokens, the others for credits."
+    )
+    amount: SentCredits = Field(description="Credits, or a whole number of requests or tokens.")
+    model: ModelId | None = Field(default=None, description="Counts the calls of this model only.")
+
+
+class ChangedBudget(Sent):
+    """What to change of a budget."""
+
+    amount: SentCredits = Field(description="Credits, or a whole number of requests or tokens.")
+
+
+class KeyModels(Sent):
+    """The only models that a key may call."""
+
+    models: Annotated[Sequence[ModelId], Field(min_length=1, max_length=MAX_MODELS)]
+
+
+class KeyModelsBody(Shown):
+    """The only models that a key may call in the organization."""
+
+    models: Sequence[str]
+
+
+class KeyBudgetBody(SnakeWire):
+    """A budget that the caller's calls count in."""
+
+    id: Id
+    subject_kind: SubjectKind
+    subject_id: Id
+    model: str | None
+    unit: Unit
+    period: Period
+    amount: Amount
+    spent: Amount
+    held: Amount
+    remaining: Amount
+    resets_at: UtcTime | None
+
+
+class KeyData(SnakeWire):
+    """What the caller's credential has spent in the organization, and what it has left."""
+
+    id: Id
+    label: str | None = Field(description="The key's name; null for an access token.")
+    organization_id: Id
+    user_id: Id | None
+    identity_id: Id | None
+    deployment_id: Id | None
+    usage: Credits = Field(description="What it has spent since there are records.")
+    usage_daily: Credits = Field(description="Spent in this day, UTC.")
+    usage_weekly: Credits = Field(description="Spent in this week, UTC, from Monday on.")
+    usage_monthly: Credits = Field(description="Spent in this calendar month, UTC.")
+    limit: Credits | None = Field(
+        default=None, description="The amount of the budget in credits with the least left; null without one."
+    )
+    limit_remaining: Credits | None = Field(default=None, description="What is left of it.")
+    limit_reset: Literal["daily", "weekly", "monthly"] | None = Field(
+        default=None, description="When it begins anew; null for never, and without a limit."
+    )
+    models: Sequence[str] | None = Field(description="The only models that it may call; null for all.")
+    budgets: Sequence[KeyBudgetBody]
+    expires_at: UtcTime | None
+
+
+class KeyBody(SnakeWire):
+    """The caller's own key."""
+
+    data: KeyData
+
+    @classmethod
+    def of(cls, report: KeyReport) -> Self:
+        """Show a report."""
+        names = KeyData.model_fields
+        shown: dict[str, Any] = {name: getattr(report, name) for name in names if hasattr(report, name)}
+        shown["budgets"] = [_shown(budget, KeyBudgetBody.model_fields) for budget in report.budgets]
+        if (tightest := report.tightest) is not None:
+            shown["limit"], shown["limit_remaining"] = tightest.amount, tightest.remaining
+            shown["limit_reset"] = _RESETS.get(tightest.period)
+        return cls.model_validate({"data": shown})
+
+
+_RESETS = {Period.DAY: "daily", Period.WEEK: "weekly", Period.MONTH: "monthly"}
+_AMOUNTS = ("amount", "spent", "held", "remaining")
+
+
+def _shown(budget: Budget, names: Iterable[str]) -> dict[str, Any]:
+    """Give the fields of a budget, its amounts in its unit."""
+    shown = {name: getattr(budget, name) for name in names}
+    return shown | {name: shown_amount(budget.unit, shown[name]) for name in _AMOUNTS}
