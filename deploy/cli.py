@@ -62,8 +62,16 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup)
 @click.version_option(package_name="quartermaster")
 def main() -> None:
-    """Exact files, paid model access and A2A agents for organizations."""
+    """Exact files, paid model access and A2A agents for organizations.
+
+    Where DATABASE_URL is not set, commands work on what `make up` runs over QM_HOME (./var).
+    """
     read_secret_files(os.environ)
+    if "DATABASE_URL" not in os.environ:
+        from deploy.home import DEFAULT, Home
+
+        for name, value in Home(Path(os.environ.get("QM_HOME") or DEFAULT)).read_settings().items():
+            os.environ.setdefault(name, value)
 
 
 @main.command(help="Run the HTTP front.")

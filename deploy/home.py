@@ -5,12 +5,15 @@ One running copy owns it by a lock that dies with its process. Copies with other
 
 import base64
 import fcntl
+import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from shared.metrics import make_directory
 
+DEFAULT = Path(__file__).resolve().parent.parent / "var"
 MEMORY = Path("/dev/shm")  # noqa: S108 (the directories in it are for our account alone)
 
 
@@ -28,6 +31,7 @@ class Home:
         self.valkey_models = self.directory / "valkey-models"
         self.blobs = self.directory / "blobs"
         self.credentials = self.directory / "credentials.json"
+        self._settings = self.directory / "settings.json"
         self._lock: int | None = None
         self._metrics: Path | None = None
 
@@ -43,6 +47,18 @@ class Home:
                 f"Another Quartermaster runs in {self.directory}; choose another with QM_HOME."
             ) from error
         self._lock = lock
+
+    def note_settings(self, settings: Mapping[str, str]) -> None:
+        """Leave the settings of this run to commands that are given no database (`read_settings`)."""
+        _write_privately(self._settings, json.dumps(dict(settings), indent=2) + "\n")
+
+    def read_settings(self) -> dict[str, str]:
+        """Give the settings of the copy that runs here, or ran here last; none where none has."""
+        try:
+            settings: dict[str, str] = json.loads(self._settings.read_text())
+        except FileNotFoundError:
+            return {}
+        return settings
 
     def make_metrics(self) -> Path:
         """Make an empty directory for metrics: in memory where there is such a place, as disks become full."""

@@ -21,10 +21,11 @@ from deploy.embedded.ports import find_free_port, is_free
 from deploy.embedded.postgres import DATABASE, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.embedded.wheels import StartFailed
-from deploy.home import Home, HomeInUse
+from deploy.home import DEFAULT, Home, HomeInUse
 from deploy.launch import bind_to_parent
 from deploy.processes import Program
 from deploy.supervisor import GaveUp, Interrupted, Supervisor
+from shared.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOTSTRAP = ("quartermaster", "bootstrap", "--credentials")
@@ -77,7 +78,7 @@ def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP) -> None:
         bind_to_parent(signal.SIGTERM)
     supervisor = Supervisor()
     supervisor.listen()
-    home = Home(Path(os.environ.get("QM_HOME") or root / "var"))
+    home = Home(Path(os.environ.get("QM_HOME") or root / DEFAULT.name))
     try:
         _run(supervisor, home, root, bootstrap)
     except Interrupted:
@@ -96,6 +97,9 @@ def _run(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, .
     _require_free(address)
     settings = _settings(supervisor, os.environ, home, address)
     environment = dict(os.environ) | settings
+    home.note_settings(
+        {name: environment[name] for name in map(str.upper, Settings.model_fields) if name in environment}
+    )
     # Of all processes only the release may change the schema.
     release_environment = environment | _migrations_address(settings, home)
     environment.pop(MIGRATIONS, None)

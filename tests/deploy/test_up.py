@@ -1,5 +1,6 @@
 """`make up`, with small stand-ins for the service's processes: one line when ready, and nothing left behind."""
 
+import json
 import os
 import re
 import signal
@@ -212,6 +213,20 @@ def test_a_process_that_cannot_start_ends_everything(root: Path, copies: list[Co
     assert copy.processes() == []
 
 
+def command_beside(home: Path, *words: str) -> str:
+    """Run a command that is told where the running copy has its home, and nothing else."""
+    environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    ran = subprocess.run(
+        [str(Path(sys.executable).with_name("quartermaster")), *words],
+        env=environment | {"QM_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+    )
+    return ran.stdout
+
+
 def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
     tmp_path: Path, copies: list[Copy]
 ) -> None:
@@ -224,6 +239,8 @@ def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
     first = credentials.read_text()
     assert len(SECRETS.findall(first)) == 4
     assert str(credentials) in printed
+    assert json.loads(first)["organizationId"] in command_beside(copies[-1].home, "organizations", "list")
+    assert (copies[-1].home / "settings.json").stat().st_mode & 0o777 == 0o600
     copies[-1].process.send_signal(signal.SIGTERM)
     printed += copies[-1].process.communicate(timeout=PATIENCE_SECONDS)[0]
     assert copies[-1].process.returncode == 0
