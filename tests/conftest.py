@@ -1,6 +1,7 @@
 """What every test may ask for, and how the tests are shared between processes."""
 
 import gc
+import os
 from collections.abc import Generator
 
 import pytest
@@ -39,6 +40,12 @@ class ByStack(LoadScopeScheduling):  # type: ignore[misc] # untyped
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return next((folder for folder in STACKS if file.startswith(folder)), file)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Trace the processes of the tests alone, not what they start, which has its time to keep."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
+        os.environ.pop("COVERAGE_PROCESS_START", None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByStack | None:

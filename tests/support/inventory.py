@@ -5,7 +5,9 @@ words, everything that does not agree. The store's tree and the rows must be exa
 """
 
 import contextlib
+import functools
 import hashlib
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -146,7 +148,12 @@ def settle(stack: Stack, *, seconds: float = 30.0, meanwhile: Callable[[], None]
 
 def is_settled(stack: Stack) -> bool:
     """Tell whether no row waits for a worker and nothing is staged."""
-    return query(stack, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
+    with connect(stack) as connection:
+        return _is_settled(stack, connection)
+
+
+def _is_settled(stack: Stack, connection: psycopg2.extensions.connection) -> bool:
+    return _ask(connection, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
 
 
 def find_faults(stack: Stack) -> list[str]:
@@ -187,11 +194,22 @@ def _find_damage(stack: Stack, objects: dict[str, Path]) -> list[str]:
     return [
         f"damaged bytes: {name}"
         for name, path in objects.items()
-        if name in digests and hashlib.sha256(path.read_bytes()).digest() != digests[name]
+        if name in digests and _digest(path, path.stat()) != digests[name]
     ]
+
+
+def _digest(path: Path, status: os.stat_result) -> bytes:
+    """Hash a file, unless it is the one that was hashed before."""
+    return _digest_once(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@functools.cache
+def _digest_once(path: Path, *_: int) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def _wait_a_moment_for(stack: Stack) -> None:
     resend_at = time.monotonic() + RESEND_SECONDS
-    while time.monotonic() < resend_at and not is_settled(stack):
-        time.sleep(0.05)
+    with connect(stack) as connection:
+        while time.monotonic() < resend_at and not _is_settled(stack, connection):
+            time.sleep(0.02)

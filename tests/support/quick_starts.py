@@ -24,6 +24,7 @@ import threading
 import warnings
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from deploy.launch import bind_to_parent
@@ -43,13 +44,19 @@ MESSAGE = struct.Struct("q")  # a process id, and at its end its status
 def start(program: Program) -> subprocess.Popen[bytes]:
     """Start a process of the service that keeps a log, by fork in a run of pytest; anything else as `spawn` does."""
     ignored, module = _read_command(program.command)
-    if (
-        module[:1] in (["gunicorn"], ["celery"])
-        and program.log is not None
-        and "PYTEST_VERSION" in os.environ
-    ):
+    is_known = bool(module) and (module[0] in {"gunicorn", "celery"} or module[0].startswith("tests."))
+    if is_known and program.log is not None and "PYTEST_VERSION" in os.environ:
         return _Forked(program, ignored, module)
     return spawn(program)
+
+
+def run(module: str, *arguments: str, seconds: float = 60.0) -> tuple[int, str]:
+    """Run a module of the tests to its end; give its status, negative for a signal, and what it said."""
+    with TemporaryDirectory() as directory:
+        log = Path(directory) / "log"
+        command = (sys.executable, "-m", module, *arguments)
+        program = Program(name=module, command=command, environment=os.environ, directory=ROOT, log=log)
+        return start(program).wait(seconds), log.read_text()
 
 
 def _read_command(command: tuple[str, ...]) -> tuple[list[str], list[str]]:

@@ -23,21 +23,12 @@ from shared.identity.distributions import CreatedDistribution
 from shared.identity.roles import Role
 from shared.identity.tables import audit_events, deployments
 from tests.support.agent_worker import answering_turns
+from tests.support.documents import openapi_document
 from tests.support.front import Front
 from tests.support.request_examples import CONTENT, RequestExamples
 from tests.web.media.conftest import sign
-from web.app import ROUTES
-from web.openapi.description import describe
 
-DOCUMENT = json.loads(
-    json.dumps(
-        describe(
-            [operation for routes in ROUTES for operation in routes.declared],
-            base_url="http://localhost",
-            version="0",
-        )
-    )
-)
+DOCUMENT = openapi_document()
 OPERATIONS: dict[str, tuple[str, str, Any]] = {
     operation["operationId"]: (method.upper(), path, operation)
     for path, methods in DOCUMENT["paths"].items()

@@ -1,8 +1,6 @@
 """A message arrives at least once, always under its own id, and nobody waits for a destination that is slow."""
 
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from shared.deliveries.sender import MAX_LAPSES, Sender
 from tests.shared.deliveries import outbox
 from tests.shared.deliveries.outbox import BODY, ORGANIZATION, claim_due, enqueue, let_time_pass, read, row
 from tests.shared.egress.servers import Answer, Server, content, redirect
+from tests.support import quick_starts
 from tests.support.stack import wait_until
 
 OK = content(b"")
@@ -390,10 +389,7 @@ def test_a_message_survives_the_death_of_its_worker(
     server.on("/hook", OK)
     destination = uuid4()
     delivery_id = enqueue(database, server.url("/hook"), destination, headers={"X-Id": "the same"})
-    died = subprocess.run(
-        [sys.executable, "-m", "tests.shared.deliveries.send_due", database_url, point], check=False
-    )
-    assert died.returncode == -9
+    assert quick_starts.run("tests.shared.deliveries.send_due", database_url, point)[0] == -9
     assert sender.send_due() == 0
     let_time_pass(database)
     sender.send_due()

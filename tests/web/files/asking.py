@@ -3,10 +3,12 @@
 An `Asker` is one set of headers: who asks, and on whose behalf.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -17,6 +19,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
 from shared.files.blobs.marker import MARKER
+from tests.support.documents import openapi_document
 from tests.support.front import Front
 from tests.web.files.bodies import CONTENT_TYPE, multipart
 
@@ -227,7 +230,7 @@ def require_documented(front: Front, method: str, path: str, answer: TestRespons
     except HTTPException:
         return
     template = _PATH_PARAMETER.sub("{}", str(rule.rule))
-    documented = _documented(front)
+    documented = _documented()
     is_implied = method == "HEAD" and (template, "head") not in documented
     operation = documented[template, "get" if is_implied else method.lower()]
     described = operation["responses"].get(str(answer.status_code))
@@ -237,16 +240,14 @@ def require_documented(front: Front, method: str, path: str, answer: TestRespons
         assert f"`{code}`" in described["description"], f"{method} {template} answered {code}"
 
 
-def _documented(front: Front) -> Any:
-    kept = front.app.extensions
-    if "documented operations" not in kept:
-        paths: Any = (front.app.test_client().get("/openapi.json").json or {})["paths"]
-        kept["documented operations"] = {
-            (re.sub(r"{\w+}", "{}", path), method): operation
-            for path, operations in paths.items()
-            for method, operation in operations.items()
-        }
-    return kept["documented operations"]
+@cache
+def _documented() -> Any:
+    """Give what the document of any front says of each operation."""
+    return {
+        (re.sub(r"{\w+}", "{}", path), method): operation
+        for path, operations in openapi_document()["paths"].items()
+        for method, operation in operations.items()
+    }
 
 
 def succeed(answer: TestResponse, status: int = 200) -> Any:
@@ -278,7 +279,7 @@ def fields_of(problem: Any) -> set[tuple[str, str]]:
 def stored_names(front: Front) -> set[str]:
     """Name every blob in the local store, staged or placed."""
     root = Path(urlsplit(front.settings.blob_store).path)
-    return {path.name for path in root.rglob("*") if path.is_file()} - {MARKER}
+    return {name for _, _, files in os.walk(root) for name in files} - {MARKER}
 
 
 def count_rows(front: Front) -> dict[str, int]:

@@ -21,6 +21,7 @@ from shared.identity.deployments import CreatedDeployment, DeploymentKind, creat
 from shared.identity.repositories import RepositoryDraft, put_repository
 from shared.identity.roles import Role, ScopeKind
 from shared.identity.tables import audit_events
+from tests.support.documents import openapi_document
 from tests.support.front import Front
 from tests.support.identity import Person
 from web.app import ROUTES
@@ -84,7 +85,7 @@ def world(front: Front) -> World:
         deployment=deployment,
         principal_id=principal.id,
         distribution_token=distribution.token.value,
-        described=describe_answers(front),
+        described=describe_answers(),
     )
 
 
@@ -613,8 +614,8 @@ def count_acts(world: World) -> int:
     return count
 
 
-def describe_answers(front: Front) -> dict[str, Any]:
+def describe_answers() -> dict[str, Any]:
     """Give the answers that the OpenAPI document describes, by operation and status."""
-    paths = front.get("/openapi.json").get_json()["paths"]
-    operations = [operation for path in paths.values() for operation in path.values()]
+    paths = openapi_document()["paths"].values()
+    operations = [operation for path in paths for operation in path.values()]
     return {operation["operationId"]: operation["responses"] for operation in operations}

@@ -11,6 +11,7 @@ from werkzeug.test import TestResponse
 from shared.credits.ledger import top_up
 from shared.identity.authorization import OPERATOR
 from shared.models import reply_waiting
+from tests.support.documents import openapi_document
 from tests.support.front import Front
 from tests.support.identity import Person
 
@@ -129,7 +130,7 @@ def test_a_call_that_no_worker_takes_is_refused_for_now_and_costs_nothing(world:
 
 
 def test_storing_is_refused_with_a_code_that_both_routes_document(world: World) -> None:
-    documented = world.front.get("/openapi.json").get_json()["paths"]
+    documented = openapi_document()["paths"]
     for path in (CHAT, RESPONSES):
         answer = world.ask(path, store=True)
         code = answer.get_json()["error"]["code"]

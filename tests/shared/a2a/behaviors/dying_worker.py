@@ -1,15 +1,13 @@
 """A worker that dies: answers turns, each in a process of its own that ends at a named point.
 
-`python -m tests.shared.a2a.behaviors.dying_worker`, with a JSON document on its standard input: `settings`, and
+`python -m tests.shared.a2a.behaviors.dying_worker`, with a JSON document as its argument: `settings`, and
 `deaths` as pairs of a turn's id and a point (`shared/failpoints.py`). Prints the signals by which the processes ended.
 """
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from uuid import UUID
 
 from shared import failpoints
@@ -20,10 +18,9 @@ from shared.a2a.tasks.watching import TaskHints
 from shared.database import Database
 from shared.settings import Settings
 from shared.valkey import connect_valkey
+from tests.support import quick_starts
 from tests.support.stores import open_any_store
 from tests.support.turns import make_execution
-
-ROOT = Path(__file__).parents[4]
 
 
 def let_die(settings: Settings, database_url: str, deaths: Sequence[tuple[UUID, str]]) -> list[int]:
@@ -42,21 +39,14 @@ def let_die(settings: Settings, database_url: str, deaths: Sequence[tuple[UUID, 
         },
         "deaths": [(str(turn_id), point) for turn_id, point in deaths],
     }
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.shared.a2a.behaviors.dying_worker"],
-        cwd=ROOT,
-        input=json.dumps(document),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    signals: list[int] = json.loads(run.stdout)
+    status, said = quick_starts.run("tests.shared.a2a.behaviors.dying_worker", json.dumps(document))
+    assert status == 0, said
+    signals: list[int] = json.loads(said.splitlines()[-1])
     return signals
 
 
 def main() -> None:
-    document = json.load(sys.stdin)
+    document = json.loads(sys.argv[1])
     settings = Settings(**document["settings"])
     children = []
     for turn_id, point in document["deaths"]:
