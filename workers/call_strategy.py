@@ -10,11 +10,11 @@ Celery's loop, when its call has ended. A test names the parts of Celery that th
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from celery import Celery, Task
+from celery import Task
 from celery.exceptions import InvalidTaskError
 from celery.worker import state
 
@@ -33,6 +33,9 @@ class Carrier(Protocol):
 
     def carry_out(self, call: QueuedCall) -> bool:
         """Make a call; False when that failed in a way nobody foresaw."""
+
+    def providers(self) -> Collection[str]:
+        """Name the providers that calls may be made to."""
 
     def refuse(self, call: QueuedCall) -> None:
         """End a call that is not to be made."""
@@ -93,6 +96,11 @@ class CallStrategy:
         """Leave what is read from now on to other workers."""
         self._is_stopping = True
 
+    def read_what_is_put_aside(self) -> None:
+        """Read the calls put aside for the providers known by now: a worker that put some there may have died."""
+        for provider in self._carrier.providers():
+            self._read_put_aside(provider)
+
     def __call__(self, message: Any, _: Any, ack: Acknowledge, *__: Any) -> None:
         """Begin the call of a message, or put it aside. Raises InvalidTaskError for what is no call."""
         try:
@@ -110,7 +118,7 @@ class CallStrategy:
             self._hand_over(self._in_hand(call), self._make, done, admitted)
         else:
             done()
-        self._read_what_is_put_aside(call.provider)
+        self._read_put_aside(call.provider)
 
     def _hand_over(self, request: CallRequest, act: Callable[..., None], *details: Any) -> None:
         """Have a thread act; a pool that stops before a thread has begun leaves the call to another worker."""
@@ -179,22 +187,18 @@ class CallStrategy:
             # The loop reads nothing while all threads are taken, and looks again when it is woken.
             self._consumer.call_soon(_nothing)
 
-    def _read_what_is_put_aside(self, provider: str) -> None:
-        """Read the queue of a provider's calls put aside, from its first call on: other workers put some there."""
-        if provider not in self._providers:
-            self._providers.add(provider)
-            add_aside_queue(self._consumer.app, provider)
-            self._consumer.add_task_queue(aside_queue(provider))
+    def _read_put_aside(self, provider: str) -> None:
+        if provider in self._providers:
+            return
+        self._providers.add(provider)
+        app, name = self._consumer.app, aside_queue(provider)
+        app.amqp.queues.select_add(message_queue(name, app.conf.broker_url))
+        self._consumer.add_task_queue(name)
 
     def _event(self, kind: str, call: QueuedCall, **fields: Any) -> None:
         dispatcher = self._consumer.event_dispatcher
         if dispatcher is not None and dispatcher.enabled:
             dispatcher.send(f"task-{kind}", uuid=str(call.address.invocation_id), **fields)
-
-
-def add_aside_queue(app: Celery, provider: str) -> None:
-    """Have the worker of this application read the queue of a provider's calls that were put aside."""
-    app.amqp.queues.select_add(message_queue(aside_queue(provider), app.conf.broker_url))
 
 
 def _is_wanted(call: QueuedCall) -> bool:

@@ -23,13 +23,14 @@ from shared.models.shares import Announcement
 from shared.queues import MODELS
 from shared.telemetry import get_logger
 from shared.valkey import connect_valkey, writes_to_disk
-from workers.call_strategy import CallStrategy, add_aside_queue
+from workers.call_strategy import CallStrategy
 from workers.consumers import add_step
 from workers.handling import WorkerContext, recorded
 
 log = get_logger(__name__)
 
 DRAIN_SECONDS = 20.0
+LOOK_SECONDS = 1.0
 
 
 class ModelCalls:
@@ -55,6 +56,10 @@ class ModelCalls:
             execute(self.executor, call.address)
             is_done = True
         return is_done  # noqa: RET504 (`recorded` meets what is raised)
+
+    def providers(self) -> set[str]:
+        """Name the providers of the catalog in force."""
+        return {provider.name for provider in self.executor.catalog.current().providers}
 
     def refuse(self, call: QueuedCall) -> None:
         """End a call that was revoked, with nothing charged."""
@@ -95,10 +100,8 @@ def add_consumers(app: Celery, context: WorkerContext) -> None:
     _read_from(app, context.settings.models_redis_url)
     # Else SIGTERM would lose what a worker has read and not begun.
     app.conf.worker_disable_prefetch = True
-    for provider in {at.provider.name for entry in _entries(context) for at in entry.upstreams}:
-        add_aside_queue(app, provider)
     add_step(app, context, MODELS[0], make)
-    app.steps["consumer"].add(LastRead)
+    app.steps["consumer"].update((PutAside, LastRead))
 
 
 def _read_from(app: Celery, valkey_url: str | None) -> None:
@@ -108,6 +111,23 @@ def _read_from(app: Celery, valkey_url: str | None) -> None:
     if others := set(app.amqp.queues.consume_from) - set(MODELS):
         raise ValueError(f"model calls have a broker of their own; serve {sorted(others)} by another worker")
     app.conf.update(broker_url=valkey_url)
+
+
+class PutAside(bootsteps.StartStopStep):
+    """While a worker reads, it reads the calls put aside for every provider of its catalog, which may change."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+    _looks: Any = None
+
+    def start(self, consumer: Any) -> None:
+        """Look at the catalog every second."""
+        strategy = consumer.strategies[TASK]
+        self._looks = consumer.timer.call_repeatedly(LOOK_SECONDS, strategy.read_what_is_put_aside)
+
+    def stop(self, consumer: Any) -> None:  # noqa: ARG002 (Celery's signature)
+        """Look no more."""
+        if self._looks is not None:
+            self._looks.cancel()
 
 
 class LastRead(bootsteps.StartStopStep):
@@ -131,10 +151,6 @@ class LastRead(bootsteps.StartStopStep):
 def _never_called(**_: object) -> None:
     """Name the task; `CallStrategy` carries its messages out."""
     raise NotImplementedError
-
-
-def _entries(context: WorkerContext) -> Any:
-    return CatalogFile(context.settings.models_config).current().entries
 
 
 def _warn_of_a_disk(valkey: redis.Redis) -> None:

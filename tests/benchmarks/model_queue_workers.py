@@ -43,6 +43,9 @@ class Idle:
         self.valkey.incr(DONE)
         return True
 
+    def providers(self) -> list[str]:
+        return []
+
     def refuse(self, call: QueuedCall) -> None:
         raise NotImplementedError
 

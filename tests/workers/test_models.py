@@ -35,7 +35,7 @@ from tests.support.stack import wait_until
 from workers import models
 from workers.call_strategy import CallStrategy
 from workers.handling import WorkerContext
-from workers.models import LastRead, add_consumers
+from workers.models import LastRead, PutAside, add_consumers
 
 RABBITMQ = "amqp://127.0.0.1:1"
 
@@ -64,10 +64,9 @@ def test_only_the_worker_of_the_queues_takes_calls(app: Celery, queue: str, *, t
     assert step(worker).include_if(worker) is takes
 
 
-def test_it_reads_what_was_put_aside_for_the_providers_it_knows(app: Celery) -> None:
-    assert aside_queue("scripted") in app.amqp.queues.consume_from
+def test_it_reads_no_more_than_it_can_begin_and_looks_after_what_was_put_aside(app: Celery) -> None:
     assert app.conf.worker_disable_prefetch
-    assert LastRead in app.steps["consumer"]
+    assert app.steps["consumer"] >= {PutAside, LastRead}
 
 
 def test_calls_under_way_are_cancelled_once_the_drain_of_their_worker_is_over(
@@ -100,10 +99,14 @@ class Carried:
         self.cancelled: list[str] = []
         self.handed: list[Callable[[], None]] = []
         self.futures: list[Future[None]] = []
+        self.read: list[str] = []
 
     def carry_out(self, call: QueuedCall) -> bool:
         self.made.append(str(call.address.invocation_id))
         return True
+
+    def providers(self) -> list[str]:
+        return ["p", "new"]
 
     def refuse(self, call: QueuedCall) -> None:
         self.refused.append(str(call.address.invocation_id))
@@ -144,7 +147,11 @@ def strategy_of(carried: Carried, broker_url: str, told: Told | None = None) -> 
     app = create_celery(broker_url)
     pool = SimpleNamespace(executor=SimpleNamespace(submit=carried.submit), num_processes=8)
     consumer = SimpleNamespace(
-        pool=pool, app=app, event_dispatcher=told, add_task_queue=lambda _: None, call_soon=lambda _: None
+        pool=pool,
+        app=app,
+        event_dispatcher=told,
+        add_task_queue=carried.read.append,
+        call_soon=lambda _: None,
     )
     task: Any = SimpleNamespace(name=TASK)
     return CallStrategy(carried, task, consumer)
@@ -208,6 +215,15 @@ def test_a_call_under_way_is_cancelled_by_a_termination(carried: Carried) -> Non
     strategy_of(carried, "redis://127.0.0.1:1")(sent, None, _no_ack)
     state.requests[sent.headers["id"]].terminate(None)
     assert carried.cancelled == [sent.headers["id"]]
+    carried.run()
+
+
+def test_what_is_put_aside_is_read_for_every_provider_once_it_is_known(carried: Carried) -> None:
+    take = strategy_of(carried, "redis://127.0.0.1:1")
+    take(message("other"), None, _no_ack)
+    for _ in range(2):
+        take.read_what_is_put_aside()
+    assert carried.read == [aside_queue(provider) for provider in ("other", "p", "new")]
     carried.run()
 
 

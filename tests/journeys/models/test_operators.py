@@ -19,7 +19,7 @@ from celery import Celery
 
 from deploy.process_types import worker_command
 from shared.ids import new_id
-from shared.models.call_messages import TASK, QueuedCall, write_message
+from shared.models.call_messages import TASK, QueuedCall, aside_queue, key_of, write_message
 from shared.models.shares import KNOWN_SECONDS, read_slots
 from shared.publisher import create_celery
 from shared.queues import MODELS
@@ -226,6 +226,18 @@ def test_a_soft_shutdown_lets_calls_end_and_loses_none(
             assert waiting(broker) == 4, "it has taken none that it could not begin"
         with running_worker(service):
             assert [at.result(TIMEOUT_SECONDS).status_code for at in asked] == [200] * len(asked)
+
+
+def test_a_call_that_a_dead_worker_put_aside_is_made_by_another(
+    service: ModelService, front: Service, broker: redis.Redis
+) -> None:
+    with queueing(service, front, SHORT) as (asked,):
+        call = take_call(broker)
+        assert call is not None
+        broker.lpush(key_of(aside_queue(call.provider)), write_message(call))
+        with running_worker(service):
+            assert asked.result(TIMEOUT_SECONDS).status_code == 200
+    assert not front.has_logged("invocation.returned"), "it was read where it waited"
 
 
 def test_what_is_no_call_is_dropped_and_calls_go_on(
