@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from shared.a2a.wire import A2A, ABSENT_AS_EMPTY, Base64, Identifier, Instant, Metadata, Uris
 
 
-class Role(StrEnum):
+class MessageRole(StrEnum):
     """Who speaks."""
 
     USER = "ROLE_USER"
@@ -93,7 +93,7 @@ class Message(A2A):
     message_id: Identifier
     context_id: UnsetId = None
     task_id: UnsetId = None
-    role: Role
+    role: MessageRole
     parts: Parts
     metadata: Metadata | None = None
     extensions: Uris = ()
@@ -207,6 +207,10 @@ class SendMessageRequest(A2A):
     message: Message
     configuration: SendMessageConfiguration | None = None
     metadata: Metadata | None = None
+
+
+class Empty(A2A):
+    """An answer that says nothing more."""
 
 
 class CancelTaskRequest(A2A):

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
-from shared.identity.key_rotation import Purpose
+from shared.identity.key_rotation import KeyPurpose
 from shared.identity.permissions import TOKEN_PERMISSIONS, Permission
 from shared.identity.signed_tokens import TokenRefused, identifier, seconds, text
 from shared.identity.signing_keys import SigningKeys
@@ -76,13 +76,13 @@ def mint_access_token(
         "organization_id": str(organization_id),
         "daemon_id": str(daemon_id),
     }
-    value = keys.sign(Purpose.ACCESS, claims, typ=TYPE)
+    value = keys.sign(KeyPurpose.ACCESS, claims, typ=TYPE)
     return AccessToken(value=value, expires_in_seconds=settings.access_token_seconds, scope=scope_text)
 
 
 def verify_access_token(keys: SigningKeys, settings: Settings, token: str) -> AccessClaims:
     """Check signature, type, issuer, audience and times; raise TokenRefused."""
-    verified = keys.verify(Purpose.ACCESS, token, typ=TYPE, audience=settings.base_url)
+    verified = keys.verify(KeyPurpose.ACCESS, token, typ=TYPE, audience=settings.base_url)
     claims = verified.claims
     if claims.get("sub") != claims.get("client_id"):
         raise TokenRefused("sub")

@@ -35,7 +35,7 @@ from shared.identity.errors import (
     InvalidToken,
 )
 from shared.identity.expiring_cache import ExpiringCache
-from shared.identity.key_rotation import Purpose
+from shared.identity.key_rotation import KeyPurpose
 from shared.identity.last_use import LastUse
 from shared.identity.receiving import find_live_distribution
 from shared.identity.secrets import Prefix, is_well_formed
@@ -139,7 +139,7 @@ class Authenticator:
 
     def _verified_access_claims(self, token: str, digest: bytes) -> AccessClaims:
         claims = self._access_claims.find(digest)
-        if claims is not None and self._keys.find_verification_key(Purpose.ACCESS, claims.kid) is not None:
+        if claims is not None and self._keys.find_verification_key(KeyPurpose.ACCESS, claims.kid) is not None:
             return claims
         try:
             claims = access_tokens.verify_access_token(self._keys, self._settings, token)
@@ -171,7 +171,7 @@ class Authenticator:
         if "," in attribution:
             raise AttributionRepeated
         claims = self._attribution_claims.find(digest)
-        if claims and self._keys.find_verification_key(Purpose.ATTRIBUTION, claims.kid) is not None:
+        if claims and self._keys.find_verification_key(KeyPurpose.ATTRIBUTION, claims.kid) is not None:
             return claims
         try:
             claims = usage_attribution.verify_usage_attribution(self._keys, self._settings, attribution)

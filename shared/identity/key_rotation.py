@@ -33,7 +33,7 @@ REQUEST_TOKEN_SECONDS = 300
 """Life of a request token (`shared/a2a/remote/request_tokens.py`), which the key of attributions signs too."""
 
 
-class Purpose(StrEnum):
+class KeyPurpose(StrEnum):
     """What a key signs."""
 
     ACCESS = "access"
@@ -53,7 +53,7 @@ class KeyRecord:
     """A signing key as an operator may see it, without the key."""
 
     kid: str
-    purpose: Purpose
+    purpose: KeyPurpose
     state: KeyState
     created_at: datetime
     activated_at: datetime | None
@@ -66,14 +66,14 @@ def list_signing_keys(session: Session, *, by: Actor) -> tuple[KeyRecord, ...]:
     columns = (signing_keys.c[name] for name in KeyRecord.__slots__)
     rows = session.execute(select(*columns).order_by(signing_keys.c.created_at, signing_keys.c.kid))
     return tuple(
-        KeyRecord(**{**row._asdict(), "purpose": Purpose(row.purpose), "state": KeyState(row.state)})
+        KeyRecord(**{**row._asdict(), "purpose": KeyPurpose(row.purpose), "state": KeyState(row.state)})
         for row in rows
     )
 
 
-def lifetime_seconds(settings: Settings, purpose: Purpose) -> int:
+def lifetime_seconds(settings: Settings, purpose: KeyPurpose) -> int:
     """Give how long a retired key must still verify: a token's life, and the moment others sign with it unknowing."""
-    if purpose is Purpose.ACCESS:
+    if purpose is KeyPurpose.ACCESS:
         return settings.access_token_seconds + STALE_SIGNER_SECONDS
     return max(settings.attribution_seconds, REQUEST_TOKEN_SECONDS) + STALE_SIGNER_SECONDS
 
@@ -82,7 +82,7 @@ def ensure_keys(database: Database, settings: Settings) -> None:
     """Make the current and next keys that are missing; does nothing when all are there."""
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
-        for purpose in Purpose:
+        for purpose in KeyPurpose:
             _ensure(session, settings, purpose)
 
 
@@ -95,10 +95,10 @@ def rotate_due_keys(database: Database, settings: Settings) -> int:
     """Rotate the keys that have signed for `signing_key_days` and drop spent ones; give how many were rotated."""
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
-        due = [purpose for purpose in Purpose if _is_due(session, settings, purpose)]
+        due = [purpose for purpose in KeyPurpose if _is_due(session, settings, purpose)]
         for purpose in due:
             _rotate(session, settings, purpose, by=OPERATOR)
-        for purpose in Purpose:
+        for purpose in KeyPurpose:
             _drop_spent(session, settings, purpose)
     return len(due)
 
@@ -108,7 +108,7 @@ def rotate_keys(database: Database, settings: Settings, *, by: Actor) -> None:
     authorize_operation(by)
     with database.transaction() as session:
         take(session, AdvisoryLock.SIGNING_KEYS)
-        for purpose in Purpose:
+        for purpose in KeyPurpose:
             _ensure(session, settings, purpose)
             _rotate(session, settings, purpose, by=by)
 
@@ -126,12 +126,12 @@ def revoke_key(database: Database, settings: Settings, *, by: Actor, kid: str) -
         ).scalar()
         if purpose is None:
             raise ResourceNotFound
-        _promote_next(session, Purpose(purpose))
-        _ensure(session, settings, Purpose(purpose))
+        _promote_next(session, KeyPurpose(purpose))
+        _ensure(session, settings, KeyPurpose(purpose))
         record(session, by, "signing_key.revoked", kid)
 
 
-def _ensure(session: Session, settings: Settings, purpose: Purpose) -> None:
+def _ensure(session: Session, settings: Settings, purpose: KeyPurpose) -> None:
     states = set(
         session.execute(select(signing_keys.c.state).where(signing_keys.c.purpose == purpose)).scalars()
     )
@@ -140,19 +140,19 @@ def _ensure(session: Session, settings: Settings, purpose: Purpose) -> None:
             _create(session, settings, purpose, state)
 
 
-def _is_due(session: Session, settings: Settings, purpose: Purpose) -> bool:
+def _is_due(session: Session, settings: Settings, purpose: KeyPurpose) -> bool:
     _ensure(session, settings, purpose)
     age = timedelta(days=settings.signing_key_days)
     old = _find(session, purpose, KeyState.CURRENT, signing_keys.c.activated_at <= func.now() - age)
     return old is not None and _published(session, purpose) is not None
 
 
-def _published(session: Session, purpose: Purpose) -> Row[Any] | None:
+def _published(session: Session, purpose: KeyPurpose) -> Row[Any] | None:
     old_enough = signing_keys.c.created_at <= func.now() - timedelta(seconds=PUBLICATION_SECONDS)
     return _find(session, purpose, KeyState.NEXT, old_enough)
 
 
-def _rotate(session: Session, settings: Settings, purpose: Purpose, *, by: Actor) -> None:
+def _rotate(session: Session, settings: Settings, purpose: KeyPurpose, *, by: Actor) -> None:
     upcoming = _published(session, purpose)
     if upcoming is None:
         raise KeyNotPublished
@@ -167,7 +167,7 @@ def _rotate(session: Session, settings: Settings, purpose: Purpose, *, by: Actor
     log.info("signing_key.rotated", purpose=purpose, kid=upcoming.kid)
 
 
-def _promote_next(session: Session, purpose: Purpose) -> None:
+def _promote_next(session: Session, purpose: KeyPurpose) -> None:
     if _find(session, purpose, KeyState.CURRENT) is None:
         session.execute(
             update(signing_keys)
@@ -176,7 +176,7 @@ def _promote_next(session: Session, purpose: Purpose) -> None:
         )
 
 
-def _drop_spent(session: Session, settings: Settings, purpose: Purpose) -> None:
+def _drop_spent(session: Session, settings: Settings, purpose: KeyPurpose) -> None:
     life = timedelta(seconds=lifetime_seconds(settings, purpose))
     session.execute(
         delete(signing_keys).where(
@@ -187,7 +187,7 @@ def _drop_spent(session: Session, settings: Settings, purpose: Purpose) -> None:
     )
 
 
-def _find(session: Session, purpose: Purpose, state: KeyState, *conditions: Any) -> Row[Any] | None:
+def _find(session: Session, purpose: KeyPurpose, state: KeyState, *conditions: Any) -> Row[Any] | None:
     return session.execute(
         select(signing_keys.c.kid).where(
             signing_keys.c.purpose == purpose, signing_keys.c.state == state, *conditions
@@ -195,7 +195,7 @@ def _find(session: Session, purpose: Purpose, state: KeyState, *conditions: Any)
     ).one_or_none()
 
 
-def _create(session: Session, settings: Settings, purpose: Purpose, state: KeyState) -> None:
+def _create(session: Session, settings: Settings, purpose: KeyPurpose, state: KeyState) -> None:
     key = ECKey.generate_key("P-256")
     session.execute(
         insert(signing_keys).values(

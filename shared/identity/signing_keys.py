@@ -20,7 +20,7 @@ from shared.database import Database
 from shared.encryption import Encryption
 from shared.errors import Unavailable
 from shared.identity import signed_tokens
-from shared.identity.key_rotation import KeyState, Purpose, ensure_keys, lifetime_seconds
+from shared.identity.key_rotation import KeyPurpose, KeyState, ensure_keys, lifetime_seconds
 from shared.identity.tables import signing_keys
 from shared.settings import Settings
 
@@ -34,15 +34,15 @@ class SigningKey:
     """A key pair and its state."""
 
     kid: str
-    purpose: Purpose
+    purpose: KeyPurpose
     state: KeyState
     key: ECKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Snapshot:
-    by_purpose: Mapping[Purpose, Mapping[str, SigningKey]]
-    current: Mapping[Purpose, SigningKey]
+    by_purpose: Mapping[KeyPurpose, Mapping[str, SigningKey]]
+    current: Mapping[KeyPurpose, SigningKey]
     clock_offset_seconds: float
     read_at_monotonic: float
 
@@ -59,12 +59,12 @@ class SigningKeys:
         self._snapshot: _Snapshot | None = None
         self._reading = threading.Lock()
 
-    def sign(self, purpose: Purpose, claims: dict[str, Any], *, typ: str) -> str:
+    def sign(self, purpose: KeyPurpose, claims: dict[str, Any], *, typ: str) -> str:
         """Make a token of this type."""
         signer = self.signing_key(purpose)
         return signed_tokens.sign(claims, typ=typ, kid=signer.kid, key=signer.key)
 
-    def verify(self, purpose: Purpose, token: str, *, typ: str, audience: str) -> signed_tokens.Verified:
+    def verify(self, purpose: KeyPurpose, token: str, *, typ: str, audience: str) -> signed_tokens.Verified:
         """Check signature, type, issuer, audience and times; raise TokenRefused."""
         find_key = partial(self.find_verification_key, purpose)
         verified = signed_tokens.verify(token, typ=typ, find_key=find_key)
@@ -72,11 +72,11 @@ class SigningKeys:
         signed_tokens.require_issued_for(verified.claims, issuer=issuer, audience=audience, now=self.now())
         return verified
 
-    def signing_key(self, purpose: Purpose) -> SigningKey:
+    def signing_key(self, purpose: KeyPurpose) -> SigningKey:
         """Give the key that signs now."""
         return self._live().current[purpose]
 
-    def find_verification_key(self, purpose: Purpose, kid: str) -> ECKey | None:
+    def find_verification_key(self, purpose: KeyPurpose, kid: str) -> ECKey | None:
         """Give the key of that id if it may have signed a token that still lives.
 
         An unknown key may be a new one, so the set is read again, at most once a second whatever ids strangers send.
@@ -114,14 +114,14 @@ class SigningKeys:
 
     def _read(self) -> _Snapshot:
         rows = self._rows()
-        if len({row.purpose for row in rows if row.state == KeyState.CURRENT}) < len(Purpose):
+        if len({row.purpose for row in rows if row.state == KeyState.CURRENT}) < len(KeyPurpose):
             ensure_keys(self._database, self._settings)
             rows = self._rows()
         read_at = time.monotonic()
         keys = [self._key(row) for row in rows]
         return _Snapshot(
             by_purpose={
-                purpose: {key.kid: key for key in keys if key.purpose is purpose} for purpose in Purpose
+                purpose: {key.kid: key for key in keys if key.purpose is purpose} for purpose in KeyPurpose
             },
             current={key.purpose: key for key in keys if key.state is KeyState.CURRENT},
             clock_offset_seconds=float(rows[0].now) - read_at,
@@ -133,9 +133,9 @@ class SigningKeys:
             return list(session.execute(self._statement))
 
     def _key(self, row: Row[Any]) -> SigningKey:
-        known = self._snapshot.by_purpose[Purpose(row.purpose)].get(row.kid) if self._snapshot else None
+        known = self._snapshot.by_purpose[KeyPurpose(row.purpose)].get(row.kid) if self._snapshot else None
         key = known.key if known else self._import(row.private_jwk_encrypted)
-        return SigningKey(kid=row.kid, purpose=Purpose(row.purpose), state=KeyState(row.state), key=key)
+        return SigningKey(kid=row.kid, purpose=KeyPurpose(row.purpose), state=KeyState(row.state), key=key)
 
     def _import(self, encrypted: bytes) -> ECKey:
         return ECKey.import_key(json.loads(self._encryption.decrypt(bytes(encrypted))))
@@ -143,7 +143,7 @@ class SigningKeys:
 
 def _live_keys(settings: Settings) -> Select[Any]:
     lifetime = case(
-        *((signing_keys.c.purpose == purpose, lifetime_seconds(settings, purpose)) for purpose in Purpose),
+        *((signing_keys.c.purpose == purpose, lifetime_seconds(settings, purpose)) for purpose in KeyPurpose),
         else_=0,
     )
     return select(signing_keys, extract("epoch", func.clock_timestamp()).label("now")).where(

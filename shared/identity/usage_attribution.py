@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from shared.errors import ValidationFailed
 from shared.identity.callers import ReportedCaller
-from shared.identity.key_rotation import Purpose
+from shared.identity.key_rotation import KeyPurpose
 from shared.identity.signed_tokens import MAX_TOKEN_CHARACTERS, TokenRefused, identifier, seconds, text
 from shared.identity.signing_keys import SigningKeys
 from shared.settings import Settings
@@ -87,7 +87,7 @@ def mint_usage_attribution(
         "scope": SCOPE,
         "rctx": _request_context(attribution),
     }
-    value = keys.sign(Purpose.ATTRIBUTION, _without_none(claims), typ=TYPE)
+    value = keys.sign(KeyPurpose.ATTRIBUTION, _without_none(claims), typ=TYPE)
     if len(value) > MAX_TOKEN_CHARACTERS:
         raise ValidationFailed("The message's and the caller's names are too long to be attributed.")
     return MintedAttribution(
@@ -99,7 +99,7 @@ def mint_usage_attribution(
 
 def verify_usage_attribution(keys: SigningKeys, settings: Settings, value: str) -> AttributionClaims:
     """Check signature, type, issuer, audience and times; raise TokenRefused. Which deployment is the caller's check."""
-    verified = keys.verify(Purpose.ATTRIBUTION, value, typ=TYPE, audience=audience(settings))
+    verified = keys.verify(KeyPurpose.ATTRIBUTION, value, typ=TYPE, audience=audience(settings))
     claims = verified.claims
     if claims.get("scope") != SCOPE:
         raise TokenRefused("scope")

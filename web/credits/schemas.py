@@ -13,9 +13,9 @@ from shared.credits.usage import UsageRecord
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from web.credits.amount_types import Credits, SentCredits, SentSignedCredits
 from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
+from web.http.wire_types import Between, Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
 
-Limit = Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="Items on the page.")]
+Limit = Annotated[Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Items on the page.")]
 PolicyName = Literal["active", "limit", "suspended"]
 
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from shared.identity.callers import OwnerKind
 from shared.identity.deployments import DeploymentKind
-from shared.identity.key_rotation import KeyState, Purpose
+from shared.identity.key_rotation import KeyPurpose, KeyState
 from shared.identity.roles import Role, ScopeKind
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Id, JsonCount, Name, Sent, UtcTime, Wire
@@ -59,7 +59,7 @@ class RoleBindingPage(ShownPage):
 
 
 _ONE_SUBJECT: JsonDict = {
-    "oneOf": [
+    "anyOf": [
         {
             "required": ["subjectIdentityId"],
             "properties": {"subjectIdentityId": {"type": "string"}, "subjectUserId": {"type": "null"}},
@@ -228,7 +228,7 @@ class SigningKeyBody(Shown):
     """A signing key, without the key."""
 
     kid: str
-    purpose: Purpose
+    purpose: KeyPurpose
     state: KeyState
     created_at: UtcTime
     activated_at: UtcTime | None

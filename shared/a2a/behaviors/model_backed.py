@@ -19,7 +19,7 @@ from shared.a2a.behaviors.output_modes import ReplyForm, choose_form
 from shared.a2a.behaviors.prompts import write_body
 from shared.a2a.behaviors.stored_files import NewFile, StoredFile, StoredFiles
 from shared.a2a.turns.updates import ArtifactProduced, StatusChanged, Turn, Update
-from shared.a2a.types import Artifact, Message, Part, Role, TaskState
+from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskState
 from shared.errors import DomainError, Kind
 from shared.models.errors import ModelNotFound
 from shared.models.providers.errors import CallCancelled
@@ -162,6 +162,6 @@ def _say(turn: Turn, text: str) -> Message:
         message_id=str(uuid5(turn.id, "message")),
         context_id=turn.context_id,
         task_id=str(turn.task_id),
-        role=Role.AGENT,
+        role=MessageRole.AGENT,
         parts=(Part(text=text),),
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from shared.a2a.exact_json import render
 from shared.a2a.turns.updates import Turn
-from shared.a2a.types import Message, Part, Role
+from shared.a2a.types import Message, MessageRole, Part
 from shared.errors import DomainError, Kind
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, describe, estimate_prompt_tokens
@@ -102,7 +102,7 @@ def _text(text: str) -> Said:
 
 
 def _role(message: Message) -> str:
-    return "user" if message.role is Role.USER else "assistant"
+    return "user" if message.role is MessageRole.USER else "assistant"
 
 
 def _recalled(message: Message) -> list[Said]:

@@ -12,7 +12,7 @@ from shared.a2a.behaviors.script_scene import Scene
 from shared.a2a.behaviors.script_schema import ArtifactTable, ContentTable, FileTable, PartTable
 from shared.a2a.behaviors.stored_files import NewFile, StoredFiles
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn
-from shared.a2a.types import Artifact, Message, Part, Role, TaskState
+from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskState
 
 
 class Stage:
@@ -95,7 +95,7 @@ class Stage:
             message_id=self._next_message_id(),
             context_id=self._turn.context_id,
             task_id=str(self._turn.task_id),
-            role=Role.AGENT,
+            role=MessageRole.AGENT,
             parts=tuple(self._part(part, scene, "message") for part in parts),
             metadata=scene.fill(content.metadata),
             extensions=tuple(content.extensions),
@@ -106,7 +106,7 @@ class Stage:
             message_id=self._next_message_id(),
             context_id=self._turn.context_id,
             task_id=str(self._turn.task_id),
-            role=Role.AGENT,
+            role=MessageRole.AGENT,
             parts=heard.parts,
             metadata=heard.metadata,
             extensions=heard.extensions,

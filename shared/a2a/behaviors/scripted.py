@@ -16,7 +16,7 @@ from shared.a2a.behaviors.script_scene import Scene
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.behaviors.waiting import TurnCancellation
 from shared.a2a.turns.updates import BehaviorSettings, StatusChanged, Turn, Update, settles
-from shared.a2a.types import Message, Part, Role, TaskState
+from shared.a2a.types import Message, MessageRole, Part, TaskState
 
 
 class ScriptedBehavior:
@@ -59,7 +59,7 @@ def _messages_of(turn: Turn) -> list[Message]:
     if turn.is_first:
         return [turn.message]
     task_id = str(turn.task_id)
-    earlier = [said for said in turn.history() if said.task_id == task_id and said.role is Role.USER]
+    earlier = [said for said in turn.history() if said.task_id == task_id and said.role is MessageRole.USER]
     return [*earlier, turn.message]
 
 
@@ -68,7 +68,7 @@ def _failed(turn: Turn, text: str) -> StatusChanged:
         message_id=str(uuid5(turn.id, "script-invalid")),
         context_id=turn.context_id,
         task_id=str(turn.task_id),
-        role=Role.AGENT,
+        role=MessageRole.AGENT,
         parts=(Part(text=text),),
     )
     return StatusChanged(state=TaskState.FAILED, message=message)

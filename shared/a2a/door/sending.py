@@ -18,7 +18,7 @@ from shared.a2a.tasks.events import find_and_hold_task
 from shared.a2a.tasks.routing import Routed, Router, scope_of
 from shared.a2a.tasks.sending import Sent
 from shared.a2a.tasks.snapshots import in_scope
-from shared.a2a.types import Message, Part, Role, TaskState
+from shared.a2a.types import Message, MessageRole, Part, TaskState
 from shared.database import Session
 from shared.identity.permissions import Permission
 from shared.identity.receiving import LiveReceiver
@@ -51,7 +51,7 @@ class Door:
                 message_id=message.message_id,
                 context_id=message.context_id,
                 task_id=None if is_new else str(task_id),
-                role=Role.USER,
+                role=MessageRole.USER,
                 parts=self._parts(session, message, task_id),
             ),
             on_behalf=OnBehalf(

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from shared.a2a.exact_json import parse
 from shared.a2a.remote.errors import AnswerInvalid
-from shared.a2a.types import Message, Role, StreamResponse, Task
+from shared.a2a.types import Message, MessageRole, StreamResponse, Task
 from shared.a2a.wire import A2A
 
 MAXIMUM_DEPTH = 64
@@ -68,7 +68,7 @@ def ids_of(event: StreamResponse) -> tuple[str, str | None] | None:
 
 def agents_message(message: Message) -> Message:
     """Give a message as the agent's own, without references to tasks that its reader does not know."""
-    return message.model_copy(update={"role": Role.AGENT, "reference_task_ids": ()})
+    return message.model_copy(update={"role": MessageRole.AGENT, "reference_task_ids": ()})
 
 
 def _with_ids(update: Any) -> Any:

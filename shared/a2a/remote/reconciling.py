@@ -17,8 +17,8 @@ from shared.a2a.turns.updates import ArtifactProduced, StatusChanged, Update
 from shared.a2a.types import (
     Artifact,
     Message,
+    MessageRole,
     Part,
-    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -106,7 +106,7 @@ class LogCopy:
     def reconcile(self, task: Task) -> Iterator[Update]:
         """Say what the agent's task has and our log has not: what it said meanwhile, its artifacts, its status."""
         for message in _since(task, self._message_id):
-            if message.role is Role.AGENT and message.message_id not in self._said:
+            if message.role is MessageRole.AGENT and message.message_id not in self._said:
                 status = TaskStatus(state=TaskState.WORKING, message=message)
                 yield self._status(status, None)
         for artifact in task.artifacts:

@@ -6,7 +6,7 @@ the published keys (`/.well-known/jwks.json`). The key is that of attributions: 
 
 from uuid import UUID, uuid4
 
-from shared.identity.key_rotation import REQUEST_TOKEN_SECONDS, Purpose
+from shared.identity.key_rotation import REQUEST_TOKEN_SECONDS, KeyPurpose
 from shared.identity.signing_keys import SigningKeys
 from shared.settings import Settings
 
@@ -25,4 +25,4 @@ def mint_request_token(keys: SigningKeys, settings: Settings, deployment_id: UUI
         "exp": issued_at + REQUEST_TOKEN_SECONDS,
         "jti": str(uuid4()),
     }
-    return keys.sign(Purpose.ATTRIBUTION, claims, typ=TYPE)
+    return keys.sign(KeyPurpose.ATTRIBUTION, claims, typ=TYPE)

@@ -18,7 +18,7 @@ from shared.a2a.remote.exchange import Patience, RemoteTurn
 from shared.a2a.remote.looking import find_received, message_id_of
 from shared.a2a.remote.reading import read_event
 from shared.a2a.turns.updates import Update
-from shared.a2a.types import Role, Task
+from shared.a2a.types import MessageRole, Task
 from shared.egress.errors import EgressError
 from shared.telemetry import get_logger
 
@@ -97,7 +97,7 @@ def _request(remote: RemoteTurn, *, is_answered_at_once: bool) -> Mapping[str, A
             "message_id": message_id_of(turn.id),
             "context_id": remote.sent.context_id,
             "task_id": remote.sent.earlier_task_id,
-            "role": Role.USER,
+            "role": MessageRole.USER,
             "reference_task_ids": (),
         }
     )

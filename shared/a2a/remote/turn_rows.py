@@ -15,7 +15,7 @@ from shared.a2a.remote.endpoints import ENDPOINT_COLUMNS, Endpoint, endpoint_of
 from shared.a2a.remote.reconciling import Logged
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.turns.updates import Turn
-from shared.a2a.types import Role, TaskState
+from shared.a2a.types import MessageRole, TaskState
 from shared.database import Database, Session
 from shared.statements import Prepared
 
@@ -115,7 +115,7 @@ def _messages(session: Session, turn: Turn) -> Iterator[str]:
     values = {"task_id": turn.task_id, "limit": MAXIMUM_MESSAGES}
     for row in session.fetch_all(_MESSAGES, values):
         message = parse(row.message)
-        if message.get("role") == Role.AGENT.value:
+        if message.get("role") == MessageRole.AGENT.value:
             yield message["messageId"]
 
 

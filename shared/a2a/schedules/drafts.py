@@ -11,7 +11,7 @@ from shared.a2a.identifiers import check_identifier
 from shared.a2a.schedules.cron import CronInvalid, parse_cron
 from shared.a2a.schedules.resources import MAX_CATCH_UP, ScheduleDraft
 from shared.a2a.tables import behaviors
-from shared.a2a.types import Message, Role
+from shared.a2a.types import Message, MessageRole
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.names import require_name
@@ -88,7 +88,7 @@ def _require_principal(session: Session, identity_id: UUID, organization_id: UUI
 
 def message_of(template: dict[str, Any], message_id: str) -> Message:
     """Make the message that a template stands for. Raises pydantic's ValidationError."""
-    return Message.model_validate({**template, "messageId": message_id, "role": Role.USER})
+    return Message.model_validate({**template, "messageId": message_id, "role": MessageRole.USER})
 
 
 def _wrong(name: str, message: str) -> ValidationFailed:

@@ -27,7 +27,7 @@ from shared.a2a.tasks.events import TaskKey, belonging, find_and_hold_task, reco
 from shared.a2a.tasks.snapshots import Snapshot, in_scope, new_snapshot, read_snapshot
 from shared.a2a.turns.rows import AnswerTurn, count_turns_before
 from shared.a2a.turns.updates import StatusChanged
-from shared.a2a.types import Message, Role, SendMessageConfiguration, SendMessageRequest, TaskState
+from shared.a2a.types import Message, MessageRole, SendMessageConfiguration, SendMessageRequest, TaskState
 from shared.database import Database, Session
 from shared.errors import FieldError
 from shared.identity.callers import Caller
@@ -121,7 +121,7 @@ def show_task(session: Session, task_id: UUID) -> bool:
 
 
 def _check_message(sending: Sending) -> None:
-    if sending.message.role is not Role.USER:
+    if sending.message.role is not MessageRole.USER:
         message = "must be ROLE_USER: what the agent says is the agent's to write"
         raise InvalidParams(errors=[FieldError(location="body", name="message.role", message=message)])
     check_identifier("message.messageId", sending.message.message_id)

@@ -13,7 +13,7 @@ from shared.a2a.exact_json import parse
 from shared.a2a.tasks.artifacts import fold, read_artifact_events
 from shared.a2a.tasks.events import TaskKey
 from shared.a2a.turns.updates import Turn
-from shared.a2a.types import Artifact, Message, Role
+from shared.a2a.types import Artifact, Message, MessageRole
 from shared.database import Database
 from shared.identity.callers import Caller, Owner, OwnerKind
 from shared.identity.effective_permissions import identity_permissions
@@ -113,7 +113,7 @@ def _with_artifacts(
         parts = tuple(part for artifact in made[row.id] for part in artifact.parts if part.text)
         if parts:
             yield Message(
-                message_id=f"{row.id}-artifacts", role=Role.AGENT, parts=parts, context_id=context_id
+                message_id=f"{row.id}-artifacts", role=MessageRole.AGENT, parts=parts, context_id=context_id
             )
 
 

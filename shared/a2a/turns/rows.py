@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import bindparam, exists, func, select, update
 
 from shared.a2a.tables import task_turns
-from shared.a2a.types import Message, Part, Role
+from shared.a2a.types import Message, MessageRole, Part
 from shared.database import Database, Session
 from shared.ids import new_id
 from shared.jobs import Context, Job, handles, sweep
@@ -85,4 +85,4 @@ def mark_next_turns(database: Database) -> int:
 
 def explain(reason: str) -> Message:
     """Make an agent's message of a sentence of ours."""
-    return Message(message_id=str(new_id()), role=Role.AGENT, parts=(Part(text=reason),))
+    return Message(message_id=str(new_id()), role=MessageRole.AGENT, parts=(Part(text=reason),))

@@ -67,7 +67,7 @@ def test_the_states_and_roles_are_the_definitions() -> None:
     states = {value.name for value in declared["TaskState"].values}
     assert states - {"TASK_STATE_UNSPECIFIED"} == set(STATES) == {state.value for state in types.TaskState}
     roles = {value.name for value in declared["Role"].values}
-    assert roles - {"ROLE_UNSPECIFIED"} == {role.value for role in types.Role}
+    assert roles - {"ROLE_UNSPECIFIED"} == {role.value for role in types.MessageRole}
 
 
 @pytest.mark.parametrize("known", A2A_ERROR_MAPPING.values(), ids=lambda known: known.reason)

@@ -17,7 +17,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 from shared.identity import access_tokens, usage_attribution
 from shared.identity.authentication import Authenticator
 from shared.identity.errors import AttributionInvalid, AuthenticationRequired, InvalidToken
-from shared.identity.key_rotation import Purpose
+from shared.identity.key_rotation import KeyPurpose
 from tests.shared.identity.conftest import World
 from tests.support.identity import IdentityFactory
 
@@ -25,7 +25,7 @@ from tests.support.identity import IdentityFactory
 class Forger:
     """Takes a good token apart and puts it together wrongly; holds our real key only for tokens that we would sign."""
 
-    def __init__(self, factory: IdentityFactory, token: str, purpose: Purpose, typ: str) -> None:
+    def __init__(self, factory: IdentityFactory, token: str, purpose: KeyPurpose, typ: str) -> None:
         self.token = token
         self.typ = typ
         self.header_text, self.payload_text, self.signature_text = token.split(".")
@@ -34,7 +34,7 @@ class Forger:
         signer = factory.keys.signing_key(purpose)
         self.key, self.kid = signer.key, signer.kid
         self.other_purpose = factory.keys.signing_key(
-            Purpose.ATTRIBUTION if purpose is Purpose.ACCESS else Purpose.ACCESS
+            KeyPurpose.ATTRIBUTION if purpose is KeyPurpose.ACCESS else KeyPurpose.ACCESS
         )
 
     def signed(self, header: dict[str, Any], claims: dict[str, Any], key: ECKey | None = None) -> str:
@@ -200,7 +200,7 @@ def test_a_forged_access_token_is_refused(
     factory: IdentityFactory, authenticator: Authenticator, world: World, attack: str
 ) -> None:
     token = factory.access_token(world.deployment)
-    forged = ATTACKS[attack](Forger(factory, token, Purpose.ACCESS, access_tokens.TYPE))
+    forged = ATTACKS[attack](Forger(factory, token, KeyPurpose.ACCESS, access_tokens.TYPE))
     assert forged != token
     with pytest.raises((InvalidToken, AuthenticationRequired)):
         authenticator.authenticate(f"Bearer {forged}")
@@ -212,7 +212,7 @@ def test_a_forged_attribution_is_refused(
     factory: IdentityFactory, authenticator: Authenticator, world: World, attack: str
 ) -> None:
     good = factory.attribution(world.distribution)
-    forged = ATTACKS[attack](Forger(factory, good, Purpose.ATTRIBUTION, usage_attribution.TYPE))
+    forged = ATTACKS[attack](Forger(factory, good, KeyPurpose.ATTRIBUTION, usage_attribution.TYPE))
     credential = authenticator.authenticate(factory.authorization(world.deployment))
     with pytest.raises(AttributionInvalid):
         authenticator.resolve(credential, forged)
@@ -223,10 +223,10 @@ def test_the_forger_signs_well_when_nothing_is_changed(
     factory: IdentityFactory, authenticator: Authenticator, world: World
 ) -> None:
     """Without this, a forger that never signs well would let every attack pass for refused."""
-    access = Forger(factory, factory.access_token(world.deployment), Purpose.ACCESS, access_tokens.TYPE)
+    access = Forger(factory, factory.access_token(world.deployment), KeyPurpose.ACCESS, access_tokens.TYPE)
     credential = authenticator.authenticate(f"Bearer {access.with_claims()}")
     good = factory.attribution(world.distribution)
-    attribution = Forger(factory, good, Purpose.ATTRIBUTION, usage_attribution.TYPE)
+    attribution = Forger(factory, good, KeyPurpose.ATTRIBUTION, usage_attribution.TYPE)
     assert authenticator.resolve(credential, attribution.with_claims()).transaction_id is not None
 
 

@@ -16,8 +16,8 @@ from shared.identity.authorization import OPERATOR
 from shared.identity.errors import InvalidToken, KeyNotPublished, ResourceNotFound
 from shared.identity.key_rotation import (
     PUBLICATION_SECONDS,
+    KeyPurpose,
     KeyState,
-    Purpose,
     ensure_keys,
     lifetime_seconds,
     revoke_key,
@@ -45,19 +45,19 @@ def age(database: Database, column: str, seconds: float) -> None:
         session.execute(update(signing_keys).values({column: earlier}))
 
 
-def states(database: Database, purpose: Purpose = Purpose.ACCESS) -> dict[str, str]:
+def states(database: Database, purpose: KeyPurpose = KeyPurpose.ACCESS) -> dict[str, str]:
     """The states by key id."""
     with database.transaction() as session:
         rows = session.execute(select(signing_keys).where(signing_keys.c.purpose == purpose))
         return {row.kid: row.state for row in rows}
 
 
-def current(database: Database, purpose: Purpose = Purpose.ACCESS) -> str:
+def current(database: Database, purpose: KeyPurpose = KeyPurpose.ACCESS) -> str:
     return next(kid for kid, state in states(database, purpose).items() if state == KeyState.CURRENT)
 
 
 def test_each_purpose_has_a_current_and_a_next_key_of_its_own(database: Database) -> None:
-    access, attribution = states(database, Purpose.ACCESS), states(database, Purpose.ATTRIBUTION)
+    access, attribution = states(database, KeyPurpose.ACCESS), states(database, KeyPurpose.ATTRIBUTION)
     assert sorted(access.values()) == sorted(attribution.values()) == ["current", "next"]
     assert not access.keys() & attribution.keys()
 
@@ -75,7 +75,7 @@ def test_making_keys_at_once_in_many_processes_makes_them_once(
 def test_the_first_use_makes_missing_keys(database: Database, settings: Settings) -> None:
     with database.transaction() as session:
         session.execute(delete(signing_keys))
-    assert SigningKeys(database, settings).signing_key(Purpose.ACCESS).kid == current(database)
+    assert SigningKeys(database, settings).signing_key(KeyPurpose.ACCESS).kid == current(database)
 
 
 def test_the_key_id_is_the_thumbprint_and_the_public_set_holds_no_private_part(
@@ -83,12 +83,12 @@ def test_the_key_id_is_the_thumbprint_and_the_public_set_holds_no_private_part(
 ) -> None:
     keys = SigningKeys(database, settings)
     published = keys.jwks()["keys"]
-    stored = states(database, Purpose.ACCESS) | states(database, Purpose.ATTRIBUTION)
+    stored = states(database, KeyPurpose.ACCESS) | states(database, KeyPurpose.ATTRIBUTION)
     assert {key["kid"] for key in published} == stored.keys()
     for key in published:
         assert key.keys() == {"kty", "crv", "x", "y", "kid", "use", "alg"}
-        assert any(keys.find_verification_key(purpose, key["kid"]) for purpose in Purpose)
-    signer = keys.signing_key(Purpose.ACCESS)
+        assert any(keys.find_verification_key(purpose, key["kid"]) for purpose in KeyPurpose)
+    signer = keys.signing_key(KeyPurpose.ACCESS)
     assert signer.key.thumbprint() == signer.kid
 
 
@@ -144,7 +144,7 @@ def test_a_previous_key_verifies_within_its_window_and_not_beyond(
     authorization = factory.authorization(world.deployment)
     age(database, "created_at", PUBLICATION_SECONDS)
     rotate_keys(database, settings, by=OPERATOR)
-    life = lifetime_seconds(settings, Purpose.ACCESS)
+    life = lifetime_seconds(settings, KeyPurpose.ACCESS)
     age(database, "retired_at", life - 30)
     assert factory.authenticator().authenticate(authorization).caller is not None
     age(database, "retired_at", 30)
@@ -157,10 +157,10 @@ def test_keys_are_rotated_when_due_and_spent_ones_dropped(database: Database, se
     first = current(database)
     age(database, "created_at", PUBLICATION_SECONDS)
     age(database, "activated_at", settings.signing_key_days * 86_400)
-    assert rotate_due_keys(database, settings) == len(Purpose)
+    assert rotate_due_keys(database, settings) == len(KeyPurpose)
     assert rotate_due_keys(database, settings) == 0
     assert states(database)[first] == KeyState.PREVIOUS
-    age(database, "retired_at", lifetime_seconds(settings, Purpose.ATTRIBUTION))
+    age(database, "retired_at", lifetime_seconds(settings, KeyPurpose.ATTRIBUTION))
     rotate_due_keys(database, settings)
     assert first not in states(database)
 
@@ -170,13 +170,13 @@ def test_two_processes_that_rotate_at_once_rotate_once(database: Database, setti
     age(database, "activated_at", settings.signing_key_days * 86_400)
     with ThreadPoolExecutor(4) as pool:
         rotated = list(pool.map(lambda _: rotate_due_keys(database, settings), range(4)))
-    assert sum(rotated) == len(Purpose)
+    assert sum(rotated) == len(KeyPurpose)
     assert sorted(states(database).values()) == ["current", "next", "previous"]
 
 
-@pytest.mark.parametrize("purpose", Purpose)
+@pytest.mark.parametrize("purpose", KeyPurpose)
 def test_revoking_the_current_key_ends_its_tokens_and_another_signs(
-    factory: IdentityFactory, database: Database, settings: Settings, world: World, purpose: Purpose
+    factory: IdentityFactory, database: Database, settings: Settings, world: World, purpose: KeyPurpose
 ) -> None:
     authenticator = factory.authenticator()
     authorization, attribution = (

@@ -14,7 +14,7 @@ from shared.a2a.behaviors.script_play import ScriptedCrash
 from shared.a2a.behaviors.scripted import ScriptedBehavior
 from shared.a2a.behaviors.stored_files import StoredFiles
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged, Turn, Update
-from shared.a2a.types import Message, Part, Role, TaskState
+from shared.a2a.types import Message, MessageRole, Part, TaskState
 from shared.ids import new_id
 from tests.shared.a2a.behaviors.turns import make_turn, message
 
@@ -289,7 +289,7 @@ def test_the_words_of_other_tasks_and_of_the_agent_do_not_count() -> None:
     history = (
         message("book", task_id=other),
         message("book", task_id=task_id),
-        message("When?", task_id=task_id, role=Role.AGENT),
+        message("When?", task_id=task_id, role=MessageRole.AGENT),
     )
     turn = make_turn(message("never", task_id=task_id), script=BOOKING, history=history, task_id=task_id)
     assert told(run(turn)) == [("canceled", "As you like")]

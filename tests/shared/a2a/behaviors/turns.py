@@ -6,14 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, Turn
-from shared.a2a.types import Message, Part, Role
+from shared.a2a.types import Message, MessageRole, Part
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.identity.usage_attribution import Attribution
 from shared.ids import new_id
 
 
 def message(
-    text: str = "hello", *, role: Role = Role.USER, task_id: UUID | None = None, **fields: Any
+    text: str = "hello", *, role: MessageRole = MessageRole.USER, task_id: UUID | None = None, **fields: Any
 ) -> Message:
     """Something said."""
     values = {"message_id": str(new_id()), "role": role, "parts": (Part(text=text),), **fields}

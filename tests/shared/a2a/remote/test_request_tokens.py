@@ -10,7 +10,7 @@ from joserfc.jwk import KeySet
 from shared.a2a.remote.request_tokens import TYPE, mint_request_token
 from shared.database import Database
 from shared.errors import DomainError
-from shared.identity.key_rotation import Purpose, lifetime_seconds
+from shared.identity.key_rotation import KeyPurpose, lifetime_seconds
 from tests.support.identity import IdentityFactory, make_settings
 
 
@@ -47,4 +47,4 @@ def test_a_request_token_opens_nothing_of_ours(database: Database) -> None:
 
 def test_a_key_verifies_as_long_as_the_last_request_token_lives() -> None:
     settings = make_settings(attribution_seconds=10)
-    assert lifetime_seconds(settings, Purpose.ATTRIBUTION) >= 300
+    assert lifetime_seconds(settings, KeyPurpose.ATTRIBUTION) >= 300

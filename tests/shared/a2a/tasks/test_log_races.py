@@ -11,7 +11,7 @@ from shared.a2a.tasks.log import ClaimedTurn, TurnLost
 from shared.a2a.turns.backlog import measure_turns
 from shared.a2a.turns.lost_turns import INTERRUPTED
 from shared.a2a.turns.updates import ArtifactProduced, Replied, StatusChanged
-from shared.a2a.types import Artifact, Message, Part, Role, TaskPushNotificationConfig, TaskState
+from shared.a2a.types import Artifact, Message, MessageRole, Part, TaskPushNotificationConfig, TaskState
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from tests.shared.a2a.behaviors.agents import Agents
@@ -39,7 +39,7 @@ def piece(number: int) -> ArtifactProduced:
 
 
 def reply(text: str) -> Replied:
-    return Replied(message=Message(message_id="r", role=Role.AGENT, parts=(Part(text=text),)))
+    return Replied(message=Message(message_id="r", role=MessageRole.AGENT, parts=(Part(text=text),)))
 
 
 def lapse(agents: Agents, claimed: ClaimedTurn) -> None:
@@ -182,7 +182,7 @@ def test_what_was_said_in_the_context_is_history(agents: Agents, tmp_path: Path)
     second = agents.log.claim(agents.say("two", context_id="ctx").turn_id)
     assert second is not None
     said = [(said.role, said.parts[0].text) for said in second.turn.history()]
-    assert said == [(Role.USER, "one"), (Role.AGENT, "0 ")]
+    assert said == [(MessageRole.USER, "one"), (MessageRole.AGENT, "0 ")]
 
 
 def test_an_update_that_waits_for_a_configuration_to_be_made_is_posted_there(agents: Agents) -> None:
