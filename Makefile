@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel test-sdk clean
+.PHONY: help up test coverage test-upstreams test-openapi lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 UPSTREAMS := $(abspath $(VENV))/upstreams
+OPENAPI_TOOLS := $(abspath $(VENV))/openapi
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -42,6 +43,11 @@ coverage: $(TEST_READY) ## Measure which branches tests reach, and fail below th
 
 test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a genuine server (installs torch, a minute or two)
 	UPSTREAMS_VENV=$(UPSTREAMS) $(BIN)/python -m pytest tests/upstreams
+
+test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Have generators, a linter and a browser read what the service says of itself (needs node and chromium)
+	@command -v node >/dev/null || echo "node is missing: the document is not linted, no types are generated, no page is looked at"
+	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
+	OPENAPI_TOOLS=$(OPENAPI_TOOLS) $(BIN)/python -m pytest tests/openapi $(ARGUMENTS)
 
 lint: $(TEST_READY) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -109,9 +115,10 @@ requirements: $(TEST_READY) ## Resolve the pinned requirements anew (ARGUMENTS=-
 	$(call COMPILE,sdk/pyproject.toml,3.10) -c deploy/requirements-dev.txt -o sdk/requirements.txt
 	$(call COMPILE,sdk/pyproject.toml,3.10) -c sdk/requirements.txt --extra agents --extra openai \
 		--group sdk/pyproject.toml:test -o sdk/requirements-test.txt
+	$(call COMPILE,tests/openapi/requirements.in,3.11) -o tests/openapi/requirements.txt
 	sed -i -E "s/ ; python_full_version < '3.15' and (implementation_name != 'PyPy' and )?$(PLATFORM)//; s/ and $(PLATFORM)//" \
 		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt \
-		sdk/requirements.txt sdk/requirements-test.txt
+		sdk/requirements.txt sdk/requirements-test.txt tests/openapi/requirements.txt
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Quartermaster needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -129,6 +136,13 @@ $(TEST_READY): deploy/requirements-dev.txt sdk/pyproject.toml $(RUN_READY)
 	@$(PIP) install --require-hashes -r deploy/requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable sdk
 	@touch $@
+
+$(OPENAPI_TOOLS)/.ready: tests/openapi/requirements.txt tests/openapi/package-lock.json | $(BIN)/python
+	@echo "Installing generators, a linter and what drives a browser into $(OPENAPI_TOOLS)"
+	@$(BIN)/python -m venv --clear $(OPENAPI_TOOLS)/venv
+	@$(OPENAPI_TOOLS)/venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r tests/openapi/requirements.txt
+	@cp tests/openapi/package.json tests/openapi/package-lock.json tests/openapi/.npmrc $(OPENAPI_TOOLS)/
+	@if command -v npm >/dev/null; then npm ci --silent --prefix $(OPENAPI_TOOLS) && touch $@; fi
 
 $(UPSTREAMS)/.ready: tests/upstreams/requirements.txt | $(BIN)/python
 	@echo "Installing a genuine model server into $(UPSTREAMS)"

@@ -14,6 +14,7 @@ ACROSS = {
     "contracts",
     "fuzz",
     "journeys",
+    "openapi",
     "support",
     "upstreams",
 }

@@ -1,0 +1,75 @@
+"""A running service for the tools that read its OpenAPI document, and for browsers.
+
+The tools have a directory of their own, which `make test-openapi` fills; without it these tests are skipped.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.model_service import ModelService, model_service
+from tests.support.stack import Servers, Stack
+from tests.support.upstreams import FakeUpstream
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def tools() -> Path:
+    """Give the directory of the tools."""
+    directory = os.environ.get("OPENAPI_TOOLS")
+    if not directory:
+        pytest.skip("no tools; run `make test-openapi`")
+    return Path(directory)
+
+
+@pytest.fixture(scope="session")
+def node(tools: Path) -> Path:
+    """Give the directory of the tools that Node runs."""
+    if shutil.which("node") is None or not (tools / "node_modules").exists():
+        pytest.skip("node or its packages are missing: lint, types and pages are not checked")
+    return tools
+
+
+@pytest.fixture(scope="session")
+def service(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
+    """Run a front and the workers of files and models."""
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    servers.start()
+    try:
+        stack = Stack(tmp_path_factory.mktemp("openapi"), servers)
+        workers = [stack.worker(name) for name in ("files", "models", "background")]
+        with FakeUpstream() as upstream, model_service(stack, upstream) as running, stack.running(*workers):
+            yield running
+    finally:
+        servers.stop()
+
+
+@pytest.fixture(scope="session")
+def document(service: ModelService, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keep the service's document in a file."""
+    kept = tmp_path_factory.mktemp("document") / "openapi.json"
+    with urllib.request.urlopen(f"{service.front.url}/openapi.json") as answer:
+        kept.write_bytes(answer.read())
+    assert json.loads(kept.read_text())["openapi"].startswith("3.1")
+    return kept
+
+
+def run(command: Sequence[str | Path], directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run a tool; its output is for assertions."""
+    environment = {**os.environ, "NO_COLOR": "1", "REDOCLY_TELEMETRY": "off", "CI": "true"}
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
