@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.support.servers",
     "tests.support.databases",
     "tests.support.front",
+    "tests.support.watched_processes",
     "tests.contracts.s3_servers",
     "tests.shared.egress.servers",
 ]

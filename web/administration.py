@@ -20,7 +20,7 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.requests import FieldRequired, MalformedJson, UnsupportedMediaType
 from web.http.schemas import PageQuery, Shown, ShownPage
-from web.routes import Handler, Routes
+from web.routes import Content, Handler, Routes
 
 Declaration = Callable[[Handler], Handler]
 Act = Callable[..., Any]
@@ -88,7 +88,7 @@ class AdministrationRoutes(Routes):
         self,
         method: str,
         path: str,
-        answers: Mapping[int, type[BaseModel] | None],
+        answers: Mapping[int, Content],
         *errors: type[DomainError],
         **options: Any,
     ) -> Declaration:

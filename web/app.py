@@ -39,6 +39,7 @@ from web.models.routes import routes as model_routes
 from web.monitoring.health import routes as health_routes
 from web.monitoring.probes import build_probes
 from web.openapi.documents import routes as document_routes
+from web.pages.routes import routes as page_routes
 from web.services import Services, build_services
 
 log = get_logger(__name__)
@@ -60,6 +61,7 @@ ROUTES = (
     webhook_routes,
     *AGENT_ROUTES,
     document_routes,
+    page_routes,
     health_routes,
 )
 

@@ -4,8 +4,6 @@ Each is written in the dialect of its path (`error_dialects.py`). An unforeseen 
 answered 500 without it.
 """
 
-import inspect
-from collections.abc import Iterator
 from typing import Any
 
 from flask import Flask, Response, current_app, request
@@ -51,7 +49,8 @@ _HTTP_CODES = {
     413: "content_too_large",
 }
 _FIRST_OF_OURS = 500
-_INTERNAL = ("internal_error", "The service failed; the operators can find this request by its id.")
+INTERNAL_ERROR = "The service failed; the operators can find this request by its id."
+_INTERNAL = ("internal_error", INTERNAL_ERROR)
 
 
 def register_error_handlers(app: Flask) -> None:
@@ -96,19 +95,6 @@ def _clip(text: str, characters: int) -> str:
 def problem(status: int, code: str, detail: str) -> Response:
     """Make an `application/problem+json` answer (RFC 9457), whatever the path."""
     return _respond(_dialects().problem(status, code, detail, request_id=request_id()))
-
-
-def problems() -> Iterator[tuple[str, int, str]]:
-    """List every problem this service can answer: code, status and meaning."""
-    seen: set[str] = set()
-    for error in _subclasses(DomainError):
-        code = error.__dict__.get("code")
-        if code and code not in seen:
-            seen.add(code)
-            yield code, STATUSES[error.kind], inspect.cleandoc(error.__doc__ or "").replace("\n", " ")
-    yield "not_found", 404, "Nothing is at this address."
-    yield "method_not_allowed", 405, "This address does not take that method; `Allow` lists those it takes."
-    yield _INTERNAL[0], 500, _INTERNAL[1]
 
 
 def _answer_http_exception(error: HTTPException) -> Response:
@@ -162,9 +148,3 @@ def _body_is_unread() -> bool:
     if request.headers.get("Transfer-Encoding"):
         return True
     return bool(request.content_length) and not request.environ.get(BODY_READ, False)
-
-
-def _subclasses(error: type[DomainError]) -> Iterator[type[DomainError]]:
-    for subclass in error.__subclasses__():
-        yield subclass
-        yield from _subclasses(subclass)

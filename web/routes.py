@@ -55,6 +55,10 @@ class RawBody:
     media_types: Sequence[str]
 
 
+Content = type[BaseModel] | str | Mapping[str, type[BaseModel] | None] | None
+"""What an answer holds: JSON of a shape, a media type, shapes by media type, or nothing."""
+
+
 class AnyQuery(BaseModel):
     """Any query at all, which the handler reads as it was sent: part of the address that a webhook was given.
 
@@ -74,7 +78,9 @@ class Route:
     description: str = ""
     tag: str
     authentication: Authentication
-    answers: Mapping[int, type[BaseModel] | str | None]
+    answers: Mapping[int, Content]
+    answer_headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of successes, and what they say."""
     query: type[BaseModel] | None = None
     body: type[BaseModel] | FilePart | FormBody | JsonOrForm | RawBody | None = None
     headers: Mapping[str, str] = field(default_factory=dict)

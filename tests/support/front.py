@@ -9,14 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from wsgiref.types import WSGIEnvironment
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.exceptions import HTTPException
 from werkzeug.test import Client, TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.settings import Settings
+from tests.support.documented import Given, find_undocumented
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.stores import open_any_store
 from web.app import create_app
@@ -26,11 +29,32 @@ BASE_URL = "http://localhost"
 
 
 class ReadingClient(FlaskClient):
-    """Reads every answer to its end at once, unless it is told not to: an unread one keeps its slots."""
+    """Reads every answer to its end at once, unless it is told not to: an unread one keeps its slots.
+
+    What it is answered must be as the OpenAPI document says.
+    """
 
     def open(self, *arguments: Any, buffered: bool = True, **options: Any) -> TestResponse:
         """Send a request."""
-        return super().open(*arguments, buffered=buffered, **options)
+        answer = super().open(*arguments, buffered=buffered, **options)
+        undocumented = find_undocumented(
+            Given(
+                method=answer.request.method,
+                rule=self._find_rule(answer.request.environ),
+                status=answer.status_code,
+                headers=dict(answer.headers),
+                body=answer.get_data() if buffered else None,
+            )
+        )
+        assert undocumented is None, undocumented
+        return answer
+
+    def _find_rule(self, environ: WSGIEnvironment) -> str | None:
+        try:
+            rule, _ = self.application.url_map.bind_to_environ(environ).match(return_rule=True)
+        except HTTPException:
+            return None
+        return str(rule.rule)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,6 +147,7 @@ def main() -> None:
     """Import everything, then fork for each request; what returns from `_serve` is a new process."""
     for module in PRELOADED:
         import_module(module)
+    import_module("tests.support.watched_processes").watch_applications()
     gc.collect()
     gc.freeze()
     _become(json.loads(_serve(socket.socket(fileno=0))))

@@ -30,7 +30,7 @@ class RequestExamples:
         return {
             parameter["name"]: str(self._value(parameter["schema"], parameter["name"]))
             for parameter in operation["parameters"]
-            if parameter["in"] == "query" and parameter["required"]
+            if parameter.get("in") == "query" and parameter["required"]
         }
 
     def body(self, operation: Mapping[str, Any], given: Any = None) -> dict[str, Any]:

@@ -1,20 +1,27 @@
-"""What the service says of itself: the OpenAPI document, its viewer, and a page for every problem."""
+"""What the service says of itself: the OpenAPI document, the pages that show it, and a page for every problem."""
 
 import re
 from typing import Any
 
 import pytest
 
+from shared.errors import Kind
 from shared.identity.errors import OAuthError
 from tests.support.front import Front
 from tests.web.files.asking import refuse
 from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
+from web.app import ROUTES
 from web.authentication import Authentication
-from web.errors import STATUSES, problems
+from web.errors import STATUSES
 from web.openai_errors import speaks_openai
+from web.openapi.answers import shapes as media_shapes
+from web.openapi.problems import list_problems
+from web.openapi.remedies import BY_KIND, REMEDIES
+from web.pages.routes import PLACES
 from web.routes import Route
 
 PUBLIC = (Authentication.PUBLIC, Authentication.PREFLIGHT)
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"}
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
@@ -109,32 +116,150 @@ def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Fron
             refuse(wrong, 401, "invalid_token")
 
 
-def test_every_problem_has_a_page(front: Front) -> None:
-    listing = front.get("/problems")
-    assert (listing.status_code, listing.mimetype) == (200, "text/html")
-    for code, status, meaning in problems():
+def test_every_code_of_an_operation_has_a_page_that_shows_the_code(front: Front, document: Any) -> None:
+    listed = {
+        code
+        for path in document["paths"].values()
+        for operation in path.values()
+        for status, answer in operation["responses"].items()
+        if int(status) >= 400
+        for code in re.findall(r"^- `([^`]+)`:", answer["description"], re.MULTILINE)
+    }
+    assert len(listed) > 100
+    for code in listed:
         page = front.get(f"/problems/{code}")
         assert page.status_code == 200, code
-        assert f"Status {status}." in page.text
-        assert f'href="/problems/{code}"' in listing.text
-        assert meaning
-    assert listing.headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert f" {code.lower()}</span>" in page.text
+
+
+def test_every_problem_is_in_the_index_and_says_what_it_means_and_what_to_do(front: Front) -> None:
+    index = front.get("/problems").text
+    for code, problem in list_problems().items():
+        page = front.get(f"/problems/{code}").text
+        assert f'href="/problems/{code}"' in index
+        assert f"{problem.status} {code}</span>" in page
+        assert problem.meaning.endswith(".")
+        assert problem.remedy.endswith(".")
+        assert "What to do" in page
+
+
+def test_every_remedy_is_for_a_problem_that_there_is() -> None:
+    assert set(REMEDIES) - set(list_problems()) == set()
+    assert set(BY_KIND) == set(Kind)
 
 
 def test_every_error_an_operation_declares_is_among_the_problems(front: Front) -> None:
-    known = {code: status for code, status, _ in problems()}
+    known = list_problems()
     for operation in declared(front):
         for error in operation.errors:
             if not issubclass(error, OAuthError):
-                assert known[error.code] == STATUSES[error.kind], error
+                assert known[error.code].status == STATUSES[error.kind], error
 
 
-def test_the_viewer_needs_nothing_from_elsewhere(front: Front) -> None:
-    page = front.get("/docs")
-    assert page.status_code == 200
-    sources = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    assert sources
-    for source in sources:
-        assert source.startswith("/docs/")
-        assert front.get(source).status_code == 200
-    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+def test_every_operation_and_schema_has_a_page(front: Front, document: Any) -> None:
+    index = front.get("/docs").text
+    for path in document["paths"].values():
+        for method, operation in path.items():
+            assert front.get(f"/docs/{operation['operationId']}").status_code == 200
+            assert method == "head" or f'href="/docs/{operation["operationId"]}"' in index
+    for name in document["components"]["schemas"]:
+        assert front.get(f"/docs/schemas/{name}").status_code == 200, name
+    assert front.get("/docs/no_such_operation").status_code == 404
+    assert front.get("/docs/schemas/None").status_code == 404
+
+
+def test_what_pages_link_to_is_there(front: Front) -> None:
+    for path in (
+        "/",
+        "/docs",
+        "/docs/create_grant",
+        "/docs/create_response",
+        "/problems",
+        "/problems/not_found",
+    ):
+        page = front.get(path, headers=BROWSER)
+        assert page.mimetype == "text/html"
+        for address in set(re.findall(r'(?:src|href)="(/[^"]*)"', page.text)):
+            if "agent-card" not in address:  # there is no agent yet
+                assert front.get(address, headers=BROWSER).status_code == 200, (path, address)
+
+
+def test_a_page_needs_nothing_from_elsewhere_and_runs_nothing(front: Front) -> None:
+    for path in ("/", "/docs", "/docs/create_grant", "/problems", "/problems/not_found"):
+        page = front.get(path, headers=BROWSER)
+        policy = page.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert not re.findall(r'<script|<style|\sstyle=|\son[a-z]+=|(?:src|href)="(?:https?:)?//', page.text)
+
+
+def test_the_first_page_is_for_people_and_json_for_programs(front: Front) -> None:
+    for accept in (BROWSER["Accept"], "text/html"):
+        page = front.get("/", headers={"Accept": accept})
+        assert (page.mimetype, page.headers["Vary"]) == ("text/html", "Accept")
+    for accept in ("application/json", "*/*", "application/json, text/html;q=0.5"):
+        answer = front.get("/", headers={"Accept": accept})
+        assert answer.mimetype == "application/json"
+        assert answer.json is not None
+        assert answer.json["links"]["openapi"] == "http://localhost/openapi.json"
+    assert front.get("/").mimetype == "application/json"
+
+
+def test_every_place_that_the_first_page_names_is_there(front: Front) -> None:
+    page = front.get("/", headers=BROWSER).text
+    for place in PLACES:
+        assert f"<code>{place.path}</code>" in page
+        assert front.get(place.path).status_code in ((200, 404) if "agent-card" in place.path else (200, 401))
+
+
+def test_schema_names_are_short_and_unique(document: Any) -> None:
+    shapes = [
+        shape
+        for routes in ROUTES
+        for route in routes.declared
+        for content in route.answers.values()
+        for shape in media_shapes(content).values()
+        if shape is not None
+    ]
+    modules = {
+        shape.__name__: {at.__module__ for at in shapes if at.__name__ == shape.__name__} for shape in shapes
+    }
+    assert {name: found for name, found in modules.items() if len(found) > 1} == {}
+    for name in document["components"]["schemas"]:
+        assert re.fullmatch(r"[A-Z][A-Za-z0-9]{1,47}", name), name
+
+
+def test_a_limit_is_described_with_its_maximum(document: Any) -> None:
+    limits = [
+        parameter["schema"]
+        for path in document["paths"].values()
+        for operation in path.values()
+        for parameter in operation["parameters"]
+        if parameter.get("name") == "limit"
+    ]
+    assert len(limits) > 20
+    assert {(limit["minimum"], limit["maximum"]) for limit in limits} == {(1, 100)}
+
+
+def test_head_is_described_wherever_get_is(document: Any) -> None:
+    for path, operations in document["paths"].items():
+        assert ("head" in operations) or ("get" not in operations), path
+        if "get" in operations:
+            assert set(operations["head"]["responses"]) == set(operations["get"]["responses"])
+            assert not any("content" in answer for answer in operations["head"]["responses"].values())
+
+
+def test_every_operation_that_takes_an_attribution_describes_its_header(front: Front, document: Any) -> None:
+    for operation in declared(front):
+        if not operation.hidden and operation.authentication.has_caller:
+            named = {parameter.get("name") for parameter in described(document, operation)["parameters"]}
+            assert "Service-Usage-Attribution" in named, operation.path
+
+
+def test_every_answer_with_a_body_says_what_is_in_it(document: Any) -> None:
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            contents = [operation.get("requestBody", {}), *operation["responses"].values()]
+            for content in contents:
+                for media_type, shape in content.get("content", {}).items():
+                    assert shape.get("schema"), (path, media_type)

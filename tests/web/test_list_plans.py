@@ -170,7 +170,7 @@ def queries(
     parameters = {
         parameter["name"]: resolve(parameter["schema"])
         for parameter in operation["parameters"]
-        if parameter["in"] == "query"
+        if parameter.get("in") == "query"
     }
     size = {name: str(PAGE) for name in _PAGE_SIZES & set(parameters)}
     assert size or is_whole, "a list has pages"

@@ -143,7 +143,7 @@ def test_what_is_no_address_is_not_found(front: Front, path: str) -> None:
 
 @pytest.mark.parametrize(("path", "status"), [("/", 405), ("//files", 404)])
 def test_the_base_of_the_default_agent_refuses_as_agents_do(front: Front, path: str, status: int) -> None:
-    answer = front.get(path)
+    answer = front.put(path)
     error = answer.get_json()["error"]
     assert (answer.status_code, error["code"]) == (status, status)
     assert error["details"][0]["reason"] == "METHOD_NOT_FOUND"

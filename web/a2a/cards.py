@@ -22,6 +22,12 @@ from web.routes import AnyQuery, Routes
 MAXIMUM_AGE_SECONDS = 60
 WELL_KNOWN = "/.well-known/agent-card.json"
 
+_CONDITIONS = {
+    "If-None-Match": "The `ETag` of the card that the client has.",
+    "If-Modified-Since": "The `Last-Modified` of the card that the client has.",
+}
+_KEPT = {"ETag": "Names this card.", "Last-Modified": "When the agent was last changed."}
+
 routes = Routes("agent-cards")
 extended_routes = AgentRoutes("agents")
 
@@ -32,7 +38,9 @@ extended_routes = AgentRoutes("agents")
     summary="Get the card of the default agent",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers={200: AgentCard},
+    headers=_CONDITIONS,
+    answers={200: AgentCard, 304: None},
+    answer_headers=_KEPT,
     errors=(AgentNotFound, Unavailable),
 )
 def read_agent_card(call: Call) -> Response:
@@ -45,7 +53,9 @@ def read_agent_card(call: Call) -> Response:
     summary="Get the card of a deployment's agent",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
-    answers={200: AgentCard},
+    headers=_CONDITIONS,
+    answers={200: AgentCard, 304: None},
+    answer_headers=_KEPT,
     errors=(AgentNotFound, Unavailable),
 )
 def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
@@ -56,7 +66,7 @@ def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
     "GET",
     "/extendedAgentCard",
     summary="Get the extended card of an agent, for callers who may talk to it",
-    answers={200: AgentCard},
+    answer=AgentCard,
     errors=(ExtendedAgentCardNotConfigured,),
 )
 def read_extended_agent_card(call: AgentCall) -> Response:

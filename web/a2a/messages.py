@@ -14,7 +14,7 @@ from shared.a2a.agents.extensions import check_data, require
 from shared.a2a.tasks.following import find_answer, wait_for_answer
 from shared.a2a.tasks.sending import Sending, Sent, accept, show_task
 from shared.a2a.tasks.snapshots import read_snapshot
-from shared.a2a.types import SendMessageRequest, SendMessageResponse
+from shared.a2a.types import SendMessageRequest, SendMessageResponse, StreamResponse
 from shared.body_errors import ContentTooLarge, UploadTimeout
 from web.a2a.extensions import requested_extensions
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer
@@ -53,7 +53,7 @@ _SENDING = (
         "`Idempotency-Key` the same message is taken once."
     ),
     body=SendMessageRequest,
-    answers={200: SendMessageResponse},
+    answer=SendMessageResponse,
     errors=_SENDING,
 )
 def send_message(call: AgentCall) -> Response:
@@ -82,7 +82,8 @@ def send_message(call: AgentCall) -> Response:
         "subscribes to the task."
     ),
     body=SendMessageRequest,
-    answers={200: "text/event-stream"},
+    answer=StreamResponse,
+    is_stream=True,
     errors=_SENDING,
 )
 def stream_message(call: AgentCall) -> Response:

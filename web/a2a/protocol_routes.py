@@ -112,11 +112,17 @@ class AgentRoutes(Routes):
         method: str,
         path: str,
         *,
+        answer: type[A2A],
+        is_stream: bool = False,
         query: type[AnyQuery] = AnyQuery,
         errors: tuple[type[DomainError], ...] = (),
         **options: Any,
     ) -> Callable[[AgentHandler], AgentHandler]:
-        """Declare the decorated function as the handler of `method path` for the default agent and for each."""
+        """Declare the decorated function as the handler of `method path` for the default agent and for each.
+
+        `answer` is the shape of the whole answer or, with `is_stream`, of each event's data.
+        """
+        media_types = ("text/event-stream",) if is_stream else ("application/json", A2A_JSON)
 
         def declare(handler: AgentHandler) -> AgentHandler:
             for prefix, suffix in (("", ""), (AGENT_PREFIX, "_of_agent")):
@@ -126,6 +132,7 @@ class AgentRoutes(Routes):
                     name=f"{handler.__name__}{suffix}",
                     authentication=Authentication.CALLER,
                     query=query,
+                    answers={200: dict.fromkeys(media_types, answer)},
                     errors=(*REFUSALS, *errors),
                     **options,
                 )(_guarded(handler))

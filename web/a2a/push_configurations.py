@@ -6,7 +6,7 @@ from flask import Response
 
 from shared.a2a.errors import PushNotificationNotSupported, TaskNotFound
 from shared.a2a.tasks.snapshots import find_snapshot
-from shared.a2a.types import ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig
+from shared.a2a.types import Empty, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig
 from shared.database import Session
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.queries import PageQuery
@@ -24,7 +24,7 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
     _COLLECTION,
     summary="Create a push notification configuration of a task; credentials are not given back",
     body=TaskPushNotificationConfig,
-    answers={200: TaskPushNotificationConfig},
+    answer=TaskPushNotificationConfig,
     errors=(*_ERRORS, MalformedJson),
 )
 def create_push_configuration(call: AgentCall, task_id: str) -> Response:
@@ -41,7 +41,7 @@ def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     _COLLECTION,
     summary="List the push notification configurations of a task",
     query=PageQuery,
-    answers={200: ListTaskPushNotificationConfigsResponse},
+    answer=ListTaskPushNotificationConfigsResponse,
     errors=_ERRORS,
 )
 def list_push_configurations(call: AgentCall, task_id: str) -> Response:
@@ -59,7 +59,7 @@ def list_push_configurations(call: AgentCall, task_id: str) -> Response:
     "GET",
     f"{_COLLECTION}/<path:config_id>",
     summary="Get a push notification configuration of a task",
-    answers={200: TaskPushNotificationConfig},
+    answer=TaskPushNotificationConfig,
     errors=_ERRORS,
 )
 def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
@@ -74,7 +74,7 @@ def read_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Re
     "DELETE",
     f"{_COLLECTION}/<path:config_id>",
     summary="Delete a push notification configuration of a task; nothing happens if there is none",
-    answers={200: "application/json"},
+    answer=Empty,
     errors=_ERRORS,
 )
 def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> Response:
@@ -82,7 +82,7 @@ def delete_push_configuration(call: AgentCall, task_id: str, config_id: str) -> 
     with call.checked.services.database.transaction() as session:
         found = _require_task(session, call, task_id)
         call.services.pushes.delete(session, found, config_id)
-    return answer(call, {})
+    return answer(call, Empty())
 
 
 def _require_task(session: Session, call: AgentCall, task_id: str) -> UUID:

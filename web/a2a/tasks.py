@@ -9,7 +9,7 @@ from shared.a2a.errors import TaskNotCancelable, TaskNotFound, TooManyStreams, U
 from shared.a2a.tasks.cancellation import cancel_task as cancel
 from shared.a2a.tasks.listing import list_tasks as list_page
 from shared.a2a.tasks.snapshots import find_snapshot
-from shared.a2a.types import CancelTaskRequest, ListTasksResponse, Task
+from shared.a2a.types import CancelTaskRequest, ListTasksResponse, StreamResponse, Task
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.queries import TaskListQuery, TaskReadQuery
 from web.a2a.streams import stream_task
@@ -23,7 +23,7 @@ routes = AgentRoutes("agents")
     "/tasks/<task:task_id>",
     summary="Get a task: its status, artifacts and history",
     query=TaskReadQuery,
-    answers={200: Task},
+    answer=Task,
     errors=(TaskNotFound,),
 )
 def read_task(call: AgentCall, task_id: str) -> Response:
@@ -41,7 +41,7 @@ def read_task(call: AgentCall, task_id: str) -> Response:
     "/tasks",
     summary="List the tasks of this agent that the caller may read, the last changed first",
     query=TaskListQuery,
-    answers={200: ListTasksResponse},
+    answer=ListTasksResponse,
 )
 def list_tasks(call: AgentCall) -> Response:
     wanted = call.read_query(TaskListQuery).wanted()
@@ -59,7 +59,7 @@ def list_tasks(call: AgentCall) -> Response:
     "POST",
     "/tasks/<task:task_id>:cancel",
     summary="Cancel a task; the body may be absent",
-    answers={200: Task},
+    answer=Task,
     errors=(TaskNotFound, TaskNotCancelable, MalformedJson),
 )
 def cancel_task(call: AgentCall, task_id: str) -> Response:
@@ -75,7 +75,8 @@ def cancel_task(call: AgentCall, task_id: str) -> Response:
     "POST",
     "/tasks/<task:task_id>:subscribe",
     summary="Subscribe to a task that has not ended: the task as it is, then its updates until it ends",
-    answers={200: "text/event-stream"},
+    answer=StreamResponse,
+    is_stream=True,
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
@@ -86,7 +87,8 @@ def subscribe_to_task(call: AgentCall, task_id: str) -> Response:
     "GET",
     "/tasks/<task:task_id>:subscribe",
     summary="Subscribe to a task, as the protocol's other definition has it",
-    answers={200: "text/event-stream"},
+    answer=StreamResponse,
+    is_stream=True,
     errors=(TaskNotFound, UnsupportedOperation, TooManyStreams),
 )
 def follow_task(call: AgentCall, task_id: str) -> Response:

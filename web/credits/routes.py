@@ -15,7 +15,7 @@ from web.administration import JSON_BODY, ORGANIZATION, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.credits import schemas, statements, storage_schemas, usage_schemas
-from web.credits.csv_files import VARIES, csv_file
+from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
 from web.credits.usage_csv import render_usage
 from web.http.negotiation import CSV, JSON, negotiate
 from web.routes import Routes
@@ -62,8 +62,8 @@ def read_credits(call: Call) -> Answer:
     ),
     authentication=Authentication.CALLER,
     query=usage_schemas.UsageQuery,
-    headers={"Accept": "`text/csv` for a file, complete or refused."},
-    answers={200: usage_schemas.UsageBody},
+    answers={200: json_or_file(usage_schemas.UsageBody)},
+    answer_headers=FILE_HEADERS,
     errors=(*_REFUSED, ValidationFailed),
 )
 def read_usage(call: Call) -> Answer | Response:

@@ -19,7 +19,7 @@ from shared.pagination import MAX_LIMIT
 from web.administration import ORGANIZATION, AdministrationRoutes
 from web.calls import Answer, Call
 from web.credits.amount_types import Credits
-from web.credits.csv_files import VARIES, csv_file
+from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
 from web.http.negotiation import CSV, JSON, negotiate
 from web.http.schemas import Shown, ShownPage
 from web.http.wire_types import Between, Count, Id, JsonCount, Sent
@@ -27,7 +27,6 @@ from web.http.wire_types import Between, Count, Id, JsonCount, Sent
 routes = AdministrationRoutes("credit administration")
 
 _MONTH_PATTERN = r"^2[0-9]{3}-(?:0[1-9]|1[0-2])$"
-_ACCEPT = {"Accept": "`text/csv` for a file."}
 _FINAL = "Whether the month is over, and no entry can come any more."
 
 
@@ -100,11 +99,11 @@ class StatementQuery(Sent):
 @routes.administers(
     "GET",
     f"{ORGANIZATION}/credits/statements",
-    {200: StatementPage},
+    {200: json_or_file(StatementPage)},
     ValidationFailed,
     query=StatementQuery,
     summary="List an organization's monthly statements, newest first",
-    headers=_ACCEPT,
+    answer_headers=FILE_HEADERS,
 )
 def list_credit_statements(call: Call, organization_id: UUID) -> Answer | Response:
     by = call.actor
@@ -125,10 +124,10 @@ def list_credit_statements(call: Call, organization_id: UUID) -> Answer | Respon
 @routes.administers(
     "GET",
     f"{ORGANIZATION}/credits/statements/<month:month>",
-    {200: StatementBody},
+    {200: json_or_file(StatementBody)},
     summary="Get an organization's statement of a month: opening balance, entries by kind, closing balance",
     description="The present month's is of this moment. A month that has not begun has none.",
-    headers=_ACCEPT,
+    answer_headers=FILE_HEADERS,
 )
 def get_credit_statement(call: Call, organization_id: UUID, month: date) -> Answer | Response:
     by = call.actor

@@ -12,6 +12,7 @@ from shared.a2a.door.errors import MessageConflict, MessageRefused, TooManyMessa
 from shared.a2a.door.messages import InboundMessage
 from shared.a2a.door.reception import Received, receive_message
 from shared.a2a.door.sending import Door
+from shared.a2a.types import StreamResponse
 from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
@@ -92,7 +93,7 @@ _ERRORS: tuple[type[DomainError], ...] = (
     ),
     authentication=Authentication.DISTRIBUTION_OR_SIGNATURE,
     body=schemas.NewMessage,
-    answers={202: schemas.RoutedMessageBody, 200: "text/event-stream"},
+    answers={202: schemas.RoutedMessageBody, 200: {"text/event-stream": StreamResponse}},
     errors=_ERRORS,
 )
 def push_message(call: Call, distribution_id: UUID) -> Answer | Response:

@@ -34,6 +34,15 @@ _INLINE_POLICY = (
     "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline';"
     " frame-ancestors *"
 )
+DESCRIBED = {
+    "Accept-Ranges": "`bytes`: ranges are taken.",
+    "Content-Disposition": "The file's name, and whether a browser may show it.",
+    "Content-Length": "How many bytes are sent.",
+    "Content-Range": "Which bytes of how many are sent, with 206.",
+    "ETag": "The content's SHA-256, for conditions.",
+    "Repr-Digest": "The SHA-256 of the whole content (RFC 9530).",
+}
+"""The headers with which content comes, for readers of the API."""
 _OPAQUE_TYPE = "application/octet-stream"
 _ACTIVE_TYPES = frozenset(
     {

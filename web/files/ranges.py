@@ -13,6 +13,13 @@ from shared.errors import DomainError, Kind
 from shared.files.errors import VersionMismatch
 
 MAXIMUM_RANGES = 16
+CONDITIONS = {
+    "Range": "Which bytes are wanted: up to 16 ranges, as `bytes=0-99,-100`.",
+    "If-Range": "An `ETag`: the ranges of that content, else all of it.",
+    "If-Match": "`ETag`s, or `*`: only this content is wanted.",
+    "If-None-Match": "`ETag`s, or `*`, of content that the client has.",
+}
+"""The headers that are read, for readers of the API."""
 
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _RANGE = re.compile(r"([0-9]*)-([0-9]*)", re.ASCII)

@@ -36,6 +36,7 @@ from web.files.receipts import receipt_answer, time_limit_seconds
 from web.files.upload_headers import (
     APPENDING_HEADERS,
     MEDIA_TYPE,
+    PROGRESS_HEADERS,
     check_length,
     read_announced,
     read_flag,
@@ -47,7 +48,12 @@ from web.routes import RawBody, Routes
 
 routes = Routes("files")
 
-_FOUND: tuple[type[DomainError], ...] = (errors.UploadNotFound, errors.UploadEnded, Unavailable)
+_FOUND: tuple[type[DomainError], ...] = (
+    errors.UploadNotFound,
+    errors.UploadEnded,
+    PermissionDenied,
+    Unavailable,
+)
 
 
 def begin_resumable(call: Call, request: UploadRequest) -> Answer | Response:
@@ -75,6 +81,7 @@ def begin_resumable(call: Call, request: UploadRequest) -> Answer | Response:
     ),
     authentication=Authentication.CALLER,
     answers={204: None},
+    answer_headers=PROGRESS_HEADERS,
     errors=_FOUND,
 )
 def read_upload(call: Call, upload_id: UUID) -> Answer:
@@ -94,6 +101,7 @@ def read_upload(call: Call, upload_id: UUID) -> Answer:
     authentication=Authentication.CALLER,
     headers=APPENDING_HEADERS,
     body=RawBody(media_types=(MEDIA_TYPE,)),
+    answer_headers=PROGRESS_HEADERS,
     answers={
         200: schemas.UploadResult,
         201: schemas.UploadResult,

@@ -28,10 +28,11 @@ from web.files.presentation import (
     CORS_MAX_AGE_SECONDS,
     CORS_METHODS,
     CORS_REQUEST_HEADERS,
+    DESCRIBED,
     Presentation,
     allow_any_page,
 )
-from web.files.ranges import RangeNotSatisfiable
+from web.files.ranges import CONDITIONS, RangeNotSatisfiable
 from web.http.client_address import client_address
 from web.http.edge import GRANTS
 from web.http.requests import DuplicateParameter
@@ -112,7 +113,13 @@ def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
     ),
     authentication=Authentication.GRANT_OR_CALLER,
     query=queries.ContentQuery,
-    answers={200: "application/octet-stream", 206: "application/octet-stream", 304: None},
+    headers=CONDITIONS,
+    answers={
+        200: dict.fromkeys(("application/octet-stream", "*/*")),
+        206: dict.fromkeys(("application/octet-stream", "multipart/byteranges", "*/*")),
+        304: None,
+    },
+    answer_headers=DESCRIBED,
     errors=(
         *FOUND,
         *ENDED,
@@ -153,6 +160,7 @@ def download_content(call: Call, file_id: UUID) -> Response:
     authentication=Authentication.PREFLIGHT,
     query=queries.ContentQuery,
     answers={204: None},
+    answer_headers={"Allow": "The methods that this address takes."},
     errors=(ValidationFailed,),
 )
 def ask_before_download(call: Call, file_id: UUID) -> Answer:  # noqa: ARG001 (the same for every file)

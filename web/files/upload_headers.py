@@ -21,6 +21,14 @@ APPENDING_HEADERS = {
     "Upload-Complete": "`?1` if this is the last of the content, else `?0`.",
     "Upload-Length": "The same as byteSize, if it is sent.",
 }
+DIGEST_HEADER = {"Content-Digest": "The SHA-256 of the body (RFC 9530), compared when all of it is there."}
+PROGRESS_HEADERS = {
+    "Preference-Applied": "The preference that was followed.",
+    "Upload-Complete": "Whether all content of a resumable upload is there.",
+    "Upload-Offset": "How many bytes of a resumable upload are kept.",
+    "Upload-Length": "How many bytes a resumable upload is to have.",
+    "Upload-Limit": "How long and how large a resumable upload may be.",
+}
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 _FLAGS = {"?0": False, "?1": True}
 _FORM = "multipart/form-data"

@@ -23,7 +23,7 @@ from web.files import queries, schemas
 from web.files.answers import ENDED, FOUND
 from web.files.receipts import receipt_answer, time_limit_seconds
 from web.files.resumable import begin_resumable
-from web.files.upload_headers import BEGINNING_HEADERS, is_resumable
+from web.files.upload_headers import BEGINNING_HEADERS, DIGEST_HEADER, PROGRESS_HEADERS, is_resumable
 from web.http.multipart import receive_file_part
 from web.http.requests import FieldRequired, MalformedRequest, UnsupportedMediaType
 from web.routes import FilePart, Routes
@@ -79,7 +79,8 @@ _OF_UPLOADED: Mapping[str, Mapping[str, str]] = {
     ),
     authentication=Authentication.CALLER,
     query=queries.UploadQuery,
-    headers=BEGINNING_HEADERS,
+    headers=BEGINNING_HEADERS | DIGEST_HEADER,
+    answer_headers=PROGRESS_HEADERS,
     body=FilePart(),
     answers={201: schemas.UploadResult, 200: schemas.UploadResult, 202: schemas.PendingUploadResult},
     links=_OF_UPLOADED,
@@ -112,7 +113,8 @@ def upload_agent_artifact(call: Call) -> Answer | Response:
     ),
     authentication=Authentication.CALLER,
     query=queries.ReplaceQuery,
-    headers=BEGINNING_HEADERS,
+    headers=BEGINNING_HEADERS | DIGEST_HEADER,
+    answer_headers=PROGRESS_HEADERS,
     body=FilePart(),
     answers={200: schemas.UploadResult, 201: None, 202: schemas.PendingUploadResult},
     errors=(

@@ -24,7 +24,7 @@ from shared.identity.workflow_exchange import SubjectTokenRefused, exchange_work
 from web.authentication import Authentication, limit_rate, slow_down_guessing
 from web.calls import Answer, Call
 from web.identity import oauth_schemas as schemas
-from web.identity.client_forms import ClientForm, InvalidTarget, read_client_form
+from web.identity.client_forms import ClientForm, FormTooLarge, InvalidTarget, read_client_form
 from web.routes import FormBody, Routes
 
 Described = TypeVar("Described")
@@ -73,6 +73,7 @@ _TOKEN = {
         errors.UnsupportedGrantType,
         errors.InvalidScope,
         InvalidTarget,
+        FormTooLarge,
     ),
 )
 def issue_token(call: Call) -> Answer:
@@ -137,7 +138,7 @@ def _exchange_subject(call: Call, form: ClientForm) -> AccessToken:
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
     answers={200: None},
-    errors=(errors.InvalidRequest, errors.InvalidClient),
+    errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def revoke_token(call: Call) -> Answer:
     _with_token(call, token_exchange.revoke)
@@ -151,7 +152,7 @@ def revoke_token(call: Call) -> Answer:
     authentication=Authentication.CLIENT,
     body=FormBody(fields={**_TOKEN, **_CLIENT}, required=("token",)),
     answers={200: schemas.IntrospectionBody},
-    errors=(errors.InvalidRequest, errors.InvalidClient),
+    errors=(errors.InvalidRequest, errors.InvalidClient, FormTooLarge),
 )
 def introspect_token(call: Call) -> Response:
     return _document(_with_token(call, token_exchange.introspect), _NO_STORE)

@@ -69,7 +69,7 @@ class ProtectedResourceBody(Standard):
     scopes_supported: Sequence[str]
 
 
-class KeyBody(Standard):
+class JsonWebKeyBody(Standard):
     """A public key (RFC 7517)."""
 
     kty: Literal["EC"]
@@ -84,4 +84,4 @@ class KeyBody(Standard):
 class KeySetBody(Standard):
     """Public keys (RFC 7517 5)."""
 
-    keys: Sequence[KeyBody]
+    keys: Sequence[JsonWebKeyBody]

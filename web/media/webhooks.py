@@ -69,7 +69,7 @@ class Handshake(Sent):
     authentication=Authentication.SIGNATURE,
     query=AnyQuery,
     body=BODY,
-    answers={200: None, 204: None},
+    answers={200: dict.fromkeys(("application/json", "text/xml")), 204: None},
     errors=(
         SignatureInvalid,
         RateLimited,

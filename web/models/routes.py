@@ -13,7 +13,7 @@ from shared.credits.errors import (
     InsufficientCredits,
     RateLimitExceeded,
 )
-from shared.errors import DomainError, Unavailable
+from shared.errors import DomainError, PermissionDenied, Unavailable
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
 from shared.models.errors import (
@@ -29,11 +29,14 @@ from shared.models.providers.errors import ProviderError, ProviderTimeout
 from shared.models.reply_waiting import CallLost
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.http.negotiation import wants_events
+from web.http.negotiation import EVENT_STREAM, JSON, wants_events
 from web.http.receive_deadlines import read_small_body
 from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
 from web.models.answers import streamed_answer, whole_answer
-from web.models.schemas import ChatCreation, ModelBody, ModelList, ResponsesCreation
+from web.models.chat_schemas import ChatCompletion, ChatStreamEvent
+from web.models.creation_schemas import ChatCreation, ResponsesCreation
+from web.models.response_schemas import ModelResponse, ResponseStreamEvent
+from web.models.schemas import ModelBody, ModelList
 from web.routes import Routes
 
 routes = Routes("models")
@@ -41,6 +44,7 @@ routes = Routes("models")
 _REFUSALS: tuple[type[DomainError], ...] = (
     BillingOrganizationRequired,
     ModelAuthorizationDenied,
+    PermissionDenied,
     ModelNotFound,
     Unavailable,
 )
@@ -71,7 +75,7 @@ _CREATION: tuple[type[DomainError], ...] = (
     summary="List the current catalog of text-producing models",
     authentication=Authentication.CALLER,
     answers={200: ModelList},
-    errors=(BillingOrganizationRequired, ModelAuthorizationDenied, Unavailable),
+    errors=(BillingOrganizationRequired, ModelAuthorizationDenied, PermissionDenied, Unavailable),
 )
 def list_models(call: Call) -> Answer:
     require_model_access(call.caller)
@@ -104,7 +108,7 @@ def get_one_model(call: Call, model: str) -> Answer:
     summary="Create a chat completion, streamed if `stream` or `Accept: text/event-stream` asks for it",
     authentication=Authentication.CALLER,
     body=ChatCreation,
-    answers={200: "application/json"},
+    answers={200: {JSON: ChatCompletion, EVENT_STREAM: ChatStreamEvent}},
     errors=(*_CREATION, ResponseStateNotSupported),
 )
 def create_chat_completion(call: Call) -> Response:
@@ -118,7 +122,7 @@ def create_chat_completion(call: Call) -> Response:
     summary="Create a stateless Response, streamed if `stream` or `Accept: text/event-stream` asks for it",
     authentication=Authentication.CALLER,
     body=ResponsesCreation,
-    answers={200: "application/json"},
+    answers={200: {JSON: ModelResponse, EVENT_STREAM: ResponseStreamEvent}},
     errors=(*_CREATION, ResponseStateNotSupported),
 )
 def create_response(call: Call) -> Response:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from shared.credits.reports import MODEL_WINDOW, Window
 from shared.models.catalog import ModelEntry
@@ -94,25 +94,3 @@ class ModelList(V1):
 
     object: Literal["list"]
     data: Sequence[ModelBody]
-
-
-class Creation(BaseModel):
-    """A creation request: OpenAI's whole shape, of which only what every call needs is spelt out here."""
-
-    model_config = ConfigDict(extra="allow", protected_namespaces=())
-
-    model: Annotated[str, Field(min_length=1)]
-    stream: bool | None = None
-
-
-class ChatCreation(Creation):
-    """A chat completion request."""
-
-    messages: Annotated[list[Any], Field(min_length=1)]
-
-
-class ResponsesCreation(Creation):
-    """A stateless Responses request."""
-
-    input: str | list[Any]
-    store: Literal[False]

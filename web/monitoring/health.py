@@ -2,8 +2,8 @@
 
 from flask import Response, current_app
 from prometheus_client import CONTENT_TYPE_LATEST
-from werkzeug.exceptions import NotFound
 
+from shared.identity.errors import ResourceNotFound
 from shared.probes import Probes
 from web.authentication import Authentication
 from web.calls import Answer, Call
@@ -56,10 +56,11 @@ def readyz(_: Call) -> Answer:
     summary="Get the metrics of all processes of this host, for Prometheus; switched off by `PUBLIC_METRICS=false`",
     authentication=Authentication.PUBLIC,
     answers={200: "text/plain"},
+    errors=(ResourceNotFound,),
 )
 def metrics(call: Call) -> Response:
     if not call.services.settings.public_metrics:
-        raise NotFound
+        raise ResourceNotFound
     return Response(_probes().metrics(), content_type=CONTENT_TYPE_LATEST)
 
 

@@ -11,8 +11,8 @@ from pydantic.json_schema import models_json_schema
 
 from shared.files.references import ReferenceKind
 from shared.media.networks.registry import NETWORKS
-from web.a2a_errors import speaks_a2a
 from web.authentication import Authentication
+from web.openapi.answers import add_headers, describe_answers, head_of, raw_content, shapes
 from web.openapi.components import (
     OAUTH_SCHEMA,
     OPENAI_ERROR_SCHEMA,
@@ -20,16 +20,15 @@ from web.openapi.components import (
     REF,
     SECURITY_SCHEMES,
     SIGNATURE_SCHEMES,
-    STATUS_MEANINGS,
     ref,
 )
 from web.openapi.errors import describe_errors
-from web.openapi.protocol import A2A_ERROR_SCHEMA, a2a_header_parameters
+from web.openapi.headers import HEADERS, PARAMETERS, header_parameters
+from web.openapi.protocol import A2A_ERROR_SCHEMA
 from web.routes import FilePart, FormBody, JsonOrForm, RawBody, Route
 
 X_REQUIRED = "x-required"
 _PATH_PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
-_FIRST_REDIRECT = 300
 
 _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.PUBLIC: [],
@@ -65,7 +64,9 @@ def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[st
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route in shown:
         path = _PATH_PARAMETER.sub(lambda match: "{" + to_camel(match[2]) + "}", route.path)
-        paths[path][route.method.lower()] = _operation(route, names)
+        paths[path][route.method.lower()] = operation = _operation(route, names)
+        if route.method == "GET":
+            paths[path].setdefault("head", head_of(operation))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -79,6 +80,8 @@ def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[st
             "schemas": schemas
             | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA, "OpenAIError": OPENAI_ERROR_SCHEMA}
             | {"A2AError": A2A_ERROR_SCHEMA},
+            "parameters": dict(PARAMETERS),
+            "headers": dict(HEADERS),
             "securitySchemes": SECURITY_SCHEMES | SIGNATURE_SCHEMES,
         },
     }
@@ -94,9 +97,9 @@ def _operation(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
         "parameters": [
             *_path_parameters(route),
             *_query_parameters(route),
-            *_header_parameters(route),
+            *header_parameters(route),
         ],
-        "responses": _answers(route, names) | describe_errors(route),
+        "responses": add_headers(route, describe_answers(route, names) | describe_errors(route)),
     }
     body = _body(route, names)
     if body is not None:
@@ -138,30 +141,6 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _header_parameters(route: Route) -> Iterable[dict[str, Any]]:
-    if route.authentication is Authentication.CALLER:
-        yield {
-            "name": "Service-Usage-Attribution",
-            "in": "header",
-            "required": False,
-            "description": "The signed header of the routed request, forwarded unchanged; omitted for own work.",
-            "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$"},
-        }
-    if speaks_a2a(route.path) and route.authentication is Authentication.CALLER:
-        yield from a2a_header_parameters(route.path)
-    for name, description in route.headers.items():
-        described = {"name": name, "in": "header", "required": False, "description": description}
-        yield described | {"schema": {"type": "string"}}
-    if isinstance(route.body, FilePart):
-        yield {
-            "name": "Prefer",
-            "in": "header",
-            "required": False,
-            "description": "`respond-async`, or `wait=N` for the longest wait in seconds (RFC 7240).",
-            "schema": {"type": "string", "pattern": r"^(respond-async|wait=[0-9]{1,3})$"},
-        }
-
-
 def _body(route: Route, names: Mapping[Any, str]) -> dict[str, Any] | None:
     if isinstance(route.body, FilePart):
         part = {"type": "string", "format": "binary", "contentMediaType": "application/octet-stream"}
@@ -185,7 +164,7 @@ def _body(route: Route, names: Mapping[Any, str]) -> dict[str, Any] | None:
     if isinstance(route.body, JsonOrForm):
         return {"required": True, "content": _json_or_form(route.body, names)}
     if isinstance(route.body, RawBody):
-        return {"required": True, "content": {media_type: {} for media_type in route.body.media_types}}
+        return {"required": True, "content": {at: raw_content(at) for at in route.body.media_types}}
     if route.body is not None:
         return {
             "required": True,
@@ -211,27 +190,11 @@ def _json_or_form(body: JsonOrForm, names: Mapping[Any, str]) -> dict[str, Any]:
     return {"application/json": {"schema": {"anyOf": shapes}}, "multipart/form-data": {"schema": form}}
 
 
-def _answers(route: Route, names: Mapping[Any, str]) -> dict[str, Any]:
-    described: dict[str, Any] = {}
-    for status, body in route.answers.items():
-        answer: dict[str, Any] = {"description": STATUS_MEANINGS.get(status, "Success.")}
-        if isinstance(body, str):
-            answer["content"] = {body: {}}
-        elif body is not None:
-            answer["content"] = {"application/json": {"schema": ref(names[body, "serialization"])}}
-        if route.links and status < _FIRST_REDIRECT:
-            answer["links"] = {
-                linked: {"operationId": linked, "parameters": dict(parameters)}
-                for linked, parameters in route.links.items()
-            }
-        described[str(status)] = answer
-    return described
-
-
 def _schemas(routes: Sequence[Route]) -> tuple[dict[str, Any], dict[Any, str]]:
     models: list[tuple[type[BaseModel], Any]] = []
     for route in routes:
-        models += [(body, "serialization") for body in route.answers.values() if isinstance(body, type)]
+        for content in route.answers.values():
+            models += [(shape, "serialization") for shape in shapes(content).values() if shape is not None]
         if isinstance(route.body, type):
             models.append((route.body, "validation"))
         if isinstance(route.body, JsonOrForm):

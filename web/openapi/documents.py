@@ -1,38 +1,23 @@
-"""Serve what the service says of itself: its OpenAPI document, a viewer, and a page for every problem."""
+"""Serve what the service says of itself: its OpenAPI document, the pages that show it, and a page for every problem."""
 
-import html
 import json
-from functools import cache
-from importlib import metadata, resources
+from typing import Any, cast
 
 from flask import Response, current_app
+from werkzeug.exceptions import NotFound
 
 from web.authentication import Authentication
 from web.calls import Call
-from web.error_dialects import title
-from web.errors import problem, problems
+from web.openapi import reference
 from web.openapi.description import describe
-from web.routes import Routes
+from web.openapi.problems import answered_by, by_status, list_problems, samples
+from web.pages.rendering import page, version
+from web.routes import Route, Routes
 
 routes = Routes("documents")
 
-_ASSETS = {
-    "viewer.js": ("swagger_bundle.js", "text/javascript"),
-    "viewer.css": ("swagger_style.css", "text/css"),
-}
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; connect-src 'self'"
-)
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Quartermaster: API</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="stylesheet" href="/docs/viewer.css"></head>
-<body><div id="viewer"></div><script src="/docs/viewer.js"></script><script src="/docs/start.js"></script></body></html>
-"""
-_START = (
-    "SwaggerUIBundle({url: '/openapi.json', dom_id: '#viewer', deepLinking: true, tryItOutEnabled: true});\n"
-)
+_SHOWN_OPERATIONS = 24
+_HTML = "text/html"
 
 
 @routes.route(
@@ -43,37 +28,72 @@ _START = (
     answers={200: "application/json"},
 )
 def openapi(_: Call) -> Response:
-    return Response(_document(), content_type="application/json")
+    return Response(json.dumps(_document()), content_type="application/json")
 
 
 @routes.route(
     "GET",
     "/docs",
-    summary="Get a page that shows the OpenAPI document",
+    summary="List every operation of this service in a page",
     authentication=Authentication.PUBLIC,
-    answers={200: "text/html"},
+    answers={200: _HTML},
 )
 def docs(_: Call) -> Response:
-    return _page(_PAGE)
+    return page("docs.html", tags=reference.operations_by_tag(_document()))
 
 
 @routes.route(
     "GET",
-    "/docs/<asset>",
-    summary="Get a part of the viewer",
+    "/docs/<operation>",
+    summary="Get a page that describes one operation",
     authentication=Authentication.PUBLIC,
-    answers={200: "text/javascript"},
-    hidden=True,
+    answers={200: _HTML},
 )
-def docs_asset(_: Call, asset: str) -> Response:
-    if asset == "start.js":
-        return Response(_START, content_type="text/javascript; charset=utf-8")
-    if asset not in _ASSETS:
-        return problem(404, "not_found", "Nothing is at this address.")
-    name, media_type = _ASSETS[asset]
-    response = Response(_asset(name), content_type=f"{media_type}; charset=utf-8")
-    response.headers["Cache-Control"] = "public, max-age=86400"
-    return response
+def describe_operation(_: Call, operation: str) -> Response:
+    document = _document()
+    found = reference.find_operation(document, operation)
+    if found is None:
+        raise NotFound("There is no such operation.")
+    body = found.get("requestBody", {}).get("content", {})
+    return page(
+        "operation.html",
+        operation=found,
+        parameters=reference.parameters(document, found),
+        body=reference.contents(document, body),
+        answers=[
+            (
+                status,
+                answer,
+                reference.contents(document, answer.get("content", {})),
+                reference.codes(answer["description"]),
+            )
+            for status, answer in found["responses"].items()
+        ],
+        security=[name for choice in found["security"] for name in choice],
+    )
+
+
+@routes.route(
+    "GET",
+    "/docs/schemas/<name>",
+    summary="Get a page that describes one schema",
+    authentication=Authentication.PUBLIC,
+    answers={200: _HTML},
+)
+def describe_schema(_: Call, name: str) -> Response:
+    document = _document()
+    schema = document["components"]["schemas"].get(name)
+    if schema is None:
+        raise NotFound("There is no such schema.")
+    return page(
+        "schema.html",
+        name=name,
+        schema=schema,
+        kind=reference.kind(schema),
+        references=reference.references(schema),
+        fields=reference.members(document, schema),
+        text=json.dumps(schema, indent=2, ensure_ascii=False),
+    )
 
 
 @routes.route(
@@ -81,14 +101,10 @@ def docs_asset(_: Call, asset: str) -> Response:
     "/problems",
     summary="List every problem this service answers",
     authentication=Authentication.PUBLIC,
-    answers={200: "text/html"},
+    answers={200: _HTML},
 )
-def list_problems(_: Call) -> Response:
-    rows = "".join(
-        f'<tr><td><a href="/problems/{code}">{code}</a></td><td>{status}</td><td>{html.escape(meaning)}</td></tr>'
-        for code, status, meaning in sorted(problems())
-    )
-    return _page(_shell("Problems", f"<table>{rows}</table>"))
+def list_all_problems(_: Call) -> Response:
+    return page("problems.html", statuses=by_status(list_problems().values()))
 
 
 @routes.route(
@@ -96,38 +112,30 @@ def list_problems(_: Call) -> Response:
     "/problems/<code>",
     summary="Get the description of one problem",
     authentication=Authentication.PUBLIC,
-    answers={200: "text/html"},
+    answers={200: _HTML},
 )
 def describe_problem(_: Call, code: str) -> Response:
-    for known, status, meaning in problems():
-        if known == code:
-            return _page(_shell(title(code), f"<p>Status {status}.</p><p>{html.escape(meaning)}</p>"))
-    return problem(404, "not_found", "There is no such problem.")
+    problems = list_problems()
+    problem = problems.get(code.lower())
+    if problem is None:
+        raise NotFound("There is no such problem.")
+    operations = answered_by(problem.code, _routes())
+    return page(
+        "problem.html",
+        problem=problem,
+        samples=samples(problem, operations, current_app.config["BASE_URL"]),
+        operations=operations[:_SHOWN_OPERATIONS],
+        more_operations=max(0, len(operations) - _SHOWN_OPERATIONS),
+        near=[at.code for at in problems.values() if at.status == problem.status and at is not problem],
+    )
 
 
-def _document() -> str:
-    if "openapi" not in current_app.extensions:
-        document = describe(
-            current_app.extensions["routes"],
-            base_url=current_app.config["BASE_URL"],
-            version=metadata.version("quartermaster"),
-        )
-        current_app.extensions["openapi"] = json.dumps(document)
-    rendered: str = current_app.extensions["openapi"]
-    return rendered
+def _routes() -> list[Route]:
+    return cast("list[Route]", current_app.extensions["routes"])
 
 
-def _page(body: str) -> Response:
-    response = Response(body, content_type="text/html; charset=utf-8")
-    response.headers["Content-Security-Policy"] = _POLICY
-    return response
-
-
-def _shell(name: str, content: str) -> str:
-    heading = html.escape(name)
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{heading}</title><h1>{heading}</h1>{content}'
-
-
-@cache
-def _asset(name: str) -> bytes:
-    return (resources.files("offapi") / name).read_bytes()
+def _document() -> dict[str, Any]:
+    kept = current_app.extensions
+    if "openapi" not in kept:
+        kept["openapi"] = describe(_routes(), base_url=current_app.config["BASE_URL"], version=version())
+    return cast("dict[str, Any]", kept["openapi"])

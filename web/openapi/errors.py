@@ -7,7 +7,8 @@ from typing import Any
 from shared.admission import ConcurrencyLimited
 from shared.errors import DomainError
 from shared.identity import errors as identity_errors
-from web.a2a_errors import a2a_status, speaks_a2a
+from shared.models.providers.errors import ProviderError
+from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
 from web.authentication import Authentication
 from web.error_dialects import OAUTH_PATHS, PROBLEM, oauth_code
 from web.errors import STATUSES
@@ -35,8 +36,8 @@ _AUTHENTICATED: tuple[type[DomainError], ...] = (
 )
 
 
-def describe_errors(route: Route) -> dict[str, Any]:
-    """Give the answers of a route that are errors, by status."""
+def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
+    """Give the codes of a route's errors with what they mean, by status."""
     by_status: dict[int, dict[str, str]] = defaultdict(dict)
     status_of = a2a_status if speaks_a2a(route.path) else _plain_status
     for error in _errors(route):
@@ -47,12 +48,35 @@ def describe_errors(route: Route) -> dict[str, Any]:
         by_status[404].setdefault("not_found", "Nothing is at this address.")
     by_status[500]["internal_error"] = "The service failed."
     by_status[503].setdefault("unavailable", "A server this request needs does not answer; try again.")
+    return by_status
+
+
+def dialect_code(path: str, status: int, code: str) -> str:
+    """Give the word that the dialect of a path has for a code."""
+    if path in OAUTH_PATHS:
+        return oauth_code(status, code)
+    if speaks_a2a(path):
+        return a2a_reason(code)
+    return openai_code(code) if speaks_openai(path) else code
+
+
+def describe_errors(route: Route) -> dict[str, Any]:
+    """Give the answers of a route that are errors, by status."""
     render = _renderer(route.path)
-    return {
+    described = {
         str(status): render(status, codes)
-        for status, codes in sorted(by_status.items())
+        for status, codes in sorted(errors_by_status(route).items())
         if status not in route.answers
     }
+    if ProviderError in route.errors:
+        described["400"] = _with_codes_of_providers(described["400"])
+    return described
+
+
+def _with_codes_of_providers(answer: dict[str, Any]) -> dict[str, Any]:
+    """Describe that what a provider finds wrong with a request is passed on with the provider's code."""
+    described = f"{answer['description']}\n\nOr another code, which is the model provider's."
+    return {"description": described, "content": {"application/json": {"schema": ref("OpenAIError")}}}
 
 
 def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:

@@ -47,6 +47,7 @@ A2A_ERROR_SCHEMA: dict[str, Any] = {
 _HEADERS: Mapping[str, tuple[str, str | None]] = {
     "A2A-Version": ("The version of the protocol: `1.0`.", r"^(1\.0(\.[0-9]+)?)?$"),
     "A2A-Extensions": ("URIs of extensions to activate, comma-separated; unknown ones are ignored.", None),
+    "X-A2A-Extensions": ("The name of `A2A-Extensions` in earlier versions of the protocol.", None),
 }
 _IDEMPOTENCY = ("Names this message, so that a repetition is not taken for another one.", r"^[!-~]{1,255}$")
 
@@ -56,6 +57,8 @@ def a2a_header_parameters(path: str) -> Iterable[dict[str, Any]]:
     headers = dict(_HEADERS)
     if path.endswith(("/message:send", "/message:stream")):
         headers["Idempotency-Key"] = _IDEMPOTENCY
+    if path.endswith(":subscribe"):
+        headers["Last-Event-ID"] = ("The number of the last event heard; the stream goes on after it.", None)
     for name, (description, pattern) in headers.items():
         yield {
             "name": name,

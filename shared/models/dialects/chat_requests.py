@@ -33,7 +33,7 @@ def parse_chat(body: Any, *, accepts_events: bool = False) -> ParsedRequest:
 
     Raises InvalidRequest, ResponseStateNotSupported (both with `param`).
     """
-    check_body(body, _CHAT)
+    check_body(body, CHAT)
     if body.get("store"):
         raise ResponseStateNotSupported("Completions are not stored here: leave `store` out.", param="store")
     return describe(Dialect.CHAT, body, is_stream=accepts_events or bool(body.get("stream")))
@@ -170,4 +170,4 @@ _FIELDS: dict[str, Check] = {
     "service_tier": string,
     "user": string,
 }
-_CHAT = object_of(_FIELDS, required=["model", "messages"])
+CHAT = object_of(_FIELDS, required=["model", "messages"])

@@ -11,12 +11,14 @@ from shared.models.dialects.shapes import (
     anything,
     boolean,
     check_body,
+    described,
     integer,
     list_of,
     map_of,
     number,
     object_of,
     one_of,
+    schema_of,
     string,
     tagged,
     text_or,
@@ -36,7 +38,7 @@ def parse_responses(
     """
     check_body(body, object_of({}))
     _refuse_state(body, store_absent_is_false=store_absent_is_false)
-    check_body(body, _RESPONSES)
+    check_body(body, RESPONSES)
     return describe(Dialect.RESPONSES, body, is_stream=accepts_events or bool(body.get("stream")))
 
 
@@ -138,6 +140,9 @@ def _item(value: Any) -> None:
     (_MESSAGE if is_short else _ITEM)(value)
 
 
+described(_item, {"anyOf": [schema_of(_ITEM), schema_of(_MESSAGE)]})
+
+
 _FIELDS: dict[str, Check] = {
     "model": string,
     "input": text_or(list_of(_item)),
@@ -172,4 +177,4 @@ _FIELDS: dict[str, Check] = {
     "context_management": list_of(_TYPED),
     "user": string,
 }
-_RESPONSES = object_of(_FIELDS, required=["model", "input"])
+RESPONSES = object_of(_FIELDS, required=["model", "input"])

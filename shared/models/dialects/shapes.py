@@ -1,6 +1,7 @@
 """Checks from which the tables of request shapes are made: one value in, silence or a named refusal out.
 
 A check refuses a wrong type and passes what it does not know: these dialects grow, and an upstream may understand it.
+Each is described by a JSON Schema (`schema_of`), so that what is documented is what is checked.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -9,6 +10,8 @@ from typing import Any
 from shared.models.errors import InvalidRequest
 
 Check = Callable[[Any], None]
+Schema = dict[str, Any]
+_SCHEMAS: dict[Check, Schema] = {}
 
 
 class Wrong(Exception):
@@ -29,6 +32,17 @@ def check_body(body: Any, shape: Check) -> None:
         raise InvalidRequest(f"{param or 'The body'} {wrong.message}.", param=param) from None
 
 
+def described(check: Check, schema: Schema) -> Check:
+    """Give a check that is described by this JSON Schema."""
+    _SCHEMAS[check] = schema
+    return check
+
+
+def schema_of(check: Check) -> Schema:
+    """Give the JSON Schema of what a check accepts; of one that is not described, that it accepts anything."""
+    return _SCHEMAS.get(check, {})
+
+
 def anything(value: Any) -> None:
     """Accept whatever stands there."""
 
@@ -45,6 +59,10 @@ def boolean(value: Any) -> None:
         raise Wrong("must be a boolean")
 
 
+described(string, {"type": "string"})
+described(boolean, {"type": "boolean"})
+
+
 def integer(minimum: int | None = None, maximum: int | None = None) -> Check:
     """Accept a whole number within the bounds."""
 
@@ -53,7 +71,7 @@ def integer(minimum: int | None = None, maximum: int | None = None) -> Check:
             raise Wrong("must be an integer")
         _check_bounds(value, minimum, maximum)
 
-    return check
+    return described(check, _bounded("integer", minimum, maximum))
 
 
 def number(minimum: float | None = None, maximum: float | None = None) -> Check:
@@ -64,7 +82,7 @@ def number(minimum: float | None = None, maximum: float | None = None) -> Check:
             raise Wrong("must be a number")
         _check_bounds(value, minimum, maximum)
 
-    return check
+    return described(check, _bounded("number", minimum, maximum))
 
 
 def one_of(*words: str) -> Check:
@@ -74,12 +92,12 @@ def one_of(*words: str) -> Check:
         if not isinstance(value, str) or value not in words:
             raise Wrong(f"must be one of {', '.join(words)}")
 
-    return check
+    return described(check, {"type": "string", "enum": list(words)})
 
 
 def nullable(check: Check) -> Check:
     """Accept null besides."""
-    return lambda value: None if value is None else check(value)
+    return described(lambda value: None if value is None else check(value), _or_null(check))
 
 
 def list_of(item: Check, *, at_least: int = 0) -> Check:
@@ -97,7 +115,7 @@ def list_of(item: Check, *, at_least: int = 0) -> Check:
                 wrong.steps.append(f"[{index}]")
                 raise
 
-    return check
+    return described(check, {"type": "array", "items": schema_of(item), "minItems": at_least})
 
 
 def object_of(fields: Mapping[str, Check], *, required: Collection[str] = ()) -> Check:
@@ -113,7 +131,10 @@ def object_of(fields: Mapping[str, Check], *, required: Collection[str] = ()) ->
             if name in fields and (element is not None or name in required):
                 _check_field(name, element, fields[name])
 
-    return check
+    properties = {
+        name: schema_of(field) if name in required else _or_null(field) for name, field in fields.items()
+    }
+    return described(check, {"type": "object", "properties": properties, "required": [*required]})
 
 
 def map_of(item: Check) -> Check:
@@ -125,7 +146,7 @@ def map_of(item: Check) -> Check:
         for name, element in value.items():
             _check_field(name, element, item)
 
-    return check
+    return described(check, {"type": "object", "additionalProperties": schema_of(item)})
 
 
 def tagged(key: str, variants: Mapping[str, Check], *, otherwise: Check | None = None) -> Check:
@@ -142,18 +163,40 @@ def tagged(key: str, variants: Mapping[str, Check], *, otherwise: Check | None =
             raise Wrong(f"must be one of {', '.join(variants)}", f".{key}")
         chosen(value)
 
-    return check
+    tags = [_tagged(key, {"const": tag}, variant) for tag, variant in variants.items()]
+    if otherwise is not None:
+        tags.append(_tagged(key, {"type": "string", "not": {"enum": [*variants]}}, otherwise))
+    return described(check, {"anyOf": tags})
 
 
 def text_or(check: Check) -> Check:
     """Accept a string, or else what the other check accepts."""
-    return lambda value: None if isinstance(value, str) else check(value)
+    schema = {"anyOf": [schema_of(string), schema_of(check)]}
+    return described(lambda value: None if isinstance(value, str) else check(value), schema)
 
 
 def word_or(check: Check, *words: str) -> Check:
     """Accept one of the words, or an object that the check accepts."""
     word = one_of(*words)
-    return lambda value: check(value) if isinstance(value, dict) else word(value)
+    schema = {"anyOf": [schema_of(word), schema_of(check)]}
+    return described(lambda value: check(value) if isinstance(value, dict) else word(value), schema)
+
+
+def _bounded(kind: str, minimum: float | None, maximum: float | None) -> Schema:
+    bounds = {"minimum": minimum, "maximum": maximum}
+    return {"type": kind, **{name: bound for name, bound in bounds.items() if bound is not None}}
+
+
+def _or_null(check: Check) -> Schema:
+    schema = schema_of(check)
+    return {"anyOf": [schema, {"type": "null"}]} if schema else {}
+
+
+def _tagged(key: str, tag: Schema, variant: Check) -> Schema:
+    """Describe an object of a variant, which has its tag besides."""
+    schema = {"type": "object", "properties": {}, "required": [], **schema_of(variant)}
+    required = dict.fromkeys([key, *schema["required"]])
+    return {**schema, "properties": {**schema["properties"], key: tag}, "required": [*required]}
 
 
 def _check_field(name: str, value: Any, check: Check) -> None:

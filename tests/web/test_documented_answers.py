@@ -1,0 +1,81 @@
+"""An answer that the OpenAPI document does not describe fails the test that gets it."""
+
+import json
+from typing import Any
+
+import pytest
+from flask import Response
+
+from tests.support.documented import Given, find_undocumented
+from tests.support.front import Front
+
+ID = "01890000-0000-7000-8000-000000000000"
+HEALTH = {"Content-Type": "application/json", "X-Request-Id": "x"}
+
+
+def given(status: int = 200, headers: dict[str, str] = HEALTH, body: Any = None) -> Given:
+    content = json.dumps(body if body is not None else {"status": "ok"}).encode()
+    return Given(method="GET", rule="/healthz", status=status, headers=headers, body=content)
+
+
+def test_an_answer_as_it_is_described_passes() -> None:
+    assert find_undocumented(given()) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (given(status=302), "this status is not described"),
+        (given(headers={**HEALTH, "X-Secret": "1"}), "the header X-Secret is not described"),
+        (given(headers={**HEALTH, "Content-Type": "text/html"}), "media type 'text/html' is not described"),
+        (given(body={"status": 7}), "status is not as described"),
+        (given(body={"status": "ok", "more": 1}), "is not as described"),
+    ],
+)
+def test_what_is_not_described_is_found(answer: Given, complaint: str) -> None:
+    assert complaint in (find_undocumented(answer) or "")
+
+
+def test_an_error_with_a_code_of_another_operation_is_found() -> None:
+    problem = {
+        "type": "http://localhost/problems/file_expired",
+        "title": "File expired",
+        "status": 401,
+        "detail": "It is gone.",
+        "code": "file_expired",
+        "requestId": "x",
+    }
+    headers = {"Content-Type": "application/problem+json", "X-Request-Id": "x", "WWW-Authenticate": "Bearer"}
+    answer = Given(
+        method="GET",
+        rule="/files/<id:file_id>",
+        status=401,
+        headers=headers,
+        body=json.dumps(problem).encode(),
+    )
+    assert "code is not as described" in (find_undocumented(answer) or "")
+
+
+def test_each_event_of_a_stream_is_looked_at() -> None:
+    def streamed(*events: dict[str, Any]) -> Given:
+        text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+        headers = {"Content-Type": "text/event-stream; charset=utf-8"}
+        path = "/v1/chat/completions"
+        return Given(method="POST", rule=path, status=200, headers=headers, body=text.encode())
+
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": []}
+    assert find_undocumented(streamed(chunk, chunk)) is None
+    assert find_undocumented(streamed(chunk, {"object": "nothing"})) is not None
+
+
+def test_the_test_client_refuses_an_answer_that_is_not_described(front: Front) -> None:
+    def spoil(response: Response) -> Response:
+        response.headers["X-Undescribed"] = "1"
+        return response
+
+    front.app.after_request_funcs.setdefault(None, []).append(spoil)
+    try:
+        with pytest.raises(AssertionError, match="X-Undescribed"):
+            front.get("/healthz")
+    finally:
+        front.app.after_request_funcs[None].remove(spoil)
