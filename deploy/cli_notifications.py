@@ -1,4 +1,4 @@
-"""Commands for a distribution's notifications: where they go, and those that did not arrive."""
+"""Commands for the notifications of distributions and organizations: where they go, and what did not arrive."""
 
 from typing import TextIO
 from uuid import UUID
@@ -6,6 +6,7 @@ from uuid import UUID
 import click
 
 from deploy.administration import administration, choice, installation, paged, print_json, show, show_page
+from shared.deliveries import organization_endpoints
 from shared.deliveries.outbox import DeliveryState
 from shared.identity.authorization import OPERATOR
 from shared.media import notification_endpoints as domain
@@ -13,20 +14,25 @@ from shared.media import notification_endpoints as domain
 _distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
 
 
-notifications = click.Group("notifications", help="Manage the notifications of distributions.")
-
-
-@notifications.command(
-    "set-endpoint", help="Replace the endpoint of a distribution's notifications, or enable it again."
-)
-@_distribution
-@click.option(
+_organization = click.argument("organization_id", type=click.UUID, metavar="ORGANIZATION")
+_url = click.option(
     "--url-file",
     "source",
     type=click.File(encoding="utf-8"),
     default="-",
     help="A file with the address, which may be secret; standard input by default.",
 )
+
+notifications = click.Group(
+    "notifications", help="Manage the notifications of distributions and organizations."
+)
+
+
+@notifications.command(
+    "set-endpoint", help="Replace the endpoint of a distribution's notifications, or enable it again."
+)
+@_distribution
+@_url
 def set_endpoint(distribution_id: UUID, source: TextIO) -> None:
     url = source.read().strip()
     with installation() as (database, settings), database.transaction() as session:
@@ -87,3 +93,73 @@ def resend_dead_notifications(distribution_id: UUID) -> None:
     with administration() as session:
         count = domain.resend_dead_notifications(session, by=OPERATOR, distribution_id=distribution_id)
     print_json({"count": count})
+
+
+@notifications.command(
+    "set-organization-endpoint",
+    help="Replace the endpoint of an organization's notifications, with a new secret.",
+)
+@_organization
+@_url
+def set_organization_endpoint(organization_id: UUID, source: TextIO) -> None:
+    url = source.read().strip()
+    with installation() as (database, settings), database.transaction() as session:
+        issued = organization_endpoints.set_endpoint(
+            session, settings, by=OPERATOR, organization_id=organization_id, url=url
+        )
+    show(issued.endpoint, webhook_secret=issued.webhook_secret.value)
+
+
+@notifications.command(
+    "show-organization-endpoint", help="Get the endpoint of an organization's notifications."
+)
+@_organization
+def show_organization_endpoint(organization_id: UUID) -> None:
+    with installation() as (database, settings), database.transaction() as session:
+        endpoint = organization_endpoints.get_endpoint(
+            session, settings, by=OPERATOR, organization_id=organization_id
+        )
+    show(endpoint)
+
+
+@notifications.command(
+    "remove-organization-endpoint", help="Delete the endpoint of an organization's notifications."
+)
+@_organization
+def remove_organization_endpoint(organization_id: UUID) -> None:
+    with administration() as session:
+        organization_endpoints.remove_organization_endpoint(
+            session, by=OPERATOR, organization_id=organization_id
+        )
+
+
+@notifications.command("list-organization", help="List an organization's notifications, newest first.")
+@_organization
+@click.option("--state", type=choice(DeliveryState))
+@paged
+def list_organization_notifications(
+    organization_id: UUID, state: str | None, cursor: str | None, limit: int
+) -> None:
+    with administration() as session:
+        page = organization_endpoints.list_notifications(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            state=DeliveryState(state) if state else None,
+            cursor=cursor,
+            limit=limit,
+        )
+    show_page("notifications", page)
+
+
+@notifications.command(
+    "resend-organization", help="Replay a notification of an organization that was given up."
+)
+@_organization
+@click.option("--notification", "notification_id", type=click.UUID, required=True)
+def resend_organization_notification(organization_id: UUID, notification_id: UUID) -> None:
+    with administration() as session:
+        resent = organization_endpoints.resend_notification(
+            session, by=OPERATOR, organization_id=organization_id, notification_id=notification_id
+        )
+    show(resent)

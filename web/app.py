@@ -33,6 +33,7 @@ from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.media.imports import routes as import_routes
 from web.media.network_settings import routes as network_routes
 from web.media.notifications import routes as notification_routes
+from web.media.organization_notifications import routes as organization_notification_routes
 from web.media.pushes import routes as push_routes
 from web.media.webhooks import routes as webhook_routes
 from web.models.routes import routes as model_routes
@@ -58,6 +59,7 @@ ROUTES = (
     import_routes,
     network_routes,
     notification_routes,
+    organization_notification_routes,
     webhook_routes,
     *AGENT_ROUTES,
     document_routes,

@@ -39,6 +39,7 @@ MODULES = {
         "shared.credits.sweeps",
         "shared.credits.reconciliation",
         "shared.credits.rollups",
+        "shared.credits.alerts",
     ),
     MEDIA: ("shared.media.fetching",),
     NOTIFICATIONS: ("shared.a2a.push.sending",),

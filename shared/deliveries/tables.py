@@ -1,4 +1,4 @@
-"""The rows of the outbox, mirrored by migrations 0005, 0014 and 0027.
+"""The rows of the outbox, and where organizations are notified; mirrored by migrations 0005, 0014, 0027 and 0040.
 
 `due_at` is the time of the next attempt, or the end of the lease of the one under way. A message's body and address
 are deleted on arrival. An ordered message has a `place` among those to its destination; `ordering.py` says when
@@ -8,6 +8,16 @@ are deleted on arrival. An ordered message has a `place` among those to its dest
 import sqlalchemy as sa
 
 from shared.schema import created_at, id_column, instant, metadata, required
+
+organization_endpoints = sa.Table(
+    "organization_endpoints",
+    metadata,
+    sa.Column("organization_id", sa.ForeignKey("organizations.id"), primary_key=True),
+    sa.Column("url_encrypted", sa.LargeBinary, nullable=False),
+    sa.Column("webhook_secret_encrypted", sa.LargeBinary, nullable=False),
+    instant("disabled_at"),
+    created_at(),
+)
 
 deliveries = sa.Table(
     "deliveries",

@@ -6,29 +6,20 @@ answered 410 is disabled until it is set again.
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 from uuid import UUID
-
-from sqlalchemy import Row, delete, select
-from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
 from shared.deliveries import outbox
 from shared.deliveries.outbox import Delivery, DeliveryState
-from shared.egress.policy import EgressPolicy
-from shared.egress.urls import parse_url
-from shared.encryption import Encryption
 from shared.identity import distributions
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.distributions import Distribution, record_change
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
-from shared.media.notification_tables import notification_endpoints
+from shared.media.notification_channel import ENDPOINTS
 from shared.pagination import Page, Position
 from shared.settings import Settings
-
-REMOVED = "endpoint_removed"
-_table = notification_endpoints.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +40,7 @@ def set_endpoint(
     Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
     """
     distribution = _authorized(session, by, distribution_id)
-    parse_url(url, EgressPolicy.of(settings), with_secrets=True)
-    sealed = Encryption(settings).encrypt(url)
-    statement = insert(notification_endpoints).values(
-        distribution_id=distribution_id, organization_id=distribution.organization_id, url_encrypted=sealed
-    )
-    changes = {"url_encrypted": sealed, "disabled_at": None}
-    session.execute(statement.on_conflict_do_update(index_elements=[_table.distribution_id], set_=changes))
+    ENDPOINTS.put(session, settings, distribution_id, url, organization_id=distribution.organization_id)
     record_change(session, by, "notification_endpoint.set", distribution)
     return _get(session, settings, distribution_id)
 
@@ -71,9 +56,7 @@ def get_endpoint(
 def remove_endpoint(session: Session, *, by: Actor, distribution_id: UUID) -> None:
     """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
     distribution = _authorized(session, by, distribution_id)
-    removed = session.execute(delete(notification_endpoints).where(_table.distribution_id == distribution_id))
-    if removed.rowcount:
-        outbox.give_up(session, destination_id=distribution_id, code=REMOVED)
+    if ENDPOINTS.remove(session, distribution_id):
         record_change(session, by, "notification_endpoint.removed", distribution)
 
 
@@ -116,18 +99,12 @@ def _authorized(session: Session, by: Actor, distribution_id: UUID) -> Distribut
 
 
 def _get(session: Session, settings: Settings, distribution_id: UUID) -> NotificationEndpoint:
-    row = session.execute(
-        select(notification_endpoints).where(_table.distribution_id == distribution_id)
-    ).one_or_none()
-    if row is None:
+    found = ENDPOINTS.find(session, settings, distribution_id)
+    if found is None:
         raise ResourceNotFound
-    return _endpoint(row, Encryption(settings))
-
-
-def _endpoint(row: Row[Any], encryption: Encryption) -> NotificationEndpoint:
     return NotificationEndpoint(
-        distribution_id=row.distribution_id,
-        url=encryption.decrypt(bytes(row.url_encrypted)),
-        disabled_at=row.disabled_at,
-        created_at=row.created_at,
+        distribution_id=distribution_id,
+        url=found.url,
+        disabled_at=found.disabled_at,
+        created_at=found.created_at,
     )

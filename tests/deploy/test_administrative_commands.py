@@ -159,6 +159,7 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert do("organizations", "resume", organization["id"])["suspendedAt"] is None
 
     administer_credits(do, inside)
+    notify_organization(operator, inside)
     accrue_storage(database, price=1_000_000, grace=timedelta(days=14))
     measure_wrongly(database, organization["id"], stored_bytes=10)
     stored = do("credits", "list-storage", **inside, window="7d")
@@ -326,6 +327,21 @@ def notify(operator: Operator, distribution_id: str) -> None:
     assert do("notifications", "resend", distribution_id, notification=given_up)["state"] == "Waiting"
     assert do("notifications", "resend-dead", distribution_id) == {"count": 0}
     assert do("notifications", "remove-endpoint", distribution_id) == {}
+
+
+def notify_organization(operator: Operator, inside: dict[str, str]) -> None:
+    do, organization_id = operator.do, inside["organization"]
+    url = operator.directory / "organization-url"
+    url.write_text("https://owner.example/hook\n")
+    endpoint = do("notifications", "set-organization-endpoint", organization_id, url_file=url)
+    assert endpoint.pop("webhookSecret").startswith("whsec_")
+    assert do("notifications", "show-organization-endpoint", organization_id) == endpoint
+    given_up = give_up_notification(operator.database, UUID(organization_id))
+    (listed,) = do("notifications", "list-organization", organization_id, state="Dead")["notifications"]
+    assert listed["id"] == str(given_up)
+    resent = do("notifications", "resend-organization", organization_id, notification=given_up)
+    assert resent["state"] == "Waiting"
+    assert do("notifications", "remove-organization-endpoint", organization_id) == {}
 
 
 def take_back_a_link(operator: Operator, organization_id: str) -> None:

@@ -138,6 +138,11 @@ GROWTHS = (
         owner={"destination_id": "distributionId"},
         others_changes={"state": "'Delivered'", "body": "NULL", "ended_at": "now()"},
     ),
+    Growth(
+        table=deliveries,
+        owner={"destination_id": "organizationId"},
+        others_changes={"state": "'Delivered'", "body": "NULL", "ended_at": "now()"},
+    ),
     # A deployment has at most fifty behaviors and two hundred schedules.
     Growth(
         table=behaviors,
@@ -253,6 +258,11 @@ def _write_what_no_route_writes(connection: Connection, organization_id: UUID, s
         (
             "INSERT INTO ledger_entries (organization_id, version, kind, reference, amount, balance_after, occurred_at)"
             " VALUES (:organization_id, 1000, 'top_up', 'first', 1, 1, now())"
+        ),
+        (
+            "INSERT INTO deliveries (id, kind, event, destination_id, organization_id, content_type, body,"
+            " in_flight_limit, attempt_limit) VALUES (uuidv7(), 'organization', 'test', :organization_id,"
+            " :organization_id, 'application/json', '', 4, 9)"
         ),
         (
             "INSERT INTO schedule_runs (id, schedule_id, tick_at, state, passed_over)"

@@ -66,6 +66,7 @@ BODIES: dict[str, Any] = {
     "replace_schedule": SCHEDULE,
     "put_network_settings": SLACK,
     "put_notification_endpoint": {"url": "https://bot.example/notifications"},
+    "put_organization_endpoint": {"url": "https://bot.example/notifications"},
     "put_endpoint": ENDPOINT,
     "bind_role": {
         "subjectIdentityId": str(uuid4()),
@@ -244,6 +245,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
     make(f"/admin/deployments/{deployment_id}/endpoint", ENDPOINT, method="PUT")
     endpoint = {"url": "https://bot.example/notifications"}
     make(f"/admin/distributions/{distribution_id}/notification-endpoint", endpoint, method="PUT")
+    make(f"/admin/organizations/{organization_id}/notification-endpoint", endpoint, method="PUT")
     return {
         "organizationId": organization_id,
         "userId": make("/admin/me", method="GET")["id"],

@@ -19,7 +19,14 @@ from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.remote.turn_tables import remote_turns
 from shared.a2a.schedules.tables import schedules
 from shared.a2a.tables import task_turns, tasks
-from shared.credits.tables import credit_balances, invocations, storage_days, storage_mark, usage_rollup
+from shared.credits.tables import (
+    budget_alerts,
+    credit_balances,
+    invocations,
+    storage_days,
+    storage_mark,
+    usage_rollup,
+)
 from shared.database import Database
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.tables import deliveries
@@ -198,6 +205,12 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, invocations, id=at, state="voided", created_at=LONG_AGO, ended_at=LONG_AGO)
     return lambda: bench.ask("SELECT count(*) FROM invocations WHERE id = :id", id=at), 1, 0
+
+
+@due("credits.send_budget_alerts")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, budget_alerts, budget_id=at)
+    return lambda: bench.ask("SELECT count(*) FROM budget_alerts WHERE budget_id = :id", id=at), 1, 0
 
 
 @due("deliveries.send")

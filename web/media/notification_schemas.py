@@ -36,6 +36,23 @@ class NotificationEndpointBody(Shown):
     created_at: UtcTime
 
 
+class OrganizationEndpointBody(Shown):
+    """Where an organization's notifications go."""
+
+    organization_id: Id
+    url: str
+    disabled_at: UtcTime | None = Field(
+        description="When it answered 410 and was disabled; put it again to enable it."
+    )
+    created_at: UtcTime
+
+
+class IssuedOrganizationEndpoint(OrganizationEndpointBody):
+    """An endpoint with the secret that its messages are signed with."""
+
+    webhook_secret: str = Field(description="The secret, shown only now.")
+
+
 class NotificationQuery(PageQuery):
     """The parameters of a listing of notifications."""
 

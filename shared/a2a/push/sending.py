@@ -1,4 +1,4 @@
-"""Send what waits in the outbox: notifications of distributions by their channel, everything else as it brings itself.
+"""Send what waits in the outbox: notifications by the channel of their kind, everything else as it brings itself.
 
 The files of an update get their links here, at the moment of sending.
 """
@@ -6,6 +6,7 @@ The files of an update get their links here, at the moment of sending.
 from shared.a2a.behaviors.file_links import FileLinks
 from shared.a2a.door.links import link_files
 from shared.database import Session
+from shared.deliveries import organization_endpoints
 from shared.deliveries.outbox import SendDeliveries
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
@@ -26,7 +27,11 @@ def make_sender(context: Context) -> Sender:
     def complete(session: Session, body: bytes) -> bytes:
         return link_files(session, links, body)
 
-    channel = DistributionChannel(Encryption(context.settings), complete)
-    sender = Sender(context.database, context.settings, {notifications.KIND: channel})
+    encryption = Encryption(context.settings)
+    channels = {
+        notifications.KIND: DistributionChannel(encryption, complete),
+        organization_endpoints.KIND: organization_endpoints.make_channel(encryption),
+    }
+    sender = Sender(context.database, context.settings, channels)
     context.when_stopping(sender.stop)
     return sender

@@ -260,6 +260,32 @@ def on_dead_notification(world: World) -> Attempt:
     return Attempt(path=f"{distribution}/notifications/{notification_id}/resend")
 
 
+def on_organization_endpoint(rest: str) -> Callable[[World], Attempt]:
+    def attempt(world: World) -> Attempt:
+        path = f"organizations/{world.organization_id}"
+        put = world.front.put(
+            f"/admin/{path}/notification-endpoint", world.operator.authorization, json=ENDPOINT
+        )
+        assert put.status_code == 200, put.text
+        return Attempt(path=path + rest)
+
+    return attempt
+
+
+def on_dead_organization_notification(world: World) -> Attempt:
+    with world.front.services.database.transaction() as session:
+        notification_id = enqueue_delivery(
+            session,
+            kind="organization",
+            event="budget.share_reached",
+            destination_id=world.organization_id,
+            organization_id=world.organization_id,
+            body=b"{}",
+        )
+        give_up(session, destination_id=world.organization_id, code="destination_gone")
+    return Attempt(path=f"organizations/{world.organization_id}/notifications/{notification_id}/resend")
+
+
 BEHAVIOR = {
     "name": "Helper",
     "kind": "script",
@@ -526,6 +552,19 @@ TABLE: dict[str, Row] = {
     "list_notifications": Row(allowed=MANAGERS, attempt=on_endpoint("/notifications")),
     "resend_notification": Row(allowed=MANAGERS, attempt=on_dead_notification),
     "resend_dead_notifications": Row(allowed=MANAGERS, attempt=on_endpoint("/notifications/resend-dead")),
+    "put_organization_endpoint": Row(
+        allowed=MANAGERS, attempt=in_organization("/notification-endpoint", **ENDPOINT)
+    ),
+    "read_organization_endpoint": Row(
+        allowed=MANAGERS, attempt=on_organization_endpoint("/notification-endpoint")
+    ),
+    "remove_organization_endpoint": Row(
+        allowed=MANAGERS, attempt=on_organization_endpoint("/notification-endpoint"), success=204
+    ),
+    "list_organization_notifications": Row(
+        allowed=MANAGERS, attempt=on_organization_endpoint("/notifications")
+    ),
+    "resend_organization_notification": Row(allowed=MANAGERS, attempt=on_dead_organization_notification),
     "list_signing_keys": Row(allowed=OPERATORS, attempt=anywhere("signing-keys"), outsider=403),
     "rotate_signing_keys": Row(
         allowed=OPERATORS, attempt=anywhere("signing-keys/rotate"), outsider=403, success=409

@@ -1,0 +1,122 @@
+"""Endpoints that destinations name for their notifications, and the channel that posts to them, signed.
+
+Each kind of destination has a table of its own, with its key and `url_encrypted`, `disabled_at` and `created_at`. The
+address may hold a secret: it is kept encrypted. An endpoint that answered 410 is disabled until it is set again.
+Messages are signed as Standard Webhooks (version 1.0.0), with every secret that is valid at the attempt.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Column, Row, Table, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from shared.database import Session
+from shared.deliveries import outbox
+from shared.deliveries.channels import Address, Message
+from shared.deliveries.signatures import webhook_headers
+from shared.egress.policy import EgressPolicy
+from shared.egress.urls import parse_url
+from shared.encryption import Encryption
+from shared.settings import Settings
+
+REMOVED = "endpoint_removed"
+Complete = Callable[[Session, bytes], bytes]
+"""Puts into a body what no row may hold, such as links to files."""
+ListSecrets = Callable[[Session, Encryption, UUID], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a destination's notifications go; `disabled_at` is when it answered that it wants none."""
+
+    url: str = field(repr=False)
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+class Endpoints:
+    """The endpoints of one kind of destination."""
+
+    def __init__(self, table: Table, key: Column[UUID]) -> None:
+        self._table, self._key = table, key
+
+    def put(
+        self, session: Session, settings: Settings, destination_id: UUID, url: str, **values: object
+    ) -> None:
+        """Set or replace an endpoint; waiting notifications go there from now on.
+
+        Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
+        """
+        parse_url(url, EgressPolicy.of(settings), with_secrets=True)
+        changes = {**values, "url_encrypted": Encryption(settings).encrypt(url), "disabled_at": None}
+        statement = insert(self._table).values({self._key.name: destination_id, **changes})
+        session.execute(statement.on_conflict_do_update(index_elements=[self._key], set_=changes))
+
+    def find(self, session: Session, settings: Settings, destination_id: UUID) -> Endpoint | None:
+        """Find an endpoint, disabled or not."""
+        row = session.execute(select(self._table).where(self._key == destination_id)).one_or_none()
+        if row is None:
+            return None
+        url = Encryption(settings).decrypt(bytes(row.url_encrypted))
+        return Endpoint(url=url, disabled_at=row.disabled_at, created_at=row.created_at)
+
+    def remove(self, session: Session, destination_id: UUID) -> bool:
+        """Remove an endpoint and give up what waits for it; False when there was none."""
+        removed = session.execute(delete(self._table).where(self._key == destination_id))
+        if removed.rowcount:
+            outbox.give_up(session, destination_id=destination_id, code=REMOVED)
+        return bool(removed.rowcount)
+
+    def lock(self, session: Session, destination_id: UUID) -> Row[Any] | None:
+        """Read an endpoint under lock."""
+        held = select(self._table.c.url_encrypted).where(self._key == destination_id).with_for_update()
+        return session.execute(held).one_or_none()
+
+    def disable(self, session: Session, destination_id: UUID) -> None:
+        """Disable an endpoint until it is set again."""
+        is_this = self._key == destination_id, self._table.c.disabled_at.is_(None)
+        session.execute(update(self._table).where(*is_this).values(disabled_at=func.now()))
+
+    def find_enabled(self, session: Session, destination_id: UUID) -> bytes | None:
+        """Find the encrypted address of an endpoint that is not disabled."""
+        is_this = self._key == destination_id, self._table.c.disabled_at.is_(None)
+        found = session.execute(select(self._table.c.url_encrypted).where(*is_this)).scalar_one_or_none()
+        return None if found is None else bytes(found)
+
+
+class EndpointChannel:
+    """Notifications to the endpoints of one kind of destination."""
+
+    def __init__(
+        self,
+        encryption: Encryption,
+        endpoints: Endpoints,
+        list_secrets: ListSecrets,
+        complete: Complete = lambda _, body: body,
+    ) -> None:
+        self._encryption = encryption
+        self._endpoints = endpoints
+        self._list_secrets = list_secrets
+        self._complete = complete
+
+    def find_address(self, session: Session, message: Message) -> Address | None:
+        """Give the endpoint, and the three headers of the signature; None when there is none, or it is disabled."""
+        endpoint = self._endpoints.find_enabled(session, message.destination_id)
+        secrets = self._list_secrets(session, self._encryption, message.destination_id)
+        if endpoint is None or not secrets:
+            return None
+        body = self._complete(session, message.body)
+        headers = webhook_headers(replace(message, body=body), secrets)
+        return Address(url=self._encryption.decrypt(endpoint), headers=headers, body=body)
+
+    def disable(self, session: Session, destination_id: UUID, address: Address) -> bool:
+        """Disable the endpoint until it is named again; False when another has been named meanwhile, or none is."""
+        row = self._endpoints.lock(session, destination_id)
+        if row is None or self._encryption.decrypt(bytes(row.url_encrypted)) != address.url:
+            return False
+        self._endpoints.disable(session, destination_id)
+        return True

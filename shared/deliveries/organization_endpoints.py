@@ -1,0 +1,148 @@
+"""Manage an organization's notification endpoint; list its deliveries and resend dead letters.
+
+Setting the endpoint issues the secret that its messages are signed with, which is shown once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import exists, select
+
+from shared.database import Session
+from shared.deliveries import outbox
+from shared.deliveries.endpoints import EndpointChannel, Endpoints
+from shared.deliveries.outbox import Delivery, DeliveryState
+from shared.deliveries.tables import organization_endpoints
+from shared.encryption import Encryption
+from shared.identity.audit import record
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.errors import ResourceNotFound
+from shared.identity.existence import require_organization
+from shared.identity.permissions import Permission
+from shared.identity.secrets import Secret, issue_webhook_secret
+from shared.pagination import Page, Position
+from shared.settings import Settings
+
+KIND = "organization"
+"""The kind of these deliveries; their destination is the organization."""
+_endpoints = Endpoints(organization_endpoints, organization_endpoints.c.organization_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrganizationEndpoint:
+    """Where an organization's notifications go; `disabled_at` is when it answered that it wants none."""
+
+    organization_id: UUID
+    url: str = field(repr=False)
+    disabled_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedEndpoint:
+    """An endpoint with its secret, shown only now."""
+
+    endpoint: OrganizationEndpoint
+    webhook_secret: Secret
+
+
+def set_endpoint(
+    session: Session, settings: Settings, *, by: Actor, organization_id: UUID, url: str
+) -> IssuedEndpoint:
+    """Set or replace the endpoint, with a new secret; what waits goes there, signed with it, from now on."""
+    _authorize(session, by, organization_id)
+    secret = issue_webhook_secret()
+    sealed = Encryption(settings).encrypt(secret.value)
+    _endpoints.put(session, settings, organization_id, url, webhook_secret_encrypted=sealed)
+    _record(session, by, "notification_endpoint.set", organization_id)
+    return IssuedEndpoint(endpoint=_get(session, settings, organization_id), webhook_secret=secret)
+
+
+def get_endpoint(
+    session: Session, settings: Settings, *, by: Actor, organization_id: UUID
+) -> OrganizationEndpoint:
+    """Get the endpoint. Raises ResourceNotFound when there is none."""
+    _authorize(session, by, organization_id)
+    return _get(session, settings, organization_id)
+
+
+def remove_organization_endpoint(session: Session, *, by: Actor, organization_id: UUID) -> None:
+    """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
+    _authorize(session, by, organization_id)
+    if _endpoints.remove(session, organization_id):
+        _record(session, by, "notification_endpoint.removed", organization_id)
+
+
+def has_endpoint(session: Session, organization_id: UUID) -> bool:
+    """Tell whether an organization has named an endpoint that is not disabled."""
+    of_organization = organization_endpoints.c.organization_id == organization_id
+    enabled = exists().where(of_organization, organization_endpoints.c.disabled_at.is_(None))
+    return bool(session.execute(select(enabled)).scalar_one())
+
+
+def list_notifications(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    state: DeliveryState | None = None,
+    **page: Unpack[Position],
+) -> Page[Delivery]:
+    """List the notifications to an organization, newest first."""
+    _authorize(session, by, organization_id)
+    return outbox.list_deliveries(session, destination_id=organization_id, state=state, **page)
+
+
+def resend_notification(
+    session: Session, *, by: Actor, organization_id: UUID, notification_id: UUID
+) -> Delivery:
+    """Send a notification again that was given up. Raises DeliveryNotFound, DeliveryNotDead."""
+    _authorize(session, by, organization_id)
+    resent = outbox.resend_delivery(session, destination_id=organization_id, delivery_id=notification_id)
+    _record(session, by, "notification.resent", organization_id, notification_id=notification_id)
+    return resent
+
+
+def make_channel(encryption: Encryption) -> EndpointChannel:
+    """Make the channel of these deliveries."""
+    return EndpointChannel(encryption, _endpoints, _list_secrets)
+
+
+def _list_secrets(session: Session, encryption: Encryption, organization_id: UUID) -> Sequence[str]:
+    of_organization = organization_endpoints.c.organization_id == organization_id
+    sealed = session.execute(
+        select(organization_endpoints.c.webhook_secret_encrypted).where(of_organization)
+    ).scalar_one_or_none()
+    return [] if sealed is None else [encryption.decrypt(bytes(sealed))]
+
+
+def _authorize(session: Session, by: Actor, organization_id: UUID) -> None:
+    authorize_administration(by, Permission.ORGANIZATION_MANAGE, organization_id)
+    require_organization(session, organization_id)
+
+
+def _get(session: Session, settings: Settings, organization_id: UUID) -> OrganizationEndpoint:
+    found = _endpoints.find(session, settings, organization_id)
+    if found is None:
+        raise ResourceNotFound
+    return OrganizationEndpoint(
+        organization_id=organization_id,
+        url=found.url,
+        disabled_at=found.disabled_at,
+        created_at=found.created_at,
+    )
+
+
+def _record(session: Session, by: Actor, action: str, organization_id: UUID, **details: Any) -> None:
+    record(
+        session,
+        by,
+        action,
+        organization_id,
+        resource_kind="organization",
+        organization_id=organization_id,
+        **details,
+    )
