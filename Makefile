@@ -22,7 +22,6 @@ TEST_PROCESSES ?= 4
 DIST ?= dist
 SDK_PYTHON ?= $(PYTHON)
 SDK_VENV := $(VENV)/sdk
-COVERED ?= tests/shared tests/web tests/workers tests/contracts tests/fuzz
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -33,13 +32,12 @@ up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey
 test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=4, ARGUMENTS=… for pytest)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
 
-# Tracing costs these tests half their time again; those of whole installations, which it would slow most, are left out.
-# Whether a test passes is for `make test` to say, without a tracer.
-coverage: $(TEST_READY) ## Measure which branches tests reach, and fail below the floor (COVERED=tests for all of them)
+# Only the processes of the tests are traced (`tests/conftest.py`): what they start keeps its time.
+coverage: $(TEST_READY) ## Run the tests, print which branches they reach within one process, and fail below the floor
 	$(BIN)/python -m coverage erase
-	-$(BIN)/python -m coverage run -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --quiet $(COVERED)
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(MAKE) --no-print-directory test
 	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report --skip-covered
+	$(BIN)/python -m coverage report
 
 test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a genuine server (installs torch, a minute or two)
 	UPSTREAMS_VENV=$(UPSTREAMS) $(BIN)/python -m pytest tests/upstreams

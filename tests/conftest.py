@@ -62,6 +62,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(found, len(LONGEST))
 
     items.sort(key=rank)
+    unstable = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if unstable:  # its name is another in each process, and no process would begin
+        raise pytest.UsageError(f"a parameter needs an id: {unstable[0]}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -170,7 +170,9 @@ def repeat(limits: Limits) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [lambda limits: limits.calls.void(limits.hold(30)), expire, die, repeat], ids=str
+    "end",
+    [lambda limits: limits.calls.void(limits.hold(30)), expire, die, repeat],
+    ids=["void", "expire", "die", "repeat"],
 )
 def test_a_call_that_consumed_nothing_gives_its_hold_back(
     limits: Limits, end: Callable[[Limits], object]
