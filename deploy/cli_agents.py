@@ -17,8 +17,8 @@ from deploy.administration import (
     show_page,
 )
 from shared.identity import client_credentials as credentials
+from shared.identity import daemons, key_rotation
 from shared.identity import deployments as domain
-from shared.identity import key_rotation
 from shared.identity import versions as deployed
 from shared.identity.authorization import OPERATOR
 from shared.pagination import Page
@@ -63,6 +63,17 @@ acts_on(
     ),
     enable=(domain.enable_deployment, "Enable a disabled deployment."),
 )
+
+
+@deployments.command("change-daemon", help="Replace the daemon of a deployment by a new or a former one.")
+@click.argument("deployment_id", metavar="DEPLOYMENT", type=click.UUID)
+@click.option("--identity", "identity_id", type=click.UUID, help="A Daemon Identity; a new one without it.")
+def change_daemon(deployment_id: UUID, identity_id: UUID | None) -> None:
+    with administration() as session:
+        changed = daemons.change_daemon(
+            session, by=OPERATOR, deployment_id=deployment_id, daemon_identity_id=identity_id
+        )
+    show(changed)
 
 
 versions = click.Group("versions", help="Manage the versions of a deployment.")

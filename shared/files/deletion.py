@@ -17,19 +17,20 @@ from shared.files.idempotency import Operation, OperationKind, get_standing, one
 from shared.files.references import list_references
 from shared.files.resources import Availability, Deletion
 from shared.files.tables import blobs, files, operations, versions
-from shared.identity.callers import Caller
+from shared.identity.audit import record
+from shared.identity.authorization import Actor
 from shared.identity.permissions import Permission
 
 
-def delete(database: Database, caller: Caller, file_id: UUID, operation_id: UUID) -> Deletion:
-    """Delete a file; a retry gets the first result.
+def delete(database: Database, by: Actor, file_id: UUID, operation_id: UUID) -> Deletion:
+    """Delete a file, and record by whom; a retry gets the first result.
 
     Raises FileNotFound, PermissionDenied, OperationConflict, OperationInProgress, FileExpired, FileDeleted,
     FileReferenced (with the references), Unavailable.
     """
-    operation = Operation.of(caller, OperationKind.DELETE, operation_id, file=file_id)
+    operation = Operation.of(by.caller, OperationKind.DELETE, operation_id, file=file_id)
     with one_at_a_time(), database.transaction() as session:
-        deletion = _delete(session, caller, file_id, operation)
+        deletion = _delete(session, by, file_id, operation)
     failpoints.hit("delete.committed")
     return deletion
 
@@ -43,7 +44,8 @@ def doom_content(session: Session, file_id: UUID) -> None:
     session.enqueue(CollectDoomed())
 
 
-def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operation) -> Deletion:
+def _delete(session: Session, by: Actor, file_id: UUID, operation: Operation) -> Deletion:
+    caller = by.caller
     # Authorized before the lock too: others neither wait for its row nor make others wait.
     get_file(session, caller, file_id, Permission.FILE_DELETE, pending=Availability.PENDING)
     lock_file(session, file_id)
@@ -62,6 +64,7 @@ def _delete(session: Session, caller: Caller, file_id: UUID, operation: Operatio
     row = operation_values(operation, None) | {"file_id": file_id, "version_id": file.version.id}
     session.execute(insert(operations).values(**row, retention_expires_at=file.retention_expires_at))
     doom_content(session, file_id)
+    record(session, by, "file.deleted", file_id, organization_id=file.organization_id, owner_id=file.owner_id)
     failpoints.hit("delete.before_commit")
     return Deletion(file_id=file_id, deleted_at=deleted_at, replayed=False)
 

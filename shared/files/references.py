@@ -15,6 +15,8 @@ from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.errors import ReferenceNotFound
 from shared.files.resources import Availability, Reference
 from shared.files.tables import references
+from shared.identity.audit import record
+from shared.identity.authorization import Actor
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 
@@ -81,14 +83,21 @@ def refer(session: Session, file_id: UUID, kind: ReferenceKind, reference_id: st
 
 
 def remove_reference(
-    database: Database, caller: Caller, file_id: UUID, kind: ReferenceKind, reference_id: str
+    database: Database, by: Actor, file_id: UUID, kind: ReferenceKind, reference_id: str
 ) -> None:
-    """Let a resource no longer refer to a file. Raises FileNotFound, PermissionDenied, ReferenceNotFound."""
+    """Let a resource no longer refer to a file, which may then be deleted, and record by whom.
+
+    Raises FileNotFound, PermissionDenied, ReferenceNotFound.
+    """
     with database.transaction() as session:
-        get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+        file = get_file(session, by.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         row = {"file_id": file_id, "kind": kind.value, "reference_id": reference_id}
         if session.execute(delete(references).filter_by(**row)).rowcount == 0:
             raise ReferenceNotFound
+        details = {"kind": kind.value, "reference_id": reference_id}
+        record(
+            session, by, "file.reference_removed", file_id, organization_id=file.organization_id, **details
+        )
 
 
 _REFERRED = text("""

@@ -16,6 +16,8 @@ from shared.files.access import get_file, lock_file, refuse_ended
 from shared.files.errors import RetentionIsIndefinite, RetentionRenewalNotSupported, RetentionShortened
 from shared.files.resources import Availability, File
 from shared.files.tables import files
+from shared.identity.audit import record
+from shared.identity.authorization import Actor
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 
@@ -33,23 +35,39 @@ def get_renewable(session: Session, caller: Caller, file_id: UUID, *, pending: A
 
 
 def renew(
-    database: Database, caller: Caller, file_id: UUID, deadline: datetime | None, *, pending: Availability
+    database: Database, by: Actor, file_id: UUID, deadline: datetime | None, *, pending: Availability
 ) -> File:
-    """Move the deadline to a later time, or to None for indefinite retention; idempotent.
+    """Move the deadline to a later time, or to None for indefinite retention, and record by whom; idempotent.
 
     Raises what `get_renewable` raises, RetentionIsIndefinite, RetentionShortened, ValidationFailed for a time that
     has passed.
     """
+    caller = by.caller
     with database.transaction() as session:
         lock_file(session, file_id)
         file = get_renewable(session, caller, file_id, pending=pending)
         _require_renewal(session, file, deadline)
         if not _set(session, file_id, deadline):
             refuse_ended(get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending))
+        if deadline != file.retention_expires_at:
+            _record(session, by, file, deadline)
         failpoints.hit("renew.before_commit")
         file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=pending)
     failpoints.hit("renew.committed")
     return file
+
+
+def _record(session: Session, by: Actor, file: File, deadline: datetime | None) -> None:
+    """Record a renewal: it cannot be taken back, and what is kept longer costs more."""
+    record(
+        session,
+        by,
+        "file.retention_renewed",
+        file.id,
+        organization_id=file.organization_id,
+        retention_expires_at=None if deadline is None else deadline.isoformat(),
+        instead_of=None if file.retention_expires_at is None else file.retention_expires_at.isoformat(),
+    )
 
 
 def _require_renewal(session: Session, file: File, deadline: datetime | None) -> None:

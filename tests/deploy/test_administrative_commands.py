@@ -251,6 +251,7 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     do("schedules", "delete", schedule["id"])
     assert do("schedules", "list", **of_deployment)["schedules"] == []
 
+    change_the_daemon(operator, deployment)
     credential = do("client-credentials", "issue", **of_deployment)
     assert do("client-credentials", "show", credential["id"]).items() < credential.items()
     assert len(do("client-credentials", "list", **of_deployment)["clientCredentials"]) == 2
@@ -264,6 +265,12 @@ def look_after_agents(operator: Operator, inside: dict[str, str], user_id: str) 
     do("role-bindings", "unbind", binding["id"])
 
     route_messages(operator, inside, principal["id"], deployment["id"])
+
+
+def change_the_daemon(operator: Operator, deployment: dict[str, Any]) -> None:
+    change, former = ("deployments", "change-daemon", deployment["id"]), deployment["daemonIdentityId"]
+    assert operator.do(*change)["daemonIdentityId"] != former
+    assert operator.do(*change, identity=former)["daemonIdentityId"] == former
 
 
 def route_messages(operator: Operator, inside: dict[str, str], principal_id: str, deployment_id: str) -> None:

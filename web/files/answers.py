@@ -6,10 +6,12 @@ from shared.errors import DomainError, PermissionDenied, Unavailable
 from shared.files import errors
 from shared.files.resources import Availability, File
 from shared.files.staging import staged_availability
+from shared.identity.authorization import Actor
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
-from web.calls import Call
+from web.calls import Call, request_id
 from web.files import schemas
+from web.http.client_address import client_address
 
 FOUND: tuple[type[DomainError], ...] = (errors.FileNotFound, PermissionDenied, Unavailable)
 ENDED: tuple[type[DomainError], ...] = (errors.FileExpired, errors.FileDeleted)
@@ -25,6 +27,13 @@ def file_body(caller: Caller, file: File) -> schemas.FileBody:
 def content_url(call: Call, file_id: UUID) -> str:
     """Give the protected address of a file's content."""
     return f"{call.services.settings.base_url}/files/{file_id}/content"
+
+
+def actor_of(call: Call) -> Actor:
+    """Return who acts on files, for the audit: a deployment, too."""
+    return Actor(
+        caller=call.caller, request_id=request_id(), client_address=client_address(call.http.environ)
+    )
 
 
 def pending(call: Call) -> Availability:

@@ -9,7 +9,7 @@ from shared.identity.permissions import Permission
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import queries, schemas
-from web.files.answers import ENDED, FOUND, file_body, pending
+from web.files.answers import ENDED, FOUND, actor_of, file_body, pending
 from web.http.requests import FieldRequired, MalformedJson, MalformedRequest, UnsupportedMediaType
 from web.routes import Routes
 
@@ -102,7 +102,9 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
     with database.autocommit() as session:
         retention.get_renewable(session, call.caller, file_id, pending=pending(call))
     body: queries.RetentionBody = call.read_body()
-    file = retention.renew(database, call.caller, file_id, body.retention_expires_at, pending=pending(call))
+    file = retention.renew(
+        database, actor_of(call), file_id, body.retention_expires_at, pending=pending(call)
+    )
     return Answer(body=file_body(call.caller, file))
 
 
@@ -124,5 +126,5 @@ def renew_retention(call: Call, file_id: UUID) -> Answer:
     ),
 )
 def delete_file(call: Call, file_id: UUID) -> Answer:
-    deleted = deletion.delete(call.services.database, call.caller, file_id, call.query.operation_id)
+    deleted = deletion.delete(call.services.database, actor_of(call), file_id, call.query.operation_id)
     return Answer(body=schemas.DeletionBody.of(deleted))

@@ -8,7 +8,7 @@ from shared.identity.permissions import Permission
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import schemas
-from web.files.answers import ENDED, FOUND, pending
+from web.files.answers import ENDED, FOUND, actor_of, pending
 from web.routes import Routes
 
 routes = Routes("files")
@@ -53,5 +53,5 @@ def put_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: 
     errors=(*FOUND, errors.ReferenceNotFound),
 )
 def delete_reference(call: Call, file_id: UUID, kind: ReferenceKind, reference_id: str) -> Answer:
-    references.remove_reference(call.services.database, call.caller, file_id, kind, reference_id)
+    references.remove_reference(call.services.database, actor_of(call), file_id, kind, reference_id)
     return Answer(status=204)

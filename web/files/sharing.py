@@ -15,14 +15,13 @@ from shared.files.blobs.chunks import CHECKED_CHUNK_BYTES
 from shared.files.content import authorize_reading, find_chunk_checksums, get_content, refuse_unreadable
 from shared.files.resources import Content
 from shared.files.scrubbing import report_damage
-from shared.identity.authorization import Actor
 from shared.identity.running_work import Permit
 from shared.telemetry import get_logger
 from web.authentication import Authentication, slow_down_guessing
-from web.calls import Answer, Call, request_id
+from web.calls import Answer, Call
 from web.errors import answer_domain_error
 from web.files import queries, schemas
-from web.files.answers import ENDED, FOUND, content_url
+from web.files.answers import ENDED, FOUND, actor_of, content_url
 from web.files.content_response import content_response
 from web.files.presentation import (
     CORS_MAX_AGE_SECONDS,
@@ -33,7 +32,6 @@ from web.files.presentation import (
     allow_any_page,
 )
 from web.files.ranges import CONDITIONS, RangeNotSatisfiable
-from web.http.client_address import client_address
 from web.http.edge import GRANTS
 from web.http.requests import DuplicateParameter
 from web.revocation import Watch, break_off_when_revoked
@@ -78,7 +76,7 @@ def list_grants(call: Call, file_id: UUID) -> Answer:
     with call.services.database.autocommit() as session:
         page = grant_revocation.list_grants(
             session,
-            by=_actor(call),
+            by=actor_of(call),
             file_id=file_id,
             cursor=None if call.query.cursor is None else str(call.query.cursor),
             limit=call.query.limit,
@@ -98,7 +96,9 @@ def list_grants(call: Call, file_id: UUID) -> Answer:
 )
 def revoke_grant(call: Call, file_id: UUID, grant_id: UUID) -> Answer:
     with call.services.database.transaction() as session:
-        revoked = grant_revocation.revoke_grant(session, by=_actor(call), file_id=file_id, grant_id=grant_id)
+        revoked = grant_revocation.revoke_grant(
+            session, by=actor_of(call), file_id=file_id, grant_id=grant_id
+        )
     return Answer(body=schemas.ListedGrantBody.of(revoked))
 
 
@@ -216,12 +216,6 @@ def _find_checksums(call: Call, content: Content) -> bytes | None:
         return None
     with services.database.autocommit() as session:
         return find_chunk_checksums(session, content.version.id)
-
-
-def _actor(call: Call) -> Actor:
-    """Return the actor, a deployment too: an actor that may share may also revoke."""
-    address = client_address(call.http.environ)
-    return Actor(caller=call.caller, request_id=request_id(), client_address=address)
 
 
 def _get_content(call: Call, file_id: UUID) -> Content:

@@ -119,6 +119,15 @@ class DeploymentBody(Shown):
     created_at: UtcTime
 
 
+class NewDaemon(Sent):
+    """The daemon that a deployment is to have."""
+
+    daemon_identity_id: Id | None = Field(
+        default=None,
+        description="A Daemon Identity of the organization that serves no other deployment; a new one if absent.",
+    )
+
+
 class CreatedDeployment(DeploymentBody):
     """A new deployment with its client secret."""
 

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from shared.identity import client_credentials, deployments, repositories, versions
-from shared.identity.errors import GrantExceedsGranter, TooManyLive, VersionRevoked
+from shared.identity import client_credentials, daemons, deployments, repositories, versions
+from shared.identity.errors import AlreadyExists, GrantExceedsGranter, TooManyLive, VersionRevoked
 from web.administration import ORGANIZATION, AdministrationRoutes, created
 from web.calls import Answer, Call
 from web.identity import agent_schemas as schemas
@@ -52,6 +52,26 @@ deployment.acts(
     summary="Disable a deployment: its tokens and secrets are refused until it is enabled",
 )
 deployment.acts("enable", deployments.enable_deployment, summary="Enable a disabled deployment")
+
+
+@routes.changes(
+    "PUT",
+    "/deployments/<id:deployment_id>/daemon-identity",
+    schemas.NewDaemon,
+    schemas.DeploymentBody,
+    GrantExceedsGranter,
+    AlreadyExists,
+    summary="Replace the daemon of a deployment, which executes its calls and owns what it stores by itself",
+    description="What the daemon before has stored stays its own. Tokens that were issued before go on.",
+)
+def change_daemon(call: Call, deployment_id: UUID) -> Answer:
+    by = call.actor
+    body: schemas.NewDaemon = call.read_body()
+    with call.services.database.transaction() as session:
+        changed = daemons.change_daemon(
+            session, by=by, deployment_id=deployment_id, daemon_identity_id=body.daemon_identity_id
+        )
+    return Answer(body=schemas.DeploymentBody.of(changed))
 
 
 @routes.changes(

@@ -22,6 +22,7 @@ from shared.files.resources import Receipt, ReceivedContent
 from shared.files.staging import Receive, Sink
 from shared.files.sweeps import sweep_staging
 from shared.files.uploads import UploadRequest, upload
+from shared.identity.authorization import Actor
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.identity.permissions import FILE_PERMISSIONS
 from tests.contracts.blob_stores import Bench, LocalBench, S3Bench
@@ -72,7 +73,7 @@ class Shelf:
         return replace(self.database, self.store, self.caller, request, receiving(content))
 
     def delete(self, file: Receipt) -> None:
-        delete(self.database, self.caller, file.version.file_id, uuid4())
+        delete(self.database, Actor(caller=self.caller), file.version.file_id, uuid4())
 
     def placed(self, content: bytes = b"content") -> Receipt:
         file = self.upload(content)

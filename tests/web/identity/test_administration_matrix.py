@@ -501,6 +501,7 @@ TABLE: dict[str, Row] = {
     "read_deployment": Row(allowed=READERS, attempt=on_deployment()),
     "disable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/disable")),
     "enable_deployment": Row(allowed=MANAGERS, attempt=on_deployment("/enable")),
+    "change_daemon": Row(allowed=MANAGERS, attempt=on_deployment("/daemon-identity", {})),
     "put_repository": Row(allowed=MANAGERS, attempt=on_repository({"repository": "acme/other"})),
     "read_repository": Row(allowed=READERS, attempt=on_repository()),
     "remove_repository": Row(allowed=MANAGERS, attempt=on_repository(), success=204),
@@ -658,3 +659,23 @@ def describe_answers() -> dict[str, Any]:
     paths = openapi_document()["paths"].values()
     operations = [operation for path in paths for operation in path.values()]
     return {operation["operationId"]: operation["responses"] for operation in operations}
+
+
+CHANGE_NOTHING = {
+    *("resume_organization", "enable_user", "enable_identity", "enable_deployment", "enable_distribution"),
+    *("enable_schedule", "resend_dead_notifications", "rotate_signing_keys", "revoke_signing_key"),
+    *("accept_invitation", "check_endpoint"),
+}
+"""What the table's attempts leave as it was: enabled already, refused to all, or only looked at."""
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in TABLE if OPERATIONS[name].method != "GET" and name not in CHANGE_NOTHING]
+)
+def test_a_change_is_recorded(world: World, name: str) -> None:
+    row = TABLE[name]
+    attempt = row.attempt(world)
+    before = count_acts(world)
+    who = world.operator if "operator" in row.allowed else world.owner
+    ask(world, name, attempt, who.authorization)
+    assert count_acts(world) > before
