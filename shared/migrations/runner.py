@@ -9,6 +9,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
 from shared.advisory_locks import AdvisoryLock, take
@@ -28,13 +29,18 @@ def migrate(engine: Engine, revision: str = NEWEST) -> None:
             load_functions(connection)
 
 
+def newest_revision() -> str:
+    """Give the number of the newest migration of this release."""
+    return str(ScriptDirectory.from_config(_config()).get_current_head())
+
+
 def _prepare(connection: Connection) -> None:
     take(connection, AdvisoryLock.MIGRATIONS)
     connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
     connection.execute(text(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'"))
 
 
-def _config(connection: Connection) -> Config:
+def _config(connection: Connection | None = None) -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     config.set_main_option("path_separator", "os")
