@@ -5,7 +5,7 @@ from uuid import UUID
 from shared.credits import budgets, key_models, keys
 from shared.credits.budgets import NewBudget, Period, SubjectKind, TooManyLimits, Unit
 from shared.credits.errors import BillingOrganizationRequired
-from shared.errors import Unavailable
+from shared.errors import PermissionDenied, Unavailable
 from shared.identity.errors import AlreadyExists
 from web.administration import ORGANIZATION, AdministrationRoutes, created
 from web.authentication import Authentication
@@ -27,7 +27,7 @@ ROUTES = (routes, administration)
     summary="Get what the caller's own key has spent, what it has left, and what it may call",
     authentication=Authentication.CALLER,
     answers={200: schemas.KeyBody},
-    errors=(BillingOrganizationRequired, Unavailable),
+    errors=(BillingOrganizationRequired, PermissionDenied, Unavailable),
 )
 def read_own_key(call: Call) -> Answer:
     with call.services.database.transaction() as session:

@@ -20,6 +20,7 @@ APPENDING_HEADERS = {
     "Upload-Offset": "Where this content begins: where the upload ends so far.",
     "Upload-Complete": "`?1` if this is the last of the content, else `?0`.",
     "Upload-Length": "The same as byteSize, if it is sent.",
+    "Prefer": "`respond-async`, or `wait=N`: how long the last answer may wait (RFC 7240).",
 }
 DIGEST_HEADER = {"Content-Digest": "The SHA-256 of the body (RFC 9530), compared when all of it is there."}
 PROGRESS_HEADERS = {

@@ -114,7 +114,8 @@ def _codes(route: Route) -> set[str]:
 def _all() -> Iterator[tuple[str, int, str, str]]:
     for error in _subclasses(DomainError):
         code = error.__dict__.get("code")
-        if code:
+        # Of a class that others refine, they say what it means.
+        if code and all(at.__dict__.get("code") != code for at in error.__subclasses__()):
             meaning = inspect.cleandoc(error.__doc__ or "").split("\n\n")[0].replace("\n", " ")
             yield code, STATUSES[error.kind], meaning, REMEDIES.get(code, BY_KIND[error.kind])
     for code, kind, meaning in _OF_NO_CLASS:
