@@ -1,7 +1,7 @@
 """The cube of usage: one statement that sums a span of time by any dimensions, exact to the microsecond.
 
-Whole hours come from the hourly sums (`rollups.py`); the edges of the span, and what is newer than the mark of the
-sums, come from the records by their index. So a report costs what the sums in its span cost, and two parts of an hour.
+Whole days come from the daily sums and whole hours at their edges from the hourly ones (`rollups.py`). The records,
+by their index, give the parts of an hour at both ends, and what is newer than the mark of the sums.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,17 @@ from functools import lru_cache
 
 from sqlalchemy import TextClause, text
 
-SUMS = ("invocations", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost")
+SUMS = (
+    *(
+        "invocations",
+        "prompt_tokens",
+        "completion_tokens",
+        "cached_tokens",
+        "cache_write_tokens",
+        "reasoning_tokens",
+    ),
+    "cost",
+)
 
 
 class Dimension(StrEnum):
@@ -52,20 +62,35 @@ class Interval(StrEnum):
     DAY = "day"
 
 
-# `whole_from` to `whole_to` are hours whose sums count. The hour of the mark has the sums of what precedes the mark.
+# From `starts_at` to `ends_at` come records, hours, days, hours and records, each up to the next bound. Sums end with
+# the mark: the hour that it is in has those of what precedes it.
 _SPAN = """
-SELECT starts_at, ends_at, whole_from, whole_to, least(whole_from, ends_at) AS head_to,
-    greatest(whole_from, whole_to) AS tail_from
+SELECT starts_at, least(hours_from, ends_at) AS head_to, hours_from, least(days_from, hours_to) AS hours_head_to,
+    days_from, days_to, greatest(days_from, days_to) AS hours_tail_from, hours_to,
+    greatest(hours_from, hours_to) AS tail_from, ends_at
 FROM (
-    SELECT starts_at, ends_at,
-        date_trunc('hour', starts_at - interval '1 microsecond', 'UTC') + interval '1 hour' AS whole_from,
-        CASE WHEN ends_at < rolled_up_to THEN date_trunc('hour', ends_at, 'UTC') ELSE rolled_up_to END AS whole_to
-    FROM usage_rollup, (
-        SELECT coalesce(CAST(:from AS timestamptz), now() - CAST(:length AS interval)) AS starts_at,
-            coalesce(CAST(:to AS timestamptz), now()) AS ends_at
-    ) AS asked
-) AS bounds
+    SELECT *, date_trunc('day', hours_from - interval '1 microsecond', 'UTC') + interval '1 day' AS days_from,
+        date_trunc('day', hours_to, 'UTC') AS days_to
+    FROM (
+        SELECT *, date_trunc('hour', starts_at - interval '1 microsecond', 'UTC') + interval '1 hour' AS hours_from,
+            CASE WHEN ends_at < rolled_up_to THEN date_trunc('hour', ends_at, 'UTC') ELSE rolled_up_to END AS hours_to
+        FROM usage_rollup, (
+            SELECT coalesce(CAST(:from AS timestamptz), now() - CAST(:length AS interval)) AS starts_at,
+                coalesce(CAST(:to AS timestamptz), now()) AS ends_at
+        ) AS asked
+    ) AS hours
+) AS days
 """
+_HOURS = ("usage_hours", "hour", "sum(invocations)")
+_DAYS = ("usage_days", "day", "sum(invocations)")
+_RECORDS = ("usage_records", "occurred_at", "count(*)")
+_EDGES = ((_RECORDS, "starts_at", "head_to"), (_RECORDS, "tail_from", "ends_at"))
+_BY_HOURS = ((_HOURS, "hours_from", "hours_to"),)
+_BY_DAYS = (
+    (_HOURS, "hours_from", "hours_head_to"),
+    (_DAYS, "days_from", "days_to"),
+    (_HOURS, "hours_tail_from", "hours_to"),
+)
 
 
 @lru_cache(maxsize=256)
@@ -90,11 +115,8 @@ def statement(
     cut = _Cut(
         keys=[dimension.expression for dimension in group_by], interval=interval, conditions=conditions
     )
-    parts = [
-        cut.sum_up("usage_hours", "hour", "sum(invocations)", bounds=("whole_from", "whole_to")),
-        cut.sum_up("usage_records", "occurred_at", "count(*)", bounds=("starts_at", "head_to")),
-        cut.sum_up("usage_records", "occurred_at", "count(*)", bounds=("tail_from", "ends_at")),
-    ]
+    whole = _BY_HOURS if interval is Interval.HOUR else _BY_DAYS
+    parts = [cut.sum_up(rows, first, end) for rows, first, end in (*whole, *_EDGES)]
     return text(_whole(parts, [f"key_{place}" for place in range(len(group_by))], interval))
 
 
@@ -106,16 +128,16 @@ class _Cut:
     interval: Interval | None
     conditions: Sequence[str]
 
-    def sum_up(self, table: str, moment: str, count: str, *, bounds: tuple[str, str]) -> str:
-        """Sum a table's rows between two moments of the span."""
-        step = (
-            f"date_trunc('{self.interval}', {moment}, 'UTC')"
-            if self.interval
-            else "CAST(NULL AS timestamptz)"
-        )
+    def sum_up(self, rows: tuple[str, str, str], first: str, end: str) -> str:
+        """Sum the rows of a table between two bounds of the span."""
+        table, moment, count = rows
+        step = f"date_bin('1 {self.interval}', {moment}, 'epoch')"
+        if self.interval is None:
+            step = "CAST(NULL AS timestamptz)"
+        elif moment == self.interval:  # an hour's sum of a series by hour, or a day's
+            step = moment
         named = [f"{key} AS key_{place}" for place, key in enumerate(self.keys)]
         sums = [f"{count} AS invocations", *(f"sum({name}) AS {name}" for name in SUMS[1:])]
-        first, end = bounds
         within = f"{moment} >= (SELECT {first} FROM span) AND {moment} < (SELECT {end} FROM span)"  # noqa: S608
         return (
             f"SELECT {', '.join([f'{step} AS step', *named, *sums])} FROM {table}"  # noqa: S608 (this module's names only)

@@ -1,7 +1,7 @@
 """Prove that entries, balances, usage, rollups and storage agree, and report where they do not; repair nothing.
 
-One statement checks an organization, against one snapshot: writers change all sides in one transaction. A person
-looks at a discrepancy and corrects it by an adjustment entry.
+Two statements check an organization, each against one snapshot: writers change all sides in one transaction, and the
+mark bounds the sums of usage (`rollup_proof.py`). A person looks at a discrepancy and corrects it by an adjustment.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Row, select, text
 
+from shared.credits.rollup_proof import ROLLUPS
 from shared.credits.tables import credit_balances
 from shared.database import Database, Session
 from shared.jobs import Context, sweep
@@ -37,7 +38,7 @@ KINDS = {
     "usage": "a call's usage record and its entries state different costs, or one of them is missing",
     "price": "a usage record's cost is not its tokens at the prices of its invocation",
     "state": "an invocation is settled without a usage record, or has one without being settled",
-    "rollup": "the hourly sums are not those of the records",
+    "rollup": "the hourly sums are not those of the records, or the daily sums not those of the hours",
     "storage": "a day of storage and its entry state different costs, or one of them is missing",
     "storage_cost": "what a day of storage cost is not its bytes and time at its price, with what was carried",
     "storage_gap": "a day is missing in which the bytes of the day before were stored",
@@ -158,22 +159,12 @@ called AS MATERIALIZED (SELECT * FROM invocations WHERE organization_id = CAST(:
 charged AS (
     SELECT reference, -sum(amount) AS cost FROM entries WHERE kind IN ('charge', 'correction') GROUP BY 1
 ),
-recorded AS (
-    SELECT hour, sum(invocations) AS invocations, sum(cost) AS cost,
-        sum(prompt_tokens) + sum(completion_tokens) + sum(cached_tokens) + sum(reasoning_tokens) AS tokens
-    FROM usage_hours WHERE organization_id = CAST(:organization_id AS uuid) GROUP BY 1
-),
 days AS MATERIALIZED (
     SELECT *, lag(remainder, 1, 0::numeric) OVER (ORDER BY day) AS carried, lead(day) OVER (ORDER BY day) AS next_day,
         greatest(byte_microseconds, 0) * price AS exact
     FROM storage_days WHERE organization_id = CAST(:organization_id AS uuid)
 ),
-budgeted AS MATERIALIZED (SELECT * FROM budgets WHERE organization_id = CAST(:organization_id AS uuid)),
-summed AS (
-    SELECT date_trunc('hour', occurred_at, 'UTC') AS hour, count(*) AS invocations, sum(cost) AS cost,
-        sum(prompt_tokens) + sum(completion_tokens) + sum(cached_tokens) + sum(reasoning_tokens) AS tokens
-    FROM used WHERE occurred_at < (SELECT rolled_up_to FROM usage_rollup) GROUP BY 1
-)
+budgeted AS MATERIALIZED (SELECT * FROM budgets WHERE organization_id = CAST(:organization_id AS uuid))
 SELECT 'posted' AS kind, NULL AS reference, (SELECT coalesce(sum(amount), 0) FROM entries) AS expected, posted AS found
 FROM balance WHERE posted <> (SELECT coalesce(sum(amount), 0) FROM entries)
 UNION ALL
@@ -216,12 +207,6 @@ UNION ALL
 FROM called LEFT JOIN used ON invocation_id = called.id
 WHERE (state = 'settled') <> (invocation_id IS NOT NULL) LIMIT :most)
 UNION ALL
-(SELECT 'rollup', to_char(hour AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24"Z"'), coalesce(summed.cost, 0),
-    coalesce(recorded.cost, 0)
-FROM summed FULL JOIN recorded USING (hour)
-WHERE (summed.invocations, summed.cost, summed.tokens)
-    IS DISTINCT FROM (recorded.invocations, recorded.cost, recorded.tokens) LIMIT :most)
-UNION ALL
 (SELECT 'storage', coalesce(days.day::text, entry.reference), coalesce(days.cost, 0), coalesce(-entry.amount, 0)
 FROM days FULL JOIN (SELECT * FROM entries WHERE kind = 'storage') AS entry ON entry.reference = days.day::text
 WHERE coalesce(days.cost, 0) <> coalesce(-entry.amount, 0) LIMIT :most)
@@ -260,7 +245,8 @@ FROM budgeted b, LATERAL (
 
 
 def _check(session: Session, organization_id: UUID) -> list[Discrepancy]:
-    rows = session.execute(_CHECK, {"organization_id": str(organization_id), "most": MAX_REPORTED})
+    values = {"organization_id": str(organization_id), "most": MAX_REPORTED}
+    rows = [*session.execute(_CHECK, values), *session.execute(ROLLUPS, values)]
     return [
         Discrepancy(
             organization_id=organization_id,

@@ -73,6 +73,7 @@ class UsageSum:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    cache_write_tokens: int
     reasoning_tokens: int
     cost: int
 

@@ -198,39 +198,34 @@ ledger_entries = sa.Table(
     sa.CheckConstraint("amount <> 0", name="amount"),
 )
 
-usage_hours = sa.Table(
-    "usage_hours",
-    metadata,
-    sa.Column("organization_id", sa.Uuid, nullable=False),
-    instant("hour", nullable=False),
-    sa.Column("model", sa.Text, nullable=False),
-    sa.Column("user_id", sa.Uuid),
-    sa.Column("identity_id", sa.Uuid),
-    sa.Column("principal_id", sa.Uuid),
-    sa.Column("deployment_id", sa.Uuid),
-    sa.Column("api_key_id", sa.Uuid),
-    sa.Column("distribution_id", sa.Uuid),
-    sa.Column("invocations", sa.BigInteger, nullable=False),
-    sa.Column("prompt_tokens", sa.BigInteger, nullable=False),
-    sa.Column("completion_tokens", sa.BigInteger, nullable=False),
-    sa.Column("cached_tokens", sa.BigInteger, nullable=False),
-    sa.Column("reasoning_tokens", sa.BigInteger, nullable=False),
-    sa.Column("cost", sa.BigInteger, nullable=False),
-    sa.UniqueConstraint(
-        "organization_id",
-        "hour",
-        "model",
-        "user_id",
-        "identity_id",
-        "principal_id",
-        "deployment_id",
-        "api_key_id",
-        "distribution_id",
-        name="uq_usage_hours_group",
-        postgresql_nulls_not_distinct=True,
-    ),
-    sa.Index("ix_usage_hours_hour", "hour"),
-)
+_ATTRIBUTION = ("user_id", "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id")
+_SUMS = ("invocations", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost")
+
+
+def _sums(name: str, step: str, *more: sa.Index) -> sa.Table:
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("organization_id", sa.Uuid, nullable=False),
+        instant(step, nullable=False),
+        sa.Column("model", sa.Text, nullable=False),
+        *(sa.Column(column, sa.Uuid) for column in _ATTRIBUTION),
+        *(sa.Column(column, sa.BigInteger, nullable=False) for column in _SUMS),
+        sa.Column("cache_write_tokens", sa.BigInteger, nullable=False, server_default=_ZERO),
+        sa.UniqueConstraint(
+            "organization_id",
+            step,
+            "model",
+            *_ATTRIBUTION,
+            name=f"uq_{name}_group",
+            postgresql_nulls_not_distinct=True,
+        ),
+        *more,
+    )
+
+
+usage_hours = _sums("usage_hours", "hour", sa.Index("ix_usage_hours_hour", "hour", postgresql_using="brin"))
+usage_days = _sums("usage_days", "day")
 
 usage_rollup = sa.Table(
     "usage_rollup",

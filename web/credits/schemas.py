@@ -64,7 +64,8 @@ class UsageSumBody(SnakeWire):
     prompt_tokens: JsonCount
     completion_tokens: JsonCount
     total_tokens: JsonCount
-    cached_tokens: JsonCount = Field(description="Of the prompt tokens.")
+    cached_tokens: JsonCount = Field(description="Of the prompt tokens, those read from a cache.")
+    cache_write_tokens: JsonCount = Field(description="Of the prompt tokens, those written to a cache.")
     reasoning_tokens: JsonCount = Field(description="Of the completion tokens.")
     cost: Credits
 
@@ -77,6 +78,7 @@ class UsageSumBody(SnakeWire):
             "completion_tokens": sums.completion_tokens,
             "total_tokens": sums.prompt_tokens + sums.completion_tokens,
             "cached_tokens": sums.cached_tokens,
+            "cache_write_tokens": sums.cache_write_tokens,
             "reasoning_tokens": sums.reasoning_tokens,
             "cost": sums.cost,
         }

@@ -1,6 +1,7 @@
 """The migrations make the ledger's tables, and count what older rows hold."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
@@ -16,6 +17,7 @@ from shared.credits.tables import (
     ledger_entries,
     storage_days,
     storage_mark,
+    usage_days,
     usage_hours,
     usage_records,
     usage_rollup,
@@ -28,6 +30,7 @@ TABLES = (
     credit_balances,
     invocations,
     ledger_entries,
+    usage_days,
     usage_hours,
     usage_records,
     usage_rollup,
@@ -83,7 +86,9 @@ def test_the_migration_of_call_shares_counts_open_calls(engine: Engine) -> None:
         assert connection.execute(text("SELECT calls FROM credit_balances")).scalars().all() == [2]
 
 
-def test_the_migration_of_the_cube_keeps_hours_and_holds_with_the_arguments_of_before(engine: Engine) -> None:
+def test_the_migrations_of_the_cube_keep_hours_sum_days_and_hold_with_the_arguments_of_before(
+    engine: Engine,
+) -> None:
     migrate(engine, "0036")
     organization = uuid4()
     with engine.begin() as connection:
@@ -96,8 +101,11 @@ def test_the_migration_of_the_cube_keeps_hours_and_holds_with_the_arguments_of_b
             ),
             {"id": organization},
         )
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE usage_rollup SET rolled_up_to = '2026-01-02T00:10Z'"))
     migrate(engine)
     with engine.begin() as connection:
+        days = connection.execute(text("SELECT day, cost, api_key_id FROM usage_days")).all()
         hours = connection.execute(text("SELECT cost, api_key_id, distribution_id FROM usage_hours")).all()
         held = connection.execute(
             text(
@@ -108,4 +116,5 @@ def test_the_migration_of_the_cube_keeps_hours_and_holds_with_the_arguments_of_b
             ),
             {"id": organization},
         ).scalar_one()
+    assert [tuple(day) for day in days] == [(datetime(2026, 1, 1, tzinfo=UTC), 4, None)]
     assert ([tuple(hour) for hour in hours], held) == ([(4, None, None)], "held")

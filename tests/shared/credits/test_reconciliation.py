@@ -76,6 +76,29 @@ def test_what_was_planted_is_found(used: Calls, kind: str) -> None:
     assert found[kind].meaning == KINDS[kind]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE usage_hours SET api_key_id = gen_random_uuid() WHERE organization_id = :id",
+        "UPDATE usage_hours SET prompt_tokens = cost - 1, cached_tokens = 1 WHERE organization_id = :id",
+        "UPDATE usage_days SET distribution_id = gen_random_uuid() WHERE organization_id = :id",
+        "UPDATE usage_days SET cost = cost + 1 WHERE organization_id = :id",
+        "DELETE FROM usage_days WHERE organization_id = :id",
+    ],
+)
+def test_sums_of_usage_agree_in_every_dimension_and_figure(used: Calls, change: str) -> None:
+    used.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
+    used.run(
+        "UPDATE usage_records SET occurred_at = now() - interval '3 days' WHERE organization_id = :id",
+        id=used.organization_id,
+    )
+    used.run("DELETE FROM usage_hours WHERE organization_id = :id", id=used.organization_id)
+    roll_up_usage(used.database, slack=ROLL_UP_ALL)
+    assert used.discrepancies() == []
+    plant(used, change)
+    assert used.discrepancies() == ["rollup"]
+
+
 def test_a_record_without_entry_and_an_entry_without_record_are_both_found(used: Calls) -> None:
     plant(used, "DELETE FROM usage_records WHERE organization_id = :id")
     assert used.discrepancies() == ["rollup", "state", "usage"]

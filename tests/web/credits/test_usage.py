@@ -147,10 +147,10 @@ def test_a_report_is_a_table_for_spreadsheets_where_that_is_preferred(world: Wor
     table = world.table("?group_by=model,key", "text/html, application/json;q=0.5, text/csv")
     assert table == [
         ["model", "key", "invocations", "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens",
-         "reasoning_tokens", "cost"],
-        ["acme/one", "", "1", "50", "0", "50", "0", "0", "0.00005"],
-        ["acme/one", str(KEY), "1", "30", "0", "30", "0", "0", "0.00003"],
-        ["acme/two", str(KEY), "1", "12", "0", "12", "0", "0", "0.000012"],
+         "cache_write_tokens", "reasoning_tokens", "cost"],
+        ["acme/one", "", "1", "50", "0", "50", "0", "0", "0", "0.00005"],
+        ["acme/one", str(KEY), "1", "30", "0", "30", "0", "0", "0", "0.00003"],
+        ["acme/two", str(KEY), "1", "12", "0", "12", "0", "0", "0", "0.000012"],
     ]  # fmt: skip
     series = world.table("?interval=day&group_by=model")
     assert series[0][:2] == ["starts_at", "model"]
