@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import click
-from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from shared.database import Database, Session
@@ -23,6 +22,7 @@ from shared.errors import DomainError
 from shared.identity.authorization import OPERATOR
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from shared.settings import Settings, load_settings
+from shared.settings_errors import SettingsWrong
 
 Act = Callable[..., Any]
 Listing = TypeVar("Listing", bound=Callable[..., Any])
@@ -34,9 +34,8 @@ def installation() -> Iterator[tuple[Database, Settings]]:
     """Open the database of the environment's settings; what goes wrong ends the command with one line."""
     try:
         settings = load_settings()
-    except ValidationError as error:
-        wrong = [".".join(map(str, item["loc"])).upper() for item in error.errors()]
-        raise click.ClickException(f"Missing or wrong in the environment: {', '.join(wrong)}.") from None
+    except SettingsWrong as error:
+        raise click.ClickException(str(error)) from None
     database = Database(settings.database_url, pool_size=2)
     try:
         yield database, settings

@@ -7,7 +7,7 @@ for configuration.
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import (
@@ -19,9 +19,12 @@ from pydantic import (
     PositiveInt,
     SecretStr,
     TypeAdapter,
+    ValidationError,
     field_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from shared.settings_errors import SettingsWrong, credit_amount
 
 GIBIBYTE = 1 << 30
 
@@ -206,9 +209,9 @@ class Settings(BaseSettings):
 
     # Credits
 
-    first_run_credits: str = Field(default="1000", pattern=r"^(?:0|[1-9][0-9]{0,8})(?:\.[0-9]{1,6})?$")
+    first_run_credits: Annotated[str, credit_amount(digits=9)] = "1000"
     """Credits that the organization of a first run begins with; 0 for none."""
-    storage_price: str = Field(default="0.025", pattern=r"^(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,6})?$")
+    storage_price: Annotated[str, credit_amount(digits=4)] = "0.025"
     """Credits for a GiB that is stored for 30 days; 0 for none."""
     storage_grace_days: int = Field(default=14, ge=0, le=3650)
     """How long an organization without credits may store more, in days; nothing stored is ever lost."""
@@ -219,7 +222,7 @@ class Settings(BaseSettings):
     """Threads of each front process, made as they are needed; an organization's requests get less than half."""
     slot_wait_seconds: NonNegativeFloat = 5.0
     """Longest wait of a request whose organization has as much under way as it may; then 429."""
-    log_level: str = "INFO"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """DEBUG, INFO, WARNING or ERROR."""
     metrics_directory: Path | None = None
     """Directory in which the processes of one host share their metrics, best in memory (tmpfs)."""
@@ -268,8 +271,11 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Read the settings from the environment; raise pydantic's ValidationError naming what is missing or wrong."""
-    return Settings()
+    """Read the settings from the environment. Raises SettingsWrong, which says what to set."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise SettingsWrong.of(error, Settings.model_fields) from None
 
 
 def _parts(value: str) -> tuple[str, ...]:
