@@ -261,8 +261,8 @@ def _write_what_no_route_writes(connection: Connection, organization_id: UUID, s
         ),
         (
             "INSERT INTO deliveries (id, kind, event, destination_id, organization_id, content_type, body,"
-            " in_flight_limit, attempt_limit) VALUES (uuidv7(), 'organization', 'test', :organization_id,"
-            " :organization_id, 'application/json', '', 4, 9)"
+            " in_flight_limit, attempt_limit, state, ended_at) VALUES (uuidv7(), 'organization', 'test',"
+            " :organization_id, :organization_id, 'application/json', '', 4, 9, 'Dead', now())"
         ),
         (
             "INSERT INTO schedule_runs (id, schedule_id, tick_at, state, passed_over)"
