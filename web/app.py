@@ -17,6 +17,7 @@ from shared.settings import Settings
 from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_logger, reset_log_context
 from web.a2a.cors import share_with_origins
 from web.a2a.routes import ROUTES as AGENT_ROUTES
+from web.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
 from web.calls import assign_request_id, request_id
 from web.credits.budget_routes import ROUTES as BUDGET_ROUTES
 from web.credits.routes import ROUTES as CREDIT_ROUTES
@@ -36,6 +37,7 @@ from web.media.notifications import routes as notification_routes
 from web.media.organization_notifications import routes as organization_notification_routes
 from web.media.pushes import routes as push_routes
 from web.media.webhooks import routes as webhook_routes
+from web.models.messages import routes as messages_routes
 from web.models.routes import routes as model_routes
 from web.monitoring.health import routes as health_routes
 from web.monitoring.probes import build_probes
@@ -51,6 +53,7 @@ _PORT = re.compile(r":\d*$")
 ROUTES = (
     *FILE_ROUTES,
     model_routes,
+    messages_routes,
     *IDENTITY_ROUTES,
     *CREDIT_ROUTES,
     *BUDGET_ROUTES,
@@ -124,6 +127,8 @@ def _finish(response: Response) -> Response:
     if isinstance(response, HeldResponse):
         return response  # there will be another in its place
     response.headers["X-Request-Id"] = request_id()
+    if speaks_anthropic(request.path):
+        response.headers[REQUEST_ID_HEADER] = request_id()
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
     if "rate_limit" in g:
         response.headers.update(g.rate_limit.headers())

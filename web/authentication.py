@@ -24,18 +24,21 @@ from web.http.edge import GRANTS
 from web.rate_limits import refuse_excess
 from web.services import Services
 
+API_KEY_HEADER = "x-api-key"
 ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 
 class Authentication(Enum):
     """How a route knows its caller; each states one.
 
-    With SIGNATURE the handler checks the request's signature, with DISTRIBUTION_OR_SIGNATURE that of a request
-    without a credential. PREFLIGHT is public: a browser asks with the address of a read grant or without.
+    An API_KEY_CALLER may send the credential as `x-api-key`, as Anthropic's clients do. With SIGNATURE the handler
+    checks the request's signature, with DISTRIBUTION_OR_SIGNATURE that of a request without a credential. PREFLIGHT is
+    public: a browser asks with the address of a read grant or without.
     """
 
     PUBLIC = "public"
     CALLER = "caller"
+    API_KEY_CALLER = "caller, by any header"
     GRANT_OR_CALLER = "grant or caller"
     CLIENT = "client"
     DISTRIBUTION = "distribution"
@@ -46,7 +49,11 @@ class Authentication(Enum):
     @property
     def has_caller(self) -> bool:
         """Whether a credential that was presented stands for a caller; a distribution's serves its own routes."""
-        return self in (Authentication.CALLER, Authentication.GRANT_OR_CALLER)
+        return self in (
+            Authentication.CALLER,
+            Authentication.API_KEY_CALLER,
+            Authentication.GRANT_OR_CALLER,
+        )
 
     @property
     def takes_grants(self) -> bool:
@@ -68,7 +75,7 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         return None
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
         return None
-    authorization = http.headers.get("Authorization")
+    authorization = _authorization(how, http)
     if how is Authentication.DISTRIBUTION_OR_SIGNATURE and authorization is None and _is_signed(http):
         return None
     try:
@@ -80,6 +87,13 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         if authorization and is_guess:
             slow_down_guessing(http, services)
         raise
+
+
+def _authorization(how: Authentication, http: Request) -> str | None:
+    """Give the credential as the header has it; `Authorization` counts where both are sent."""
+    authorization: str | None = http.headers.get("Authorization")
+    api_key = http.headers.get(API_KEY_HEADER) if how is Authentication.API_KEY_CALLER else None
+    return f"Bearer {api_key}" if authorization is None and api_key else authorization
 
 
 def _is_signed(http: Request) -> bool:

@@ -1,4 +1,4 @@
-"""Write an error in the dialect of its path: a problem (RFC 9457), OAuth's, OpenAI's or A2A's.
+"""Write an error in the dialect of its path: a problem (RFC 9457), OAuth's, OpenAI's, Anthropic's or A2A's.
 
 Knows no request: the front's server also writes with it what it refuses before the application.
 """
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from web.a2a_errors import PROTOCOL_DOMAIN, error_body, speaks_a2a
+from web.anthropic_errors import REQUEST_ID_HEADER, anthropic_body, anthropic_status, speaks_anthropic
 from web.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
 
 PROBLEM = "application/problem+json"
@@ -66,6 +67,8 @@ class Dialects:
             host = urlsplit(self.base_url).hostname or PROTOCOL_DOMAIN
             body = error_body(status, code, detail, request=request_id, host=host, **data)
             return ErrorAnswer(status=body["error"]["code"], body=body)
+        if speaks_anthropic(path):
+            return _anthropic_error(status, code, detail, request_id, data)
         if speaks_openai(path):
             headers = {RETRY_HEADER: "false"} if is_final_status(status) else {}
             return ErrorAnswer(status=status, body=openai_body(status, code, detail, **data), headers=headers)
@@ -111,7 +114,7 @@ class Dialects:
         if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             headers["Retry-After"] = "1"
         lines = (
-            f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+            f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}",
             *map(": ".join, headers.items()),
         )
         return "\r\n".join((*lines, "", "")).encode() + content
@@ -133,6 +136,25 @@ def _oauth_error(status: int, code: str, detail: str) -> ErrorAnswer:
     """Write the error of a token endpoint (RFC 6749 5.2)."""
     body = {"error": oauth_code(status, code), "error_description": _NOT_DESCRIBABLE.sub("'", detail)}
     return ErrorAnswer(status=status, body=body, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})
+
+
+def _anthropic_error(
+    status: int, code: str, detail: str, request_id: str, data: Mapping[str, Any]
+) -> ErrorAnswer:
+    status = anthropic_status(status, code)
+    headers = {REQUEST_ID_HEADER: request_id}
+    if is_final_status(status):
+        headers[RETRY_HEADER] = "false"
+    body = anthropic_body(status, code, detail, request_id=request_id, **data)
+    return ErrorAnswer(status=status, body=body, headers=headers)
+
+
+def reason_phrase(status: int) -> str:
+    """Give the words behind a status on the wire, also of one that HTTP does not define."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Overloaded"
 
 
 def _path(target: str) -> str:

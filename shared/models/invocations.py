@@ -76,6 +76,14 @@ def get_model(catalog: Catalog, model_id: str) -> ModelEntry:
     return entry
 
 
+def get_callable_model(catalog: Catalog, request: ParsedRequest) -> ModelEntry:
+    """Get the model that a request names, for calling it; raises ModelNotFound, ModelNotSupported."""
+    entry = get_model(catalog, request.model)
+    if not entry.supports(ENDPOINTS[request.dialect]):
+        raise ModelNotSupported(param="model")
+    return entry
+
+
 def invoke(
     invoker: Invoker,
     catalog: Catalog,
@@ -92,9 +100,7 @@ def invoke(
     RateLimitExceeded, ModelNotAllowed, Unavailable.
     """
     payer_id = require_model_access(caller)
-    entry = get_model(catalog, request.model)
-    if not entry.supports(ENDPOINTS[request.dialect]):
-        raise ModelNotSupported(param="model")
+    entry = get_callable_model(catalog, request)
     speaking_for(entry, request)
     _refuse_overload(invoker)
     reserved = invoker.limits.reserved_completion_tokens

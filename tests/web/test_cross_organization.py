@@ -55,10 +55,13 @@ MEDIA = {
     "fileName": "a.png",
     "mediaType": "image/png",
 }
+PROMPT = {"model": "scripted/echo", "messages": [{"role": "user", "content": "Hi"}]}
 BODIES: dict[str, Any] = {
     "renew_retention": {"retentionExpiresAt": "2100-01-01T00:00:00Z"},
     "create_chat_completion": {"model": "scripted/echo", "messages": [{"role": "user", "content": "Hi"}]},
     "create_response": {"model": "scripted/echo", "store": False, "input": "Hi"},
+    "create_message": {**PROMPT, "max_tokens": 9},
+    "count_message_tokens": PROMPT,
     "create_invitation": {"email": "nobody@example.org", "role": "Member"},
     "create_behavior": BEHAVIOR,
     "replace_behavior": BEHAVIOR,

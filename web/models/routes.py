@@ -35,6 +35,16 @@ from web.http.requests import MalformedJson, UnsupportedMediaType, parse_json
 from web.models.answers import streamed_answer, whole_answer
 from web.models.chat_schemas import ChatCompletion, ChatStreamEvent
 from web.models.creation_schemas import ChatCreation, ResponsesCreation
+from web.models.model_listings import (
+    VERSION_HEADER,
+    MessageModelBody,
+    MessageModelList,
+    ModelListing,
+    ModelsQuery,
+    OneModel,
+    page_of,
+    speaks_version,
+)
 from web.models.response_schemas import ModelResponse, ResponseStreamEvent
 from web.models.schemas import ModelBody, ModelList
 from web.routes import Routes
@@ -48,7 +58,7 @@ _REFUSALS: tuple[type[DomainError], ...] = (
     ModelNotFound,
     Unavailable,
 )
-_CREATION: tuple[type[DomainError], ...] = (
+CREATION_ERRORS: tuple[type[DomainError], ...] = (
     *_REFUSALS,
     ModelNotSupported,
     InsufficientCredits,
@@ -73,24 +83,31 @@ _CREATION: tuple[type[DomainError], ...] = (
     "GET",
     "/v1/models",
     summary="List the current catalog of text-producing models",
-    authentication=Authentication.CALLER,
-    answers={200: ModelList},
+    authentication=Authentication.API_KEY_CALLER,
+    query=ModelsQuery,
+    headers=VERSION_HEADER,
+    answers={200: ModelListing},
     errors=(BillingOrganizationRequired, ModelAuthorizationDenied, PermissionDenied, Unavailable),
 )
 def list_models(call: Call) -> Answer:
     require_model_access(call.caller)
     models = call.services.models
-    usage = models.usage.current()
     entries = models.catalog.current().entries
-    return Answer(body=ModelList(object="list", data=[ModelBody.of(entry, usage) for entry in entries]))
+    if speaks_version(call.http):
+        return Answer(body=ModelListing(MessageModelList.of(entries, call.query)))
+    usage = models.usage.current()
+    page, _ = page_of(entries, call.query, limit=call.query.limit or len(entries))
+    listed = [ModelBody.of(entry, usage) for entry in page]
+    return Answer(body=ModelListing(ModelList(object="list", data=listed)))
 
 
 @routes.route(
     "GET",
     "/v1/models/<path:model>",
     summary="Get one model by its exact id, slashes and all",
-    authentication=Authentication.CALLER,
-    answers={200: ModelBody},
+    authentication=Authentication.API_KEY_CALLER,
+    headers=VERSION_HEADER,
+    answers={200: OneModel},
     errors=_REFUSALS,
 )
 def get_one_model(call: Call, model: str) -> Answer:
@@ -99,7 +116,9 @@ def get_one_model(call: Call, model: str) -> Answer:
     entry = get_model(models.catalog.current(), model)
     if not entry.produces_text:
         raise ModelNotFound(param="model")
-    return Answer(body=ModelBody.of(entry, models.usage.current()))
+    if speaks_version(call.http):
+        return Answer(body=OneModel(MessageModelBody.of(entry)))
+    return Answer(body=OneModel(ModelBody.of(entry, models.usage.current())))
 
 
 @routes.route(
@@ -109,11 +128,11 @@ def get_one_model(call: Call, model: str) -> Answer:
     authentication=Authentication.CALLER,
     body=ChatCreation,
     answers={200: {JSON: ChatCompletion, EVENT_STREAM: ChatStreamEvent}},
-    errors=(*_CREATION, ResponseStateNotSupported),
+    errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
 def create_chat_completion(call: Call) -> Response:
-    body = _read(call)
-    return _create(call, parse_chat(body))
+    body = read_creation(call)
+    return create_reply(call, parse_chat(body))
 
 
 @routes.route(
@@ -123,15 +142,15 @@ def create_chat_completion(call: Call) -> Response:
     authentication=Authentication.CALLER,
     body=ResponsesCreation,
     answers={200: {JSON: ModelResponse, EVENT_STREAM: ResponseStreamEvent}},
-    errors=(*_CREATION, ResponseStateNotSupported),
+    errors=(*CREATION_ERRORS, ResponseStateNotSupported),
 )
 def create_response(call: Call) -> Response:
-    body = _read(call)
+    body = read_creation(call)
     is_lenient = call.services.settings.absent_store_is_false
-    return _create(call, parse_responses(body, store_absent_is_false=is_lenient))
+    return create_reply(call, parse_responses(body, store_absent_is_false=is_lenient))
 
 
-def _read(call: Call) -> dict[str, Any]:
+def read_creation(call: Call) -> dict[str, Any]:
     """Read the body, once it is known that the caller may call models at all."""
     require_model_access(call.caller)
     if call.http.mimetype != "application/json":
@@ -145,7 +164,8 @@ def _read(call: Call) -> dict[str, Any]:
     return body
 
 
-def _create(call: Call, request: ParsedRequest) -> Response:
+def create_reply(call: Call, request: ParsedRequest) -> Response:
+    """Make the call, and answer with the whole reply or a stream."""
     models = call.services.models
     call.admission.hold(call.services.pools.model_calls)
     waited_seconds = call.admission.waited_seconds

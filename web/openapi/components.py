@@ -54,6 +54,20 @@ OPENAI_ERROR_SCHEMA: dict[str, Any] = {
     },
     "required": ["error"],
 }
+ANTHROPIC_ERROR_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What went wrong, as Anthropic's clients read it.",
+    "properties": {
+        "type": {"const": "error"},
+        "error": {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in ("type", "message", "code")},
+            "required": ["type", "message", "code"],
+        },
+        "request_id": {"type": "string"},
+    },
+    "required": ["type", "error", "request_id"],
+}
 OAUTH_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "What went wrong (RFC 6749 5.2).",
@@ -74,6 +88,12 @@ SECURITY_SCHEMES: dict[str, Any] = {
         "type": "http",
         "scheme": "bearer",
         "description": "A Version access token of a deployment, or a user's API key.",
+    },
+    "apiKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "x-api-key",
+        "description": "The same as the bearer's, as Anthropic's clients send it.",
     },
     "grant": {
         "type": "apiKey",

@@ -14,6 +14,7 @@ from shared.media.networks.registry import NETWORKS
 from web.authentication import Authentication
 from web.openapi.answers import add_headers, describe_answers, head_of, raw_content, shapes
 from web.openapi.components import (
+    ANTHROPIC_ERROR_SCHEMA,
     OAUTH_SCHEMA,
     OPENAI_ERROR_SCHEMA,
     PROBLEM_SCHEMA,
@@ -34,6 +35,7 @@ _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.PUBLIC: [],
     Authentication.PREFLIGHT: [],
     Authentication.CALLER: [{"bearer": []}],
+    Authentication.API_KEY_CALLER: [{"bearer": []}, {"apiKey": []}],
     Authentication.GRANT_OR_CALLER: [{"grant": []}, {"bearer": []}],
     Authentication.CLIENT: [{"client": []}, {}],  # the secret may stand in the form instead
     Authentication.DISTRIBUTION: [{"distribution": []}],
@@ -79,7 +81,7 @@ def describe(routes: Sequence[Route], *, base_url: str, version: str) -> dict[st
         "components": {
             "schemas": schemas
             | {"Problem": PROBLEM_SCHEMA, "OAuthError": OAUTH_SCHEMA, "OpenAIError": OPENAI_ERROR_SCHEMA}
-            | {"A2AError": A2A_ERROR_SCHEMA},
+            | {"A2AError": A2A_ERROR_SCHEMA, "AnthropicError": ANTHROPIC_ERROR_SCHEMA},
             "parameters": dict(PARAMETERS),
             "headers": dict(HEADERS),
             "securitySchemes": SECURITY_SCHEMES | SIGNATURE_SCHEMES,

@@ -9,6 +9,7 @@ from shared.errors import DomainError
 from shared.identity import errors as identity_errors
 from shared.models.providers.errors import ProviderError
 from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
+from web.anthropic_errors import anthropic_status, anthropic_type, speaks_anthropic
 from web.authentication import Authentication
 from web.error_dialects import OAUTH_PATHS, PROBLEM, oauth_code
 from web.errors import STATUSES
@@ -39,7 +40,7 @@ _AUTHENTICATED: tuple[type[DomainError], ...] = (
 def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
     """Give the codes of a route's errors with what they mean, by status."""
     by_status: dict[int, dict[str, str]] = defaultdict(dict)
-    status_of = a2a_status if speaks_a2a(route.path) else _plain_status
+    status_of = _status_writer(route.path)
     for error in _errors(route):
         by_status[status_of(STATUSES[error.kind], error.code)].setdefault(
             error.code, (error.__doc__ or "").strip().split("\n\n")[0]
@@ -69,14 +70,15 @@ def describe_errors(route: Route) -> dict[str, Any]:
         if status not in route.answers
     }
     if ProviderError in route.errors:
-        described["400"] = _with_codes_of_providers(described["400"])
+        schema = "AnthropicError" if speaks_anthropic(route.path) else "OpenAIError"
+        described["400"] = _with_codes_of_providers(described["400"], ref(schema))
     return described
 
 
-def _with_codes_of_providers(answer: dict[str, Any]) -> dict[str, Any]:
+def _with_codes_of_providers(answer: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """Describe that what a provider finds wrong with a request is passed on with the provider's code."""
     described = f"{answer['description']}\n\nOr another code, which is the model provider's."
-    return {"description": described, "content": {"application/json": {"schema": ref("OpenAIError")}}}
+    return {"description": described, "content": {"application/json": {"schema": schema}}}
 
 
 def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
@@ -84,6 +86,12 @@ def _problem(_: int, codes: Mapping[str, str]) -> dict[str, Any]:
         "description": _list_codes(codes),
         "content": {PROBLEM: {"schema": ref("Problem") | {"properties": {"code": {"enum": list(codes)}}}}},
     }
+
+
+def _status_writer(path: str) -> Callable[[int, str], int]:
+    if speaks_anthropic(path):
+        return anthropic_status
+    return a2a_status if speaks_a2a(path) else _plain_status
 
 
 def _plain_status(status: int, _: str) -> int:
@@ -99,6 +107,8 @@ def _renderer(path: str) -> Callable[[int, Mapping[str, str]], dict[str, Any]]:
         return _oauth_error
     if speaks_a2a(path):
         return _a2a_error
+    if speaks_anthropic(path):
+        return _anthropic_error
     return _openai_error if speaks_openai(path) else _problem
 
 
@@ -110,6 +120,16 @@ def _openai_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
     types = sorted({openai_type(status, code) for code in own})
     named = {"type": {"enum": types}, "code": {"enum": list(own)}}
     schema = ref("OpenAIError") | {"properties": {"error": {"properties": named}}}
+    return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
+
+
+def _anthropic_error(status: int, codes: Mapping[str, str]) -> dict[str, Any]:
+    """Describe the errors of a status in Anthropic's dialect, with OpenAI's names of our codes."""
+    own: dict[str, str] = {}
+    for code, meaning in codes.items():
+        own.setdefault(openai_code(code), meaning)
+    named = {"type": {"enum": [anthropic_type(status)]}, "code": {"enum": list(own)}}
+    schema = ref("AnthropicError") | {"properties": {"error": {"properties": named}}}
     return {"description": _list_codes(own), "content": {"application/json": {"schema": schema}}}
 
 

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from web.a2a_errors import speaks_a2a
+from web.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
 from web.authentication import ATTRIBUTION_HEADER, Authentication
 from web.openai_errors import RETRY_HEADER, speaks_openai
 from web.openapi.protocol import a2a_header_parameters
 from web.routes import FilePart, RawBody, Route
 
-_WORTH_REPEATING = ("402", "408", "409", "429", "502", "503", "504", "507")
+_WORTH_REPEATING = ("402", "408", "409", "429", "502", "503", "504", "507", "529")
 _MADE = ("201", "202")
 _ATTRIBUTION = {
     "name": ATTRIBUTION_HEADER,
@@ -38,6 +39,7 @@ _ANSWERED = {
     "WWW-Authenticate": "Which credentials are taken.",
     "Content-Range": "How long the content is.",
     RETRY_HEADER: "`false` where a client should not repeat the request.",
+    REQUEST_ID_HEADER: "The same as `X-Request-Id`, as Anthropic's clients read it.",
     "A2A-Extensions": "The extensions that are active, where the request named some.",
 }
 PARAMETERS: Mapping[str, dict[str, Any]] = {
@@ -97,5 +99,7 @@ def _shared(route: Route, status: str, *, is_error: bool) -> Iterable[str]:
         yield "Content-Range"
     if is_error and speaks_openai(route.path):
         yield RETRY_HEADER
+    if speaks_anthropic(route.path):
+        yield REQUEST_ID_HEADER
     if speaks_a2a(route.path):
         yield "A2A-Extensions"

@@ -5,10 +5,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 
 from shared.errors import DomainError, Kind
-from web.error_dialects import Dialects, title
+from web.error_dialects import Dialects, reason_phrase, title
 from web.errors import INTERNAL_ERROR, STATUSES
 from web.openapi.errors import dialect_code, errors_by_status
 from web.openapi.remedies import BY_KIND, REMEDIES
@@ -77,7 +76,7 @@ def by_status(problems: Iterable[Problem]) -> Sequence[tuple[int, str, Sequence[
     grouped: dict[int, list[Problem]] = defaultdict(list)
     for problem in problems:
         grouped[problem.status].append(problem)
-    return [(status, HTTPStatus(status).phrase, grouped[status]) for status in sorted(grouped)]
+    return [(status, reason_phrase(status), grouped[status]) for status in sorted(grouped)]
 
 
 def answered_by(code: str, routes: Iterable[Route]) -> Sequence[Route]:
@@ -92,9 +91,7 @@ def samples(problem: Problem, routes: Iterable[Route], base_url: str) -> Sequenc
     for path in [route.path for route in routes] or [_PROBLEM_PATH]:
         answer = dialects.write(path, problem.status, problem.code, problem.meaning, request_id="…")
         name, sent = _dialect(answer.body), json.dumps(answer.body, indent=2, ensure_ascii=False)
-        head = (
-            f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\nContent-Type: {answer.media_type}"
-        )
+        head = f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}\nContent-Type: {answer.media_type}"
         written.setdefault(name, f"{head}\n\n{sent}")
     return list(written.items())
 
@@ -102,6 +99,8 @@ def samples(problem: Problem, routes: Iterable[Route], base_url: str) -> Sequenc
 def _dialect(body: Mapping[str, object]) -> str:
     error = body.get("error")
     if isinstance(error, Mapping):
+        if body.get("type") == "error":
+            return "Anthropic"
         return "A2A" if "details" in error else "OpenAI"
     return "Problem (RFC 9457)" if error is None else "OAuth"
 
