@@ -22,7 +22,7 @@ from shared.identity.errors import ResourceNotFound, TooManyLive
 from shared.identity.existence import get_one, require_member
 from shared.identity.names import require_future, require_name
 from shared.identity.permissions import Permission
-from shared.identity.secrets import Prefix, Secret, issue
+from shared.identity.secrets import ListedSecret, Prefix, Secret, issue
 from shared.identity.tables import api_keys, users
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first
@@ -32,18 +32,13 @@ LIVE_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKey:
+class ApiKey(ListedSecret):
     """A key, as it may be listed; `organization_id` is None for one that follows the user's selection."""
 
     id: UUID
     user_id: UUID
     organization_id: UUID | None
     name: str
-    last4: str
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from shared.identity.errors import TooManyLive
 from shared.identity.existence import get_one
 from shared.identity.names import require_future
 from shared.identity.permissions import Permission
-from shared.identity.secrets import Prefix, Secret, issue
+from shared.identity.secrets import ListedSecret, Prefix, Secret, issue
 from shared.identity.tables import client_credentials, deployments
 from shared.ids import new_id
 from shared.pagination import Page, Position, oldest_first
@@ -29,17 +29,12 @@ LIVE_LIMIT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredential:
+class ClientCredential(ListedSecret):
     """A client secret of a deployment, as it may be listed."""
 
     id: UUID
     deployment_id: UUID
     client_id: UUID
-    last4: str
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import os
 import re
 import zlib
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 WEBHOOK_SECRET_PREFIX = "whsec_"  # noqa: S105 (a prefix, not a secret)
@@ -42,6 +43,17 @@ class Secret:
     value: str = field(repr=False)
     hash: bytes = field(repr=False)
     last4: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSecret:
+    """What may be shown of a stored secret."""
+
+    last4: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
 
 
 def issue(prefix: Prefix) -> Secret:

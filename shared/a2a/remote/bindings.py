@@ -6,7 +6,7 @@ reason where it names one, and the HTTP status that it has or would have.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from shared.a2a.exact_json import render
 
@@ -26,6 +26,12 @@ class Call:
     url: str
     body: bytes | None = field(default=None, repr=False)
     accepts: str = JSON
+
+    @classmethod
+    def post(cls, url: str, document: Mapping[str, Any], *, is_stream: bool = False) -> Self:
+        """Describe a request with a body; its numbers stay as their authors wrote them."""
+        body = render(dict(document)).encode()
+        return cls(method="POST", url=url, body=body, accepts=EVENTS if is_stream else JSON)
 
 
 class Refused(Exception):
@@ -77,11 +83,6 @@ class AgentBinding(Protocol):
 
     def refusal(self, status: int, document: Any) -> Refused:
         """Read an answer with an error's status; `document` is None where it is no JSON."""
-
-
-def body_of(document: Any) -> bytes:
-    """Write a request's body; numbers stay as their authors wrote them."""
-    return render(document).encode()
 
 
 def reason_of(details: Any) -> str | None:

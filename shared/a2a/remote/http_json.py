@@ -4,16 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from shared.a2a.remote.bindings import (
-    EVENTS,
-    HISTORY_LENGTH,
-    JSON,
-    LISTED_TASKS,
-    Call,
-    Refused,
-    body_of,
-    reason_of,
-)
+from shared.a2a.remote.bindings import HISTORY_LENGTH, LISTED_TASKS, Call, Refused, reason_of
 
 
 class HttpJson:
@@ -29,7 +20,7 @@ class HttpJson:
 
     def stream(self, request: Mapping[str, Any]) -> Call:
         """Send a message, to be answered with a stream."""
-        return self._post("/message:stream", {**self._tenant, **request}, accepts=EVENTS)
+        return self._post("/message:stream", {**self._tenant, **request}, is_stream=True)
 
     def get(self, task_id: str) -> Call:
         """Get a task."""
@@ -41,7 +32,7 @@ class HttpJson:
 
     def subscribe(self, task_id: str) -> Call:
         """Subscribe to a task."""
-        return self._post(f"{_task(task_id)}:subscribe", self._tenant, accepts=EVENTS)
+        return self._post(f"{_task(task_id)}:subscribe", self._tenant, is_stream=True)
 
     def cancel(self, task_id: str) -> Call:
         """Cancel a task."""
@@ -61,8 +52,8 @@ class HttpJson:
         code = error.get("code")
         return Refused(status or (code if isinstance(code, int) else 500), reason_of(error.get("details")))
 
-    def _post(self, path: str, document: Mapping[str, Any], *, accepts: str = JSON) -> Call:
-        return Call(method="POST", url=self._base + path, body=body_of(dict(document)), accepts=accepts)
+    def _post(self, path: str, document: Mapping[str, Any], *, is_stream: bool = False) -> Call:
+        return Call.post(self._base + path, document, is_stream=is_stream)
 
     def _get(self, path: str, **query: Any) -> Call:
         return Call(method="GET", url=f"{self._base}{path}?{urlencode(query)}")

@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from shared.a2a.remote.bindings import (
-    EVENTS,
-    HISTORY_LENGTH,
-    JSON,
-    LISTED_TASKS,
-    Call,
-    Refused,
-    body_of,
-    reason_of,
-)
+from shared.a2a.remote.bindings import HISTORY_LENGTH, LISTED_TASKS, Call, Refused, reason_of
 from shared.a2a.remote.errors import AnswerInvalid
 
 _ERRORS = {
@@ -46,7 +37,7 @@ class JsonRpc:
 
     def stream(self, request: Mapping[str, Any]) -> Call:
         """Send a message, to be answered with a stream."""
-        return self._call("SendStreamingMessage", request, accepts=EVENTS)
+        return self._call("SendStreamingMessage", request, is_stream=True)
 
     def get(self, task_id: str) -> Call:
         """Get a task."""
@@ -59,7 +50,7 @@ class JsonRpc:
 
     def subscribe(self, task_id: str) -> Call:
         """Subscribe to a task."""
-        return self._call("SubscribeToTask", {"id": task_id}, accepts=EVENTS)
+        return self._call("SubscribeToTask", {"id": task_id}, is_stream=True)
 
     def cancel(self, task_id: str) -> Call:
         """Cancel a task."""
@@ -85,6 +76,6 @@ class JsonRpc:
         is_of_http = status >= 400  # noqa: PLR2004 (the statuses of errors)
         return Refused(status if is_of_http else known, reason_of(error.get("data")) or reason)
 
-    def _call(self, method: str, params: Mapping[str, Any], *, accepts: str = JSON) -> Call:
+    def _call(self, method: str, params: Mapping[str, Any], *, is_stream: bool = False) -> Call:
         document = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**self._tenant, **params}}
-        return Call(method="POST", url=self._url, body=body_of(document), accepts=accepts)
+        return Call.post(self._url, document, is_stream=is_stream)

@@ -185,11 +185,9 @@ class Files:
         method: str,
         path: str,
         parameters: Mapping[str, Value] | None = None,
-        *,
-        json: Mapping[str, Any] | None = None,
-        is_repeatable: bool = True,
+        **options: Any,
     ) -> Mapping[str, Any]:
-        response = self._request(method, path, parameters, json=json, is_repeatable=is_repeatable)
+        response = self._request(method, path, parameters, **options)
         body: Mapping[str, Any] = response.json()
         return body
 

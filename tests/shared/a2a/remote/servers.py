@@ -96,6 +96,16 @@ def _read(connection: socket.socket) -> tuple[bytes, bytes]:
     return head, body
 
 
+def begin_or_cancel(wire: Wire) -> bool:
+    """Begin the stream of a task that works, or answer that it is canceled; tell which."""
+    if is_cancel := wire.path.endswith(":cancel"):
+        wire.answer(200, {"id": "t", "status": {"state": "TASK_STATE_CANCELED"}})
+    else:
+        wire.begin_stream()
+        wire.event({"task": {"id": "t", "status": {"state": "TASK_STATE_WORKING"}}})
+    return is_cancel
+
+
 def hold(seconds: float = 30.0) -> None:
     """Say nothing for a while."""
     time.sleep(seconds)

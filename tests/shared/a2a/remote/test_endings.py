@@ -14,11 +14,9 @@ from shared.a2a.types import Task, TaskState
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
 from tests.shared.a2a.behaviors.agents import Agents
-from tests.shared.a2a.remote.servers import Wire, hold, scripted_agent
-from tests.shared.a2a.remote.turns import said, use_endpoint
-from tests.support.stack import wait_until
+from tests.shared.a2a.remote.servers import Wire, begin_or_cancel, hold, scripted_agent
+from tests.shared.a2a.remote.turns import said, use_endpoint, wait_until_working
 
-WORKING = {"state": "TASK_STATE_WORKING"}
 RAW = {"artifactId": "a", "parts": [{"raw": "AAEC", "filename": "a.bin"}]}
 
 
@@ -72,20 +70,14 @@ def _end_while_it_hangs(agents: Agents, act: Callable[[], object]) -> tuple[Task
     """Have an agent say nothing more, do something, and give the task once it has ended."""
 
     def script(wire: Wire) -> None:
-        if wire.path.endswith(":cancel"):
-            wire.answer(200, {"id": "t", "status": {"state": "TASK_STATE_CANCELED"}})
-            return
-        wire.begin_stream()
-        wire.event({"task": {"id": "t", "status": WORKING}})
-        hold(20)
+        if not begin_or_cancel(wire):
+            hold(20)
 
     with scripted_agent(script) as agent:
         use_endpoint(agents, agent.url)
         sent = agents.say("hello")
         with agents.answering(sent):
-            wait_until(
-                lambda: agents.task(sent.task_id).status.state is TaskState.WORKING, "the first update"
-            )
+            wait_until_working(agents, sent.task_id)
             act()
         connector = AgentConnector(agents.database, agents.settings)
         RemoteCancellation(agents.database, connector).sweep()

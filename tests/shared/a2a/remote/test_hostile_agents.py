@@ -13,9 +13,8 @@ from shared.a2a.remote.connecting import AgentConnector
 from shared.a2a.remote.turn_rows import SentTurns
 from shared.a2a.types import Task, TaskState
 from tests.shared.a2a.behaviors.agents import Agents
-from tests.shared.a2a.remote.servers import ScriptedAgent, Wire, hold, scripted_agent
-from tests.shared.a2a.remote.turns import said, text_of, use_endpoint
-from tests.support.stack import wait_until
+from tests.shared.a2a.remote.servers import ScriptedAgent, Wire, begin_or_cancel, hold, scripted_agent
+from tests.shared.a2a.remote.turns import said, text_of, use_endpoint, wait_until_working
 
 WORKING = {"state": "TASK_STATE_WORKING"}
 COMPLETED = {"state": "TASK_STATE_COMPLETED"}
@@ -214,12 +213,9 @@ def test_a_stream_that_never_ends_is_ended_by_cancelling(agents: Agents) -> None
     cancelled = threading.Event()
 
     def script(wire: Wire) -> None:
-        if wire.path.endswith(":cancel"):
+        if begin_or_cancel(wire):
             cancelled.set()
-            wire.answer(200, {"id": "t", "status": {"state": "TASK_STATE_CANCELED"}})
             return
-        wire.begin_stream()
-        wire.event({"task": {"id": "t", "status": WORKING}})
         while not cancelled.wait(0.05):
             wire.write(b": ping\n\n")
 
@@ -227,9 +223,7 @@ def test_a_stream_that_never_ends_is_ended_by_cancelling(agents: Agents) -> None
         use_endpoint(agents, agent.url)
         sent = agents.say("hello")
         with agents.answering(sent):
-            wait_until(
-                lambda: agents.task(sent.task_id).status.state is TaskState.WORKING, "the first update"
-            )
+            wait_until_working(agents, sent.task_id)
             agents.cancel(sent.task_id)
         assert cancelled.wait(10)
     assert agents.task(sent.task_id).status.state is TaskState.CANCELED

@@ -1,11 +1,13 @@
 """Endpoints for tests, and what became of the messages that were sent to them."""
 
 from typing import Any
+from uuid import UUID
 
 from shared.a2a.remote.endpoints import EndpointDraft, put_endpoint
-from shared.a2a.types import Task
+from shared.a2a.types import Task, TaskState
 from shared.identity.authorization import OPERATOR
 from tests.shared.a2a.behaviors.agents import Agents
+from tests.support.stack import wait_until
 
 
 def use_endpoint(
@@ -29,6 +31,10 @@ def use_endpoint(
         streams=streams,
         id=deployment_id,
     )
+
+
+def wait_until_working(agents: Agents, task_id: UUID) -> None:
+    wait_until(lambda: agents.task(task_id).status.state is TaskState.WORKING, "the first update")
 
 
 def text_of(task: Task, artifact_id: str) -> str:
