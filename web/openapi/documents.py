@@ -1,7 +1,8 @@
 """Serve what the service says of itself: its OpenAPI document, the pages that show it, and a page for every problem."""
 
 import json
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from flask import Response, current_app
 from werkzeug.exceptions import NotFound
@@ -10,7 +11,7 @@ from web.authentication import Authentication
 from web.calls import Call
 from web.openapi import reference
 from web.openapi.description import describe
-from web.openapi.problems import answered_by, by_status, list_problems, samples
+from web.openapi.problems import by_status, list_problems, operations_by_code, samples
 from web.pages.rendering import page, version
 from web.routes import Route, Routes
 
@@ -18,6 +19,7 @@ routes = Routes("documents")
 
 _SHOWN_OPERATIONS = 24
 _HTML = "text/html"
+Made = TypeVar("Made")
 
 
 @routes.route(
@@ -28,7 +30,8 @@ _HTML = "text/html"
     answers={200: "application/json"},
 )
 def openapi(_: Call) -> Response:
-    return Response(json.dumps(_document()), content_type="application/json")
+    text = _made_once("openapi.json", lambda: json.dumps(_document()))
+    return Response(text, content_type="application/json")
 
 
 @routes.route(
@@ -119,7 +122,8 @@ def describe_problem(_: Call, code: str) -> Response:
     problem = problems.get(code.lower())
     if problem is None:
         raise NotFound("There is no such problem.")
-    operations = answered_by(problem.code, _routes())
+    by_code = _made_once("operations by code", lambda: operations_by_code(_routes()))
+    operations = by_code.get(problem.code, [])
     return page(
         "problem.html",
         problem=problem,
@@ -135,7 +139,13 @@ def _routes() -> list[Route]:
 
 
 def _document() -> dict[str, Any]:
+    base_url = current_app.config["BASE_URL"]
+    return _made_once("openapi", lambda: describe(_routes(), base_url=base_url, version=version()))
+
+
+def _made_once(name: str, make: Callable[[], Made]) -> Made:
+    """Give what depends on the code and the settings alone, made when it is first asked for."""
     kept = current_app.extensions
-    if "openapi" not in kept:
-        kept["openapi"] = describe(_routes(), base_url=current_app.config["BASE_URL"], version=version())
-    return cast("dict[str, Any]", kept["openapi"])
+    if name not in kept:
+        kept[name] = make()
+    return cast("Made", kept[name])

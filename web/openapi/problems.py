@@ -79,9 +79,13 @@ def by_status(problems: Iterable[Problem]) -> Sequence[tuple[int, str, Sequence[
     return [(status, reason_phrase(status), grouped[status]) for status in sorted(grouped)]
 
 
-def answered_by(code: str, routes: Iterable[Route]) -> Sequence[Route]:
-    """Give the operations that answer an error, under this code or as their dialect has it."""
-    return [route for route in routes if not route.hidden and code in _codes(route)]
+def operations_by_code(routes: Iterable[Route]) -> Mapping[str, Sequence[Route]]:
+    """Give the operations that answer each error, under its code and under that of their dialect."""
+    found: dict[str, list[Route]] = defaultdict(list)
+    for route in routes:
+        for code in () if route.hidden else _codes(route):
+            found[code].append(route)
+    return found
 
 
 def samples(problem: Problem, routes: Iterable[Route], base_url: str) -> Sequence[tuple[str, str]]:
