@@ -55,7 +55,7 @@ def administration() -> Iterator[Session]:
 
 def show(resource: object, **secrets: object) -> None:
     """Print a resource as JSON, with what is shown only now."""
-    print_json(document(resource) | _document_of(secrets))
+    print_json(document(resource) | document_of(secrets))
 
 
 def show_page(name: str, page: Page[Any]) -> None:
@@ -72,7 +72,7 @@ def print_json(shown: dict[str, Any]) -> None:
 def document(resource: Any) -> dict[str, Any]:
     """Give a resource's fields as JSON spells them."""
     names = [field.name for field in dataclasses.fields(resource)]
-    return _document_of({name: getattr(resource, name) for name in names})
+    return document_of({name: getattr(resource, name) for name in names})
 
 
 def acts_on(
@@ -137,7 +137,8 @@ def in_utc(moment: datetime | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment else None
 
 
-def _document_of(members: dict[str, Any]) -> dict[str, Any]:
+def document_of(members: dict[str, Any]) -> dict[str, Any]:
+    """Give members as JSON spells them."""
     return {to_camel(name): _plain(value) for name, value in members.items()}
 
 
@@ -150,4 +151,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value):
         return document(value)
-    return _document_of(value) if isinstance(value, dict) else value
+    return document_of(value) if isinstance(value, dict) else value

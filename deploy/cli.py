@@ -39,6 +39,7 @@ _ADMINISTRATION = {
     "run": "deploy.cli_run",
     "models": "deploy.cli_models",
     "credits": "deploy.cli_credits",
+    "usage": "deploy.cli_usage",
     "doctor": "deploy.cli_doctor",
     "status": "deploy.cli_doctor",
     "budgets": "deploy.cli_budgets",

@@ -14,6 +14,9 @@ from sqlalchemy import Row
 from shared.credits.cube import SUMS, Dimension, Interval, statement
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.existence import require_organization
+from shared.identity.permissions import Permission
 
 MAX_GROUPS = 10_000
 MAX_DAYS = 366
@@ -131,6 +134,13 @@ def usage(
         groups=tuple(_group(row, len(question.group_by)) for row in rows[:MAX_GROUPS]),
         is_truncated=len(rows) > MAX_GROUPS,
     )
+
+
+def read_usage(session: Session, *, by: Actor, organization_id: UUID, question: Question) -> UsageReport:
+    """Report it to one who administers the organization."""
+    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    require_organization(session, organization_id)
+    return usage(session, organization_id, question)
 
 
 def model_usage(session: Session) -> Mapping[str, tuple[int, int]]:

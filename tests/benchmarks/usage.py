@@ -1,6 +1,6 @@
 """The row about usage: what a report over each window costs an organization that has made ten million calls in it.
 
-The reports read hourly sums and the last minutes' records. The yardstick is the sum over the records themselves.
+The reports read daily and hourly sums, and records at the edges. The yardstick is the sum over the records themselves.
 """
 
 import json
@@ -22,6 +22,7 @@ from tests.benchmarks.usage_inventory import analyze, begin_rollups, record_usag
 MODELS = 10
 USERS = 10
 TARGET_SECONDS = 0.050
+CUTS = ("group_by=model", "group_by=model,principal", "group_by=model&interval=day", "interval=hour")
 _PLAIN = """
 SELECT model, count(*), sum(prompt_tokens), sum(completion_tokens), sum(cost) FROM usage_records
 WHERE organization_id = %s AND occurred_at >= now() - %s GROUP BY 1
@@ -43,12 +44,15 @@ def usage_windows(bench: Bench) -> Iterator[Line]:
     database.dispose()
     analyze(url)
     for window in Window:
-        yield _window(bench, front, window, records=records, groups=groups, asked=asked)
+        for cut in CUTS:
+            yield _window(bench, front, window, cut, records=records, groups=groups, asked=asked)
 
 
-def _window(bench: Bench, front: Front, window: Window, *, records: int, groups: int, asked: int) -> Line:
+def _window(
+    bench: Bench, front: Front, window: Window, cut: str, *, records: int, groups: int, asked: int
+) -> Line:
     key = json.loads((front.stack.directory / "credentials.json").read_text())["ownerApiKey"]
-    request = request_head("GET", f"/v1/usage?window={window}&group_by=model", Authorization=f"Bearer {key}")
+    request = request_head("GET", f"/v1/usage?window={window}&{cut}", Authorization=f"Bearer {key}")
     connection = Connection(front.port)
     for _ in range(5):
         connection.ask(request, expect=200)
@@ -62,7 +66,7 @@ def _window(bench: Bench, front: Front, window: Window, *, records: int, groups:
     seconds = statistics.median(times)
     plain = _plain_seconds(bench, front, window)
     return Line(
-        what=f"usage of {window} over {records} records, {groups} hourly sums",
+        what=f"usage of {window} ({cut}) over {records} records, {groups} hourly sums",
         figure=milliseconds(seconds),
         yardstick=f"from the records {milliseconds(plain)}",
         ratio=seconds / plain,

@@ -166,6 +166,8 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
     assert (stored["storedBytes"], stored["cost"]) == (10, "0")
     assert (stored["days"][0]["storedBytes"], stored["days"][0]["cost"]) == (10, None)
     assert do("credits", "recount-storage") == {"organizations": 0}
+    used = do("usage", **inside, window="7d", interval="day", group_by="principal")
+    assert (used["total"]["cost"], used["groups"], used["isTruncated"]) == ("0", [], False)
     assert do("credits", "prove") == {"discrepancies": [], "mismeasured": []}
 
     member = do("members", "add", **inside, email=f"{uuid4().hex}@example.org", role="Member")

@@ -1,0 +1,92 @@
+"""What a report reads: sums of days, a few of hours, and two parts of an hour of records, by their indexes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import event, text
+
+from shared.credits.cube import Dimension, Interval
+from shared.credits.reports import Question, Window, model_usage, usage
+from shared.credits.rollups import roll_up_usage
+from shared.database import Database
+from tests.shared.credits.calls import Calls
+from tests.support.plans import Statement, rows_read
+
+RECORDS, DAYS, GROUPS = 60_000, 30, 2
+AN_HOUR = RECORDS / DAYS / 24
+# Two models an hour; a day's edges have 24 hours each at most, and records of an hour each.
+MOST = int(GROUPS * (DAYS + 2 * 24) + 2 * AN_HOUR) + 60
+_FILL = text(
+    """
+INSERT INTO usage_records (invocation_id, organization_id, model, prompt_tokens, completion_tokens, cached_tokens,
+    reasoning_tokens, cost, status, is_estimated, user_id, api_key_id, occurred_at)
+SELECT gen_random_uuid(), :organization_id, 'acme/' || n % 2, 1, 1, 0, 0, 1, 'completed', false, :user_id, :key_id,
+    now() - interval '30 days' * (n::float8 / :records)
+FROM generate_series(1, :records) AS n
+"""
+)
+
+
+@pytest.fixture
+def busy(calls: Calls) -> Calls:
+    """An organization of many calls in a month, beside another."""
+    calls.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
+    for organization_id in (calls.organization_id, uuid4()):
+        with calls.database.transaction() as session:
+            values = {
+                "organization_id": str(organization_id),
+                "user_id": str(uuid4()),
+                "key_id": str(uuid4()),
+            }
+            session.execute(_FILL, values | {"records": RECORDS})
+    roll_up_usage(calls.database)
+    calls.run("ANALYZE usage_records")
+    calls.run("ANALYZE usage_hours")
+    calls.run("ANALYZE usage_days")
+    return calls
+
+
+@contextmanager
+def asked(database: Database) -> Iterator[list[Statement]]:
+    kept: list[Statement] = []
+
+    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.lstrip().startswith("WITH"):
+            kept.append(Statement(text=statement, parameters=parameters))
+
+    event.listen(database.engine, "before_cursor_execute", keep)
+    try:
+        yield kept
+    finally:
+        event.remove(database.engine, "before_cursor_execute", keep)
+
+
+def test_a_report_reads_sums_and_two_parts_of_an_hour(busy: Calls) -> None:
+    with asked(busy.database) as statements, busy.database.autocommit() as session:
+        for window in Window:
+            for group_by in ((Dimension.MODEL,), (Dimension.MODEL, Dimension.PRINCIPAL), tuple(Dimension)):
+                for interval in (None, Interval.DAY):
+                    question = Question(window=window, group_by=group_by, interval=interval)
+                    assert usage(session, busy.organization_id, question).total.invocations > 0
+    assert len(statements) == 18
+    for statement in statements:
+        read, plan = rows_read(busy.database, statement)
+        assert read <= MOST, plan
+
+
+def test_a_series_by_hour_reads_the_hours_of_its_span(busy: Calls) -> None:
+    question = Question(window=Window.WEEK, interval=Interval.HOUR)
+    with asked(busy.database) as statements, busy.database.autocommit() as session:
+        assert 168 <= len(usage(session, busy.organization_id, question).groups) <= 169
+    read, plan = rows_read(busy.database, statements[0])
+    assert read <= GROUPS * 168 + 2 * AN_HOUR + 60, plan
+
+
+def test_the_catalogs_figures_do_not_read_the_records_of_a_day(busy: Calls) -> None:
+    with asked(busy.database) as statements, busy.database.autocommit() as session:
+        assert model_usage(session)["acme/1"][1] >= AN_HOUR * 23
+    read, plan = rows_read(busy.database, statements[0])
+    assert read < RECORDS / DAYS, plan
