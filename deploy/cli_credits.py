@@ -1,14 +1,15 @@
 """Commands for credits: read, top up, adjust, set policies, see what storage costs, and prove all of it."""
 
 import dataclasses
+import json
 from datetime import date, datetime
-from typing import Any
+from typing import IO, Any
 from uuid import UUID
 
 import click
 
 from deploy.administration import administration, choice, document, installation, paged, print_json, show
-from shared.credits import balances, ledger, policies, reconciliation, statements, storage_reports
+from shared.credits import balances, ledger, payments, policies, reconciliation, statements, storage_reports
 from shared.credits.amounts import format_credits, parse_signed_credits
 from shared.credits.reports import Window
 from shared.files import storage_proof
@@ -136,6 +137,26 @@ def _month(_context: click.Context, _param: click.Parameter, value: datetime | N
 
 
 _MONTH = click.DateTime(formats=["%Y-%m"])
+
+
+@credits.command(
+    "enter-payment", help="Add or take the credits of a payment event that did not arrive; FILE is its JSON."
+)
+@click.option("--source", required=True, help="The name in PAYMENT_SOURCES.")
+@click.argument("event", type=click.File("rb"), metavar="FILE")
+def enter_payment(source: str, event: IO[bytes]) -> None:
+    with installation() as (database, settings):
+        if source not in settings.payment_sources:
+            raise click.BadParameter("is not in PAYMENT_SOURCES", param_hint="--source")
+        try:
+            told = json.load(event)
+        except ValueError as error:
+            raise click.BadParameter("is not JSON", param_hint="FILE") from error
+        with database.transaction() as session:
+            result = payments.receive(
+                session, name=source, source=settings.payment_sources[source], event=told
+            )
+    print_json({"result": result.value})
 
 
 @credits.command("list-statements", help="List an organization's monthly statements, newest first.")

@@ -5,6 +5,7 @@ heading. `make environment` writes `deploy/environment.example` from this module
 for configuration.
 """
 
+import json
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,6 +25,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.payment_sources import PaymentSource
 from shared.settings_errors import SettingsWrong, credit_amount
 
 GIBIBYTE = 1 << 30
@@ -215,6 +217,10 @@ class Settings(BaseSettings):
     """Credits for a GiB that is stored for 30 days; 0 for none."""
     storage_grace_days: int = Field(default=14, ge=0, le=3650)
     """How long an organization without credits may store more, in days; nothing stored is ever lost."""
+    payment_sources: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")], PaymentSource], NoDecode
+    ] = {}
+    """Payment systems whose signed events add credits, JSON by name (docs/specification/credits.md#payments)."""
 
     # Processes
 
@@ -251,6 +257,11 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return _parts(value) if isinstance(value, str) else value
+
+    @field_validator("payment_sources", mode="before")
+    @classmethod
+    def _read_json(cls, value: object) -> object:
+        return json.loads(value) if isinstance(value, str) else value
 
     @field_validator("github_issuers")
     @classmethod

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 SHOWN_CHARACTERS = 80
 MEANING = "deploy/environment.example says what it is"
-_SECRET = re.compile(r"_(url|keys?|secret|key_id)$")
+_SECRET = re.compile(r"_(url|keys?|secret|key_id|sources)$")
 
 
 class SettingsWrong(Exception):
@@ -46,4 +46,6 @@ def _describe(found: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    return "the default is empty" if field.default in (None, (), "") else f"the default is {field.default}"
+    return (
+        "the default is empty" if field.default in (None, (), "", {}) else f"the default is {field.default}"
+    )

@@ -31,9 +31,9 @@ ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 class Authentication(Enum):
     """How a route knows its caller; each states one.
 
-    An API_KEY_CALLER may send the credential as `x-api-key`, as Anthropic's clients do. With SIGNATURE the handler
-    checks the request's signature, with DISTRIBUTION_OR_SIGNATURE that of a request without a credential. PREFLIGHT is
-    public: a browser asks with the address of a read grant or without.
+    An API_KEY_CALLER may send the credential as `x-api-key`, as Anthropic's clients do. With SIGNATURE and
+    PAYMENT_SIGNATURE the handler checks the request's signature, with DISTRIBUTION_OR_SIGNATURE that of a request
+    without a credential. PREFLIGHT is public: a browser asks with the address of a read grant or without.
     """
 
     PUBLIC = "public"
@@ -44,6 +44,7 @@ class Authentication(Enum):
     DISTRIBUTION = "distribution"
     DISTRIBUTION_OR_SIGNATURE = "distribution or signature"
     SIGNATURE = "signature"
+    PAYMENT_SIGNATURE = "payment signature"
     PREFLIGHT = "preflight"
 
     @property
@@ -66,6 +67,7 @@ _WITHOUT_CREDENTIAL = (
     Authentication.PREFLIGHT,
     Authentication.CLIENT,
     Authentication.SIGNATURE,
+    Authentication.PAYMENT_SIGNATURE,
 )
 
 

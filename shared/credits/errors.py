@@ -144,6 +144,20 @@ class ReferenceConflict(DomainError):
     kind = Kind.CONFLICT
 
 
+class PaymentNotUnderstood(DomainError):
+    """The event of a payment tells no organization, amount or currency that credits can be made of."""
+
+    code = "payment_not_understood"
+    kind = Kind.INVALID
+
+
+class PaymentUnknown(DomainError):
+    """No credits were entered for the payment that is refunded; send the event again once they are."""
+
+    code = "payment_unknown"
+    kind = Kind.CONFLICT
+
+
 class BalanceOutOfRange(DomainError):
     """The balance would leave the range that can be kept exactly."""
 

@@ -168,7 +168,8 @@ def test_a_stream_that_breaks_never_ends_as_if_all_was_well(
         pytest.raises(anthropic.APIStatusError) as raised,
     ):
         kinds.extend(event.type for event in stream)
-    assert raised.value.body["error"]["code"] == "provider_error"  # type: ignore[index]
+    told: Any = raised.value.body
+    assert told["error"]["code"] == "provider_error"
     assert kinds.count("content_block_delta") == 2
     assert "message_stop" not in kinds
 

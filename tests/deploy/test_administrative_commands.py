@@ -65,6 +65,7 @@ def operator(
             "REDIS_URL": valkey_server.url,
             "BLOB_STORE": (tmp_path / "blobs").as_uri(),
             "ENCRYPTION_KEYS": key,
+            "PAYMENT_SOURCES": json.dumps({"shop": {"kind": "stripe", "secrets": ["whsec_of_the_shop"]}}),
         },
         database,
         tmp_path,
@@ -129,6 +130,14 @@ def administer_repository(do: Callable[..., Any], inside: dict[str, str]) -> Non
     assert do("repositories", "remove", deployment) == {}
 
 
+def enter_payment(operator: Operator, inside: dict[str, str]) -> None:
+    metadata = {"organization_id": inside["organization"], "credits": "1"}
+    paid = {"type": "payment_intent.succeeded", "data": {"object": {"id": "pi_1", "metadata": metadata}}}
+    event = str(operator.write(paid))
+    assert operator.do("credits", "enter-payment", event, source="shop") == {"result": "credited"}
+    assert operator.do("credits", "enter-payment", event, source="shop") == {"result": "repeated"}
+
+
 def administer_endpoint(operator: Operator, deployment: str) -> None:
     secret = operator.directory / "credential"
     secret.write_text("k" * 40)
@@ -160,6 +169,7 @@ def test_every_administrative_command_does_its_work(operator: Operator, database
 
     administer_credits(do, inside)
     notify_organization(operator, inside)
+    enter_payment(operator, inside)
     accrue_storage(database, price=1_000_000, grace=timedelta(days=14))
     measure_wrongly(database, organization["id"], stored_bytes=10)
     stored = do("credits", "list-storage", **inside, window="7d")

@@ -273,6 +273,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
         "configId": configuration["id"],
         "model": "scripted/echo",
         "network": "slack",
+        "source": "unknown",
         "month": f"{datetime.now(UTC):%Y-%m}",
         "kind": "Task",
         "referenceId": "reference-1",

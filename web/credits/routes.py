@@ -14,7 +14,7 @@ from shared.identity.permissions import Permission
 from web.administration import JSON_BODY, ORGANIZATION, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.credits import schemas, statements, storage_schemas, usage_schemas
+from web.credits import payments, schemas, statements, storage_schemas, usage_schemas
 from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
 from web.credits.usage_csv import render_usage
 from web.http.negotiation import CSV, JSON, negotiate
@@ -22,7 +22,7 @@ from web.routes import Routes
 
 routes = Routes("credits")
 administration = AdministrationRoutes("credit administration")
-ROUTES = (routes, administration, statements.routes)
+ROUTES = (routes, administration, statements.routes, payments.routes)
 
 _REFUSED = (BillingOrganizationRequired, PermissionDenied, Unavailable)
 _ENTERED = {201: schemas.EnteredBody, 200: schemas.EnteredBody}

@@ -103,12 +103,18 @@ SECURITY_SCHEMES: dict[str, Any] = {
     },
     "client": {"type": "http", "scheme": "basic", "description": "A deployment's client id and secret."},
     "distribution": {"type": "http", "scheme": "bearer", "description": "A distribution's token."},
+    "stripeSignature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Stripe-Signature",
+        "description": "Stripe's signature of the body, with a secret of the payment source.",
+    },
     "standardWebhooks": {
         "type": "apiKey",
         "in": "header",
         "name": "webhook-signature",
-        "description": "A Standard Webhooks signature with the distribution's secret, with `webhook-id` and"
-        " `webhook-timestamp`; over the whole body, which may have 1 MiB.",
+        "description": "A Standard Webhooks signature with the distribution's or payment source's secret, with"
+        " `webhook-id` and `webhook-timestamp`; over the whole body, which may have 1 MiB.",
     },
 }
 

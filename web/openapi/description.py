@@ -41,6 +41,7 @@ _SECURITY: Mapping[Authentication, list[dict[str, list[str]]]] = {
     Authentication.DISTRIBUTION: [{"distribution": []}],
     Authentication.DISTRIBUTION_OR_SIGNATURE: [{"distribution": []}, {"standardWebhooks": []}],
     Authentication.SIGNATURE: [{name: []} for name in SIGNATURE_SCHEMES],
+    Authentication.PAYMENT_SIGNATURE: [{"stripeSignature": []}, {"standardWebhooks": []}],
 }
 _PATH_SCHEMAS: Mapping[str | None, dict[str, Any]] = {
     None: {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},

@@ -99,6 +99,9 @@ REMEDIES: Mapping[str, str] = {
     "owner_required": "Use a deployment's access token instead of a user's key.",
     "parse_error": "Send the JSON-RPC request as JSON in UTF-8.",
     "payer_mismatch": "Leave `organizationId` out, or send the organization that the call is attributed to.",
+    "payment_not_understood": "Put `organization_id` into the payment's metadata, and a rate of its currency"
+    " into PAYMENT_SOURCES; then have the payment system send the event again.",
+    "payment_unknown": "Send the event of the payment first, then that of its refund again.",
     "permission_denied": "Have an administrator give the executing identity a role with this permission.",
     "precondition_required": "Send `expectedVersionId` and `expectedRevision` of the version that you replace.",
     "principal_selector_not_allowed": "Leave the header out.",
@@ -117,7 +120,8 @@ REMEDIES: Mapping[str, str] = {
     "retention_renewal_not_supported": "Upload the content as agent output, whose retention can be renewed.",
     "retention_shortened": "Send the present deadline or a later one, or null.",
     "scheme_refused": "Use an address that begins with https://.",
-    "signature_invalid": "Sign with the distribution's present secret, and send the request within five minutes.",
+    "signature_invalid": "Sign with the present secret of the distribution or payment source,"
+    " and send the request within five minutes.",
     "signing_key_not_published": "Rotate again later, when clients have fetched the next key.",
     "source_answered": "Open the address yourself: what the source answers is the cause.",
     "source_busy": "Nothing needs to be done: the import is tried again.",

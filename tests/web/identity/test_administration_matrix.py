@@ -7,6 +7,7 @@ behind is asked of the audit.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -576,6 +577,10 @@ TABLE: dict[str, Row] = {
     "read_organization_credits": Row(allowed=MANAGERS, attempt=in_organization("/credits")),
     "read_organization_storage": Row(allowed=MANAGERS, attempt=in_organization("/storage-usage")),
     "list_credit_entries": Row(allowed=MANAGERS, attempt=in_organization("/credits/entries")),
+    "list_credit_statements": Row(allowed=MANAGERS, attempt=in_organization("/credits/statements")),
+    "get_credit_statement": Row(
+        allowed=MANAGERS, attempt=in_organization(f"/credits/statements/{datetime.now(UTC):%Y-%m}")
+    ),
     "top_up_credits": Row(
         allowed=OPERATORS,
         attempt=new_entry("top-ups"),

@@ -1,0 +1,49 @@
+"""How payment systems sign their events: as Standard Webhooks say, or as Stripe does in one header."""
+
+import hmac
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from shared.media.networks.signatures import BODY, Part, WebhookSignature
+from shared.media.networks.standard_webhooks import SETTING, STANDARD_WEBHOOKS
+from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
+
+TOLERANCE_SECONDS = 300
+MAXIMUM_FIELDS = 16
+_HEADER = "Stripe-Signature"
+_SECONDS = re.compile(r"[0-9]{1,12}", re.ASCII)
+
+
+class _StripeSignatures:
+    """One or more `v1=` and the hexadecimal of an HMAC-SHA256, because a secret may be rotated."""
+
+    name = "HMAC-SHA256 in hexadecimal after `v1=`"
+
+    def is_signed(self, sent: str, secret: str, text: bytes) -> bool:
+        """Compare each, in a time that tells nothing of where they differ."""
+        made = hmac.digest(secret.encode(), text, "sha256").hex().encode()
+        signatures = [value for name, value in _fields(sent) if name == "v1"]
+        equal = [hmac.compare_digest(made, one.encode("utf-8", "surrogatepass")) for one in signatures]
+        return any(equal)
+
+
+def _fields(header: str) -> Iterator[tuple[str, str]]:
+    for field in header.split(",", MAXIMUM_FIELDS)[:MAXIMUM_FIELDS]:
+        name, _, value = field.strip().partition("=")
+        yield name, value
+
+
+def _time(request: WebhookRequest) -> Sequence[bytes]:
+    sent = dict(_fields(request.headers.get(_HEADER.lower(), ""))).get("t", "")
+    if not _SECONDS.fullmatch(sent) or abs(request.received_at - int(sent)) > TOLERANCE_SECONDS:
+        raise SignatureInvalid
+    return [sent.encode()]
+
+
+STRIPE = WebhookSignature(
+    header=_HEADER,
+    setting=SETTING,
+    algorithm=_StripeSignatures(),
+    signed=(Part(name="`t` of the header", forms=_time), b".", BODY),
+)
+SIGNATURES: Mapping[str, WebhookSignature] = {"stripe": STRIPE, "standard": STANDARD_WEBHOOKS}

@@ -1,0 +1,93 @@
+"""The payments' door: signed events of payment systems become top-ups and adjustments.
+
+Nothing is believed before its signature is verified over the bytes as they came. Who cannot sign gets one answer,
+whether there is such a source or not.
+"""
+
+from shared.body_errors import ContentTooLarge, UploadTimeout
+from shared.credits.errors import BalanceOutOfRange, PaymentNotUnderstood, PaymentUnknown
+from shared.credits.payments import Received, receive
+from shared.errors import Unavailable, ValidationFailed
+from shared.identity.errors import ResourceNotFound
+from shared.media.networks.signatures import verify
+from shared.media.networks.standard_webhooks import webhook_credentials
+from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
+from shared.payment_sources import PaymentSource
+from shared.telemetry import REFUSED_CREDENTIALS
+from web.authentication import Authentication, limit_rate, slow_down_guessing
+from web.calls import Answer, Call
+from web.credits.payment_signatures import SIGNATURES
+from web.http.receive_deadlines import read_small_body
+from web.http.requests import MAXIMUM_JSON_BYTES, MalformedJson, parse_json
+from web.http.wire_types import Wire
+from web.rate_limits import RateLimited
+from web.routes import RawBody, Routes
+
+routes = Routes("payments")
+
+
+class ReceivedPayment(Wire):
+    """What became of the event of a payment."""
+
+    result: Received
+
+
+@routes.route(
+    "POST",
+    "/payments/<source>/events",
+    summary="Push a signed event of a payment system, which adds or takes credits once",
+    description=(
+        "`source` is one of the operators' PAYMENT_SOURCES. Stripe's events are signed by `Stripe-Signature`, those "
+        "of other systems as Standard Webhooks. Events that are about no organization's credits are ignored."
+    ),
+    authentication=Authentication.PAYMENT_SIGNATURE,
+    body=RawBody(media_types=("application/json",)),
+    answers={200: ReceivedPayment},
+    errors=(
+        SignatureInvalid,
+        RateLimited,
+        ContentTooLarge,
+        UploadTimeout,
+        MalformedJson,
+        PaymentNotUnderstood,
+        PaymentUnknown,
+        ResourceNotFound,
+        ValidationFailed,
+        BalanceOutOfRange,
+        Unavailable,
+    ),
+)
+def receive_payment_event(call: Call, source: str) -> Answer:
+    body = read_small_body(call.services.small_bodies, call.http.environ, MAXIMUM_JSON_BYTES)
+    known = _verified(call, source, body)
+    limit_rate(f"payments:{source}", call.services)
+    event = parse_json(body)
+    with call.services.database.transaction() as session:
+        result = receive(session, name=source, source=known, event=event)
+    return Answer(body=ReceivedPayment(result=result))
+
+
+def _verified(call: Call, name: str, body: bytes) -> PaymentSource:
+    """Give the source that has signed the event. Raises SignatureInvalid."""
+    source = call.services.settings.payment_sources.get(name)
+    try:
+        if source is None:
+            raise SignatureInvalid
+        secrets = [secret.get_secret_value() for secret in source.secrets]
+        verify(SIGNATURES[source.kind], _request(call, body), webhook_credentials(secrets))
+    except SignatureInvalid:
+        REFUSED_CREDENTIALS.labels(SignatureInvalid.code).inc()
+        slow_down_guessing(call.http, call.services)
+        raise
+    return source
+
+
+def _request(call: Call, body: bytes) -> WebhookRequest:
+    return WebhookRequest(
+        method=call.http.method,
+        public_url=call.services.settings.base_url + call.http.path,
+        query={},
+        headers={name.lower(): value for name, value in call.http.headers.items()},
+        body=body,
+        received_at=call.services.signing_keys.now(),
+    )
