@@ -34,12 +34,19 @@ WHOLE = {
 }
 """Lists that are given in one piece: they may read what they give."""
 
+FEW = {"list_credit_statements": "one a month"}
+"""Lists that have pages and hardly ever fill one."""
+
+KEPT = {"list_models": "what all models were used for is read once in a while for everybody"}
+"""Lists that show what a process keeps, whose reading costs no page."""
+
 COUNTED = {"list_tasks", "list_tasks_of_agent"}
 """The protocol wants to know of every page how many tasks there are in all."""
 
 NO_LISTS = {
     "read_key_set",
     "read_credits",
+    "get_credit_statement",
     "read_own_key",
     "read_key_models",
     "read_usage",
@@ -144,7 +151,7 @@ def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
         pages = [page for by in large.credentials if (page := look(large, name, template, by, query))]
         assert pages, f"{query} was refused to all: its schema needs an example"
         is_first = not query or query.keys() <= _PAGE_SIZES
-        if is_first and name not in WHOLE:
+        if is_first and name not in WHOLE.keys() | FEW.keys():
             assert any(map(next_cursor, pages)), "there is no second page: fill the table in large_owner.py"
 
 
@@ -156,6 +163,8 @@ def look(large: Large, name: str, template: str, by: str, query: Mapping[str, st
         return None
     items = max(len(member) for member in page.values() if isinstance(member, list))
     for statement in statements:
+        if name in KEPT and "usage_hours" in statement.text:
+            continue
         if name in COUNTED and statement.text.startswith("SELECT count(*)"):
             continue
         read, plan = large.rows_read(statement)
