@@ -16,8 +16,9 @@ WRONG = ("-1", "0", "1", "nonsense", "1000000", "1e400", "6", "257", "{}")
 UNBOUNDED = {
     *(name for name in Settings.model_fields if name.endswith(("_url", "_keys", "_key", "_key_id"))),
     *("a2a_cors_origins", "allowed_hosts", "github_issuers"),
+    "payment_sources",
 }
-"""Secrets, which are not shown, and lists of any texts."""
+"""Secrets, which are not shown, and lists of any texts; `tests/web/credits/test_payments.py` has those of payments."""
 
 
 def complaint(monkeypatch: pytest.MonkeyPatch, **changes: str) -> str | None:
