@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import Row, TextClause, select, text
 
 from shared.credits.budgets import Budget, Unit, covering_budgets
 from shared.credits.errors import BillingOrganizationRequired
@@ -51,12 +52,8 @@ def report_key(session: Session, caller: Caller) -> KeyReport:
     at = Attribution.of(caller)
     subjects = [at.api_key_id, at.user_id, at.identity_id, at.principal_id, at.deployment_id]
     key = session.execute(select(api_keys).where(api_keys.c.id == at.api_key_id)).one_or_none()
-    spender = {
-        "api_key_id": at.api_key_id,
-        "deployment_id": at.deployment_id,
-        "organization_id": organization_id,
-    }
-    spent = session.execute(_SPENT, {name: value and str(value) for name, value in spender.items()}).one()
+    spender = "api_key_id" if at.api_key_id else "deployment_id"
+    spent = sum_spent(session, organization_id, **{spender: getattr(at, spender)})
     return KeyReport(
         id=caller.credential_id,
         label=key and key.name,
@@ -71,23 +68,35 @@ def report_key(session: Session, caller: Caller) -> KeyReport:
     )
 
 
-# The hours that are summed, and the records since: as the reports (`reports.py`).
-_SPENT = text(
-    """
-WITH mark AS (SELECT rolled_up_to AS at FROM usage_rollup),
-spent AS (
-    SELECT hour AS at, cost FROM usage_hours, mark
-    WHERE organization_id = CAST(:organization_id AS uuid) AND hour < mark.at
-        AND (api_key_id = CAST(:api_key_id AS uuid) OR deployment_id = CAST(:deployment_id AS uuid))
+def sum_spent(session: Session, organization_id: UUID, **spender: UUID) -> Row[Any]:
+    """Sum what a key (`api_key_id`) or a deployment (`deployment_id`) has spent: in all and in each present period."""
+    ((name, spender_id),) = spender.items()
+    values = {"spender": str(spender_id), "organization_id": str(organization_id)}
+    return session.execute(_SPENT[name], values).one()
+
+
+def _spent(spender: str) -> TextClause:
+    """Sum the days that are over, by their index, the hours of the mark's day, and the records since the mark."""
+    conditions = f"organization_id = CAST(:organization_id AS uuid) AND {spender} = CAST(:spender AS uuid)"
+    return text(
+        f"""
+WITH mark AS MATERIALIZED (
+    SELECT rolled_up_to AS at, date_trunc('day', rolled_up_to, 'UTC') AS today FROM usage_rollup
+), spent AS (
+    SELECT day AS at, cost FROM usage_days WHERE {conditions} AND day < (SELECT today FROM mark)
     UNION ALL
-    SELECT occurred_at, cost FROM usage_records, mark
-    WHERE organization_id = CAST(:organization_id AS uuid) AND occurred_at >= mark.at
-        AND (api_key_id = CAST(:api_key_id AS uuid) OR deployment_id = CAST(:deployment_id AS uuid))
+    SELECT hour, cost FROM usage_hours WHERE {conditions} AND hour >= (SELECT today FROM mark)
+        AND hour < (SELECT at FROM mark)
+    UNION ALL
+    SELECT occurred_at, cost FROM usage_records WHERE {conditions} AND occurred_at >= (SELECT at FROM mark)
 )
 SELECT coalesce(sum(cost), 0) AS usage,
     coalesce(sum(cost) FILTER (WHERE at >= date_trunc('day', now(), 'UTC')), 0) AS usage_daily,
     coalesce(sum(cost) FILTER (WHERE at >= date_trunc('week', now(), 'UTC')), 0) AS usage_weekly,
     coalesce(sum(cost) FILTER (WHERE at >= date_trunc('month', now(), 'UTC')), 0) AS usage_monthly
 FROM spent
-"""
-)
+"""  # noqa: S608 (columns named below)
+    )
+
+
+_SPENT = {name: _spent(name) for name in ("api_key_id", "deployment_id")}

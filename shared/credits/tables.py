@@ -225,7 +225,14 @@ def _sums(name: str, step: str, *more: sa.Index) -> sa.Table:
 
 
 usage_hours = _sums("usage_hours", "hour", sa.Index("ix_usage_hours_hour", "hour", postgresql_using="brin"))
-usage_days = _sums("usage_days", "day")
+usage_days = _sums(
+    "usage_days",
+    "day",
+    *(
+        sa.Index(f"ix_usage_days_{column}", column, "day", postgresql_where=sa.text(f"{column} IS NOT NULL"))
+        for column in ("api_key_id", "deployment_id")
+    ),
+)
 
 usage_rollup = sa.Table(
     "usage_rollup",

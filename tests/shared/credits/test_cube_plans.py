@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event, text
 
 from shared.credits.cube import Dimension, Interval
+from shared.credits.keys import sum_spent
 from shared.credits.reports import Question, Window, model_usage, usage
 from shared.credits.rollups import roll_up_usage
 from shared.database import Database
@@ -90,3 +91,31 @@ def test_the_catalogs_figures_do_not_read_the_records_of_a_day(busy: Calls) -> N
         assert model_usage(session)["acme/1"][1] >= AN_HOUR * 23
     read, plan = rows_read(busy.database, statements[0])
     assert read < RECORDS / DAYS, plan
+
+
+_OTHER_KEYS = text(
+    """
+INSERT INTO usage_days (organization_id, day, model, api_key_id, invocations, prompt_tokens, completion_tokens,
+    cached_tokens, reasoning_tokens, cost)
+SELECT :organization_id, date_trunc('day', now(), 'UTC') - interval '1 day' * (1 + n % 300), 'acme/0',
+    gen_random_uuid(), 1, 1, 1, 0, 0, 1
+FROM generate_series(1, 20000) AS n
+"""
+)
+
+
+def test_what_a_key_has_spent_is_read_from_its_days(busy: Calls) -> None:
+    with busy.database.transaction() as session:
+        session.execute(_OTHER_KEYS, {"organization_id": busy.organization_id})
+    busy.run("ANALYZE usage_days")
+    with busy.database.autocommit() as session:
+        key_id = session.execute(
+            text("SELECT api_key_id FROM usage_records WHERE organization_id = :id LIMIT 1"),
+            {"id": busy.organization_id},
+        ).scalar_one()
+        with asked(busy.database) as statements:
+            spent = sum_spent(session, busy.organization_id, api_key_id=key_id)
+    assert spent.usage == RECORDS
+    assert 0 < spent.usage_daily <= spent.usage_monthly <= RECORDS
+    read, plan = rows_read(busy.database, statements[0])
+    assert read <= GROUPS * (DAYS + 24) + 2 * AN_HOUR + 60, plan
