@@ -4,8 +4,9 @@ README.md lists them. Any other line is text to repeat.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from shared.models.dialects.requests import Dialect
@@ -13,6 +14,7 @@ from shared.models.dialects.requests import Dialect
 MAX_TOKENS = 100_000
 MAX_MILLISECONDS = 600_000
 _PIECE = re.compile(r"\s*\S+")
+_RESULTS = ("tool", "function_call_output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +74,25 @@ def read_script(dialect: Dialect, body: Mapping[str, Any]) -> Script:
             said.append(line)
         else:
             script = followed
+    results = _results(texts)
+    if results:
+        # A framework asks again with what its tool said; the same call would have it do so for ever.
+        script = replace(script, tool_calls=())
     if not (script.text or script.tool_calls):
-        script = replace(script, text=f"You said: {' '.join(said).strip() or 'nothing'}")
+        script = replace(script, text=_reply(said, results))
     return _limited(script, body)
+
+
+def _results(texts: Sequence[tuple[str, str]]) -> list[str]:
+    """Find what tools said since the last user text."""
+    since = takewhile(lambda told: told[0] != "user", reversed(texts))
+    return [text for role, text in since if role in _RESULTS][::-1]
+
+
+def _reply(said: Sequence[str], results: Sequence[str]) -> str:
+    if results:
+        return f"The tool said: {' '.join(results)}"
+    return f"You said: {' '.join(said).strip() or 'nothing'}"
 
 
 def _follow(script: Script, line: str) -> Script | None:

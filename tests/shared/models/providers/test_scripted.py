@@ -58,6 +58,33 @@ def test_directives_shape_the_reply(router: Router, dialect: Dialect) -> None:
     )
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("said", "replied"),
+    [
+        ("!tool weather {}\n!tool time {}", "The tool said: rain noon"),
+        ("!tool weather {}\n!json {}", "{}"),
+    ],
+)
+def test_a_tool_that_has_answered_is_not_called_again(
+    router: Router, dialect: Dialect, said: str, replied: str
+) -> None:
+    asked = {"role": "user", "content": said}
+    messages = [asked, *({"role": "tool", "content": told} for told in ("rain", "noon"))]
+    items = [asked, *({"type": "function_call_output", "output": told} for told in ("rain", "noon"))]
+    events = reply(router, dialect, "", messages=messages, input=items)
+    assert text_of(events) == replied
+    assert "weather" not in str(events)
+
+
+@BOTH
+def test_a_new_text_calls_a_tool_anew(router: Router, dialect: Dialect) -> None:
+    asked = {"role": "user", "content": "!tool weather {}"}
+    messages = [asked, {"role": "tool", "content": "rain"}, asked]
+    items = [asked, {"type": "function_call_output", "output": "rain"}, asked]
+    assert "weather" in str(reply(router, dialect, "", messages=messages, input=items))
+
+
 def test_chat_tools_arrive_in_pieces(router: Router) -> None:
     events = reply(router, Dialect.CHAT, '!tool weather {"city": "Rome"}\n!tool time {}')
     calls = [
