@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams test-openapi lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel test-sdk clean
+.PHONY: help up test coverage test-upstreams test-clients test-openapi lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -12,6 +12,7 @@ RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 UPSTREAMS := $(abspath $(VENV))/upstreams
 OPENAPI_TOOLS := $(abspath $(VENV))/openapi
+STRICT_CLIENTS := $(abspath $(VENV))/strict-clients
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -41,6 +42,9 @@ coverage: $(TEST_READY) ## Run the tests, print which branches they reach within
 
 test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a genuine server (installs torch, a minute or two)
 	UPSTREAMS_VENV=$(UPSTREAMS) $(BIN)/python -m pytest tests/upstreams
+
+test-clients: $(TEST_READY) $(STRICT_CLIENTS)/.ready ## Ask a running service with the field's strict clients and frameworks (needs node and npm)
+	STRICT_CLIENTS=$(STRICT_CLIENTS) $(BIN)/python -m pytest tests/strict_clients $(ARGUMENTS)
 
 test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Have generators, a linter and a browser read what the service says of itself (needs node and chromium)
 	@command -v node >/dev/null || echo "node is missing: the document is not linted, no types are generated, no page is looked at"
@@ -114,9 +118,11 @@ requirements: $(TEST_READY) ## Resolve the pinned requirements anew (ARGUMENTS=-
 	$(call COMPILE,sdk/pyproject.toml,3.10) -c sdk/requirements.txt --extra agents --extra openai \
 		--group sdk/pyproject.toml:test -o sdk/requirements-test.txt
 	$(call COMPILE,tests/openapi/requirements.in,3.11) -o tests/openapi/requirements.txt
+	$(call COMPILE,tests/strict_clients/requirements.in,3.11) -o tests/strict_clients/requirements.txt
 	sed -i -E "s/ ; python_full_version < '3.15' and (implementation_name != 'PyPy' and )?$(PLATFORM)//; s/ and $(PLATFORM)//" \
 		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt \
-		sdk/requirements.txt sdk/requirements-test.txt tests/openapi/requirements.txt
+		sdk/requirements.txt sdk/requirements-test.txt tests/openapi/requirements.txt \
+		tests/strict_clients/requirements.txt
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Quartermaster needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -141,6 +147,13 @@ $(OPENAPI_TOOLS)/.ready: tests/openapi/requirements.txt tests/openapi/package-lo
 	@$(OPENAPI_TOOLS)/venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r tests/openapi/requirements.txt
 	@cp tests/openapi/package.json tests/openapi/package-lock.json tests/openapi/.npmrc $(OPENAPI_TOOLS)/
 	@if command -v npm >/dev/null; then npm ci --silent --prefix $(OPENAPI_TOOLS) && touch $@; fi
+
+$(STRICT_CLIENTS)/.ready: tests/strict_clients/requirements.txt tests/strict_clients/package-lock.json | $(BIN)/python
+	@echo "Installing published clients into $(STRICT_CLIENTS)"
+	@$(BIN)/python -m venv --clear $(STRICT_CLIENTS)/venv
+	@$(STRICT_CLIENTS)/venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r tests/strict_clients/requirements.txt
+	@cp tests/strict_clients/package.json tests/strict_clients/package-lock.json tests/strict_clients/.npmrc $(STRICT_CLIENTS)/
+	@if command -v npm >/dev/null; then npm ci --silent --prefix $(STRICT_CLIENTS) && touch $@; fi
 
 $(UPSTREAMS)/.ready: tests/upstreams/requirements.txt | $(BIN)/python
 	@echo "Installing a genuine model server into $(UPSTREAMS)"

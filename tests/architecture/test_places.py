@@ -15,6 +15,7 @@ ACROSS = {
     "fuzz",
     "journeys",
     "openapi",
+    "strict_clients",
     "support",
     "upstreams",
 }

@@ -1,0 +1,47 @@
+"""A running service for published clients and frameworks, which have an environment of their own.
+
+`make test-clients` fills it; without it these tests are skipped.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.model_service import ModelService, model_service
+from tests.support.stack import Servers, Stack
+from tests.support.upstreams import FakeUpstream
+
+
+@pytest.fixture(scope="session")
+def environment() -> Path:
+    """Give the directory of the clients."""
+    directory = os.environ.get("STRICT_CLIENTS")
+    if not directory:
+        pytest.skip("no clients; run `make test-clients`")
+    return Path(directory)
+
+
+@pytest.fixture(scope="session")
+def node(environment: Path) -> Path:
+    """Give the program that runs the clients for Node."""
+    program = shutil.which("node")
+    if program is None or not (environment / "node_modules").exists():
+        pytest.skip("node or its packages are missing: its clients ask nothing")
+    return Path(program)
+
+
+@pytest.fixture(scope="session")
+def service(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
+    """Run a front and what serves models."""
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    servers.start()
+    try:
+        stack = Stack(tmp_path_factory.mktemp("strict_clients"), servers)
+        workers = [stack.worker(name) for name in ("models", "background", "ledger")]
+        with FakeUpstream() as upstream, model_service(stack, upstream) as running, stack.running(*workers):
+            yield running
+    finally:
+        servers.stop()
