@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text
+from sqlalchemy import Select, select, text
 
 from shared.credits.errors import PaymentUnknown, ReferenceConflict
 from shared.credits.ledger import ADJUSTMENT, TOP_UP, adjust, top_up
@@ -67,11 +67,11 @@ def _credit(session: Session, name: str, payment: Payment) -> Received:
 def _take_back(session: Session, name: str, refund: Refund) -> Received:
     # Refunds of one organization follow one another: each takes what those before it have not.
     session.execute(_LOCK, {"organization_id": str(refund.organization_id)})
-    credited = _sum(session, refund.organization_id, TOP_UP, f"{name}:{refund.payment_id}")
+    credited = _credited(session, refund.organization_id, f"{name}:{refund.payment_id}")
     if not credited:
         raise PaymentUnknown
     prefix = f"{name}:refund:{refund.payment_id}:"
-    taken = -_sum(session, refund.organization_id, ADJUSTMENT, prefix, is_prefix=True)
+    taken = _taken(session, refund.organization_id, prefix)
     owed = credited * refund.refunded // refund.paid - taken
     if owed <= 0:
         return Received.REPEATED
@@ -85,19 +85,29 @@ def _take_back(session: Session, name: str, refund: Refund) -> Received:
     return Received.REFUNDED
 
 
-def _sum(
-    session: Session, organization_id: UUID, kind: str, reference: str, *, is_prefix: bool = False
-) -> int:
+def _credited(session: Session, organization_id: UUID, reference: str) -> int:
+    """Give what a payment was entered as, 0 for one that was not."""
+    found = _entries(organization_id, TOP_UP).where(ledger_entries.c.reference == reference)
+    return sum(int(entry.amount) for entry in session.execute(found))
+
+
+def _taken(session: Session, organization_id: UUID, prefix: str) -> int:
+    """Sum what refunds of a payment have taken; the id of another payment may go on where this one's ends."""
+    found = _entries(organization_id, ADJUSTMENT).where(
+        ledger_entries.c.reference.startswith(prefix, autoescape=True)
+    )
+    return -sum(
+        int(entry.amount)
+        for entry in session.execute(found)
+        if entry.reference.removeprefix(prefix).isdecimal()
+    )
+
+
+def _entries(organization_id: UUID, kind: str) -> Select[Any]:
     columns = ledger_entries.c
-    named = (
-        columns.reference.startswith(reference, autoescape=True)
-        if is_prefix
-        else columns.reference == reference
+    return select(columns.reference, columns.amount).where(
+        columns.organization_id == organization_id, columns.kind == kind
     )
-    found = select(func.coalesce(func.sum(columns.amount), 0)).where(
-        columns.organization_id == organization_id, columns.kind == kind, named
-    )
-    return int(session.execute(found).scalar_one())
 
 
 _LOCK = text("SELECT FROM credit_balances WHERE organization_id = CAST(:organization_id AS uuid) FOR UPDATE")

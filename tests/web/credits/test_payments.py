@@ -163,6 +163,18 @@ def test_refunds_take_what_was_paid_back_in_whatever_order_they_are_told(payer: 
     assert payer.discrepancies() == []
 
 
+def test_payments_whose_ids_begin_alike_are_paid_back_apart(payer: Payer) -> None:
+    longer = f"{payer.payment}:1"
+    payer.result(payer.paid())
+    payer.result(payer.paid(id=longer))
+    refund = payer.refunded(2_500)
+    refund["data"]["object"]["payment_intent"] = longer
+    assert payer.result(refund) == "refunded"
+    assert payer.result(payer.refunded(2_500)) == "refunded"
+    assert payer.balance == 0
+    assert payer.discrepancies() == []
+
+
 def test_a_refund_of_a_payment_that_is_not_known_yet_is_to_be_sent_again(payer: Payer) -> None:
     answer = payer.tell(payer.refunded(100))
     assert (answer.status_code, answer.get_json()["code"]) == (409, "payment_unknown")
