@@ -5,6 +5,7 @@ The same calls as `routes` creates, of the same engine, in another form.
 
 from flask import Response
 
+from shared.errors import ValidationFailed
 from shared.models.dialects import estimate_prompt_tokens, parse_messages, parse_prompt
 from shared.models.dialects.messages_schema import MessagesCreation, MessagesPrompt
 from shared.models.invocations import get_callable_model
@@ -32,7 +33,7 @@ _HEADERS = {
     headers=_HEADERS,
     body=MessagesCreation,
     answers={200: {JSON: MessageBody, EVENT_STREAM: MessageStreamEvent}},
-    errors=CREATION_ERRORS,
+    errors=(*CREATION_ERRORS, ValidationFailed),
 )
 def create_message(call: Call) -> Response:
     return create_reply(call, parse_messages(read_creation(call)))
@@ -47,7 +48,7 @@ def create_message(call: Call) -> Response:
     headers=_HEADERS,
     body=MessagesPrompt,
     answers={200: TokenCountBody},
-    errors=CREATION_ERRORS,
+    errors=(*CREATION_ERRORS, ValidationFailed),
 )
 def count_message_tokens(call: Call) -> Answer:
     body = read_creation(call)

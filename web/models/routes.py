@@ -13,7 +13,7 @@ from shared.credits.errors import (
     InsufficientCredits,
     RateLimitExceeded,
 )
-from shared.errors import DomainError, PermissionDenied, Unavailable
+from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
 from shared.models.errors import (
@@ -87,7 +87,13 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
     query=ModelsQuery,
     headers=VERSION_HEADER,
     answers={200: ModelListing},
-    errors=(BillingOrganizationRequired, ModelAuthorizationDenied, PermissionDenied, Unavailable),
+    errors=(
+        BillingOrganizationRequired,
+        ModelAuthorizationDenied,
+        PermissionDenied,
+        Unavailable,
+        ValidationFailed,
+    ),
 )
 def list_models(call: Call) -> Answer:
     require_model_access(call.caller)

@@ -157,3 +157,20 @@ def test_the_catalog_is_paged_where_a_limit_is_given(world: World) -> None:
     assert before["has_more"] is (len(ids) > 2)
     answer = world.front.client.get("/v1/models?limit=1", headers=headers)
     assert [model["id"] for model in answer.get_json()["data"]] == ids[:1]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/models?limit=many"),
+        ("POST", "/v1/messages?beta=no"),
+        ("POST", "/v1/messages/count_tokens?beta=no"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_refused_as_documented(
+    world: World, method: str, path: str
+) -> None:
+    # The client of the tests holds each answer against the document.
+    options = {"json": PROMPT} if method == "POST" else {}
+    answer = world.front.ask(method, path, world.member.authorization, **options)
+    assert answer.status_code == 422
