@@ -25,7 +25,7 @@ from shared.models.errors import (
     ResponseStateNotSupported,
 )
 from shared.models.invocations import get_model, invoke, require_model_access
-from shared.models.providers.errors import ProviderError, ProviderTimeout
+from shared.models.providers.errors import CallCancelled, ProviderError, ProviderTimeout
 from shared.models.reply_waiting import CallLost
 from web.authentication import Authentication
 from web.calls import Answer, Call
@@ -74,6 +74,7 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
     ModelsOverloaded,
     ConcurrencyLimited,
     ProviderError,
+    CallCancelled,
     ProviderTimeout,
     CallLost,
 )

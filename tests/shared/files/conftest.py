@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
@@ -25,6 +25,7 @@ from shared.files.uploads import UploadRequest, upload
 from shared.identity.authorization import Actor
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind
 from shared.identity.permissions import FILE_PERMISSIONS
+from shared.identity.tables import organizations
 from tests.contracts.blob_stores import Bench, LocalBench, S3Bench
 from tests.contracts.s3_servers import running_moto
 from tests.support.sudden_ends import die_once
@@ -144,9 +145,11 @@ def receiving(content: bytes) -> Receive:
     return receive
 
 
-def caller_with_everything() -> Caller:
+def caller_with_everything(database: Database) -> Caller:
     """A deployment of a fresh organization that may do everything to its daemon's files."""
     organization_id, daemon_id = uuid4(), uuid4()
+    with database.transaction() as session:
+        session.execute(insert(organizations).values(id=organization_id, name="files"))
     return Caller(
         executor=Executor(kind=ExecutorKind.DAEMON_IDENTITY, id=daemon_id),
         credential_id=uuid4(),
@@ -184,7 +187,7 @@ def shelf(
         bucket: S3Bench = request.getfixturevalue("bucket")
         empty(bucket)
         bench = bucket
-    shelf = Shelf(database=database, bench=bench, caller=caller_with_everything(), patch=monkeypatch)
+    shelf = Shelf(database=database, bench=bench, caller=caller_with_everything(database), patch=monkeypatch)
     shelf.sql("DELETE FROM blobs; DELETE FROM file_references; DELETE FROM file_versions; DELETE FROM files")
     shelf.sql("DELETE FROM file_operations; DELETE FROM read_grants")
     return shelf

@@ -245,7 +245,7 @@ def test_an_operator_says_which_store_it_is(database: Database, root: Path) -> N
     moved.rename(root)
     with pytest.raises(BlobStoreUnavailable):
         running.check()
-    stranger = Actor(caller=caller_with_everything())
+    stranger = Actor(caller=caller_with_everything(database))
     with pytest.raises(PermissionDenied), database.transaction() as session:
         adopt_store(session, by=stranger, marked=LocalDirectory(root))
     with database.transaction() as session:
