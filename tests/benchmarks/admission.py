@@ -31,7 +31,7 @@ ROUNDS = 3
 def admission(bench: Bench) -> Iterator[Line]:
     """Time a call's slots among few and many tenants, and a request with and without them."""
     count = 4_000 if bench.quick else 20_000
-    settings = make_settings(log_level="CRITICAL")
+    settings = make_settings(log_level="ERROR")
     for tenants in (1, 1_000):
         yield _verdict(f"slots of a model call, {tenants} tenants", _call_seconds(settings, tenants, count))
     yield _verdict("slots of a download by link, moved to its organization", _moved_seconds(settings, count))
@@ -97,7 +97,7 @@ def _seconds_each(act: Callable[[UUID], None], count: int) -> float:
 
 def _request_seconds(directory: Path, count: int) -> tuple[float, float]:
     """Time a request that asks nobody, with its slots and without, in turn."""
-    app: Any = create_app(make_settings(blob_store=directory.as_uri(), log_level="CRITICAL")).wsgi_app
+    app: Any = create_app(make_settings(blob_store=directory.as_uri(), log_level="ERROR")).wsgi_app
     environ = EnvironBuilder(
         "/problems/not_found", environ_overrides={"REMOTE_ADDR": "192.0.2.1"}
     ).get_environ()
