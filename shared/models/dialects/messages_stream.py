@@ -7,53 +7,38 @@ the first block. The closing events wait for the usage report, which chat sends 
 from typing import Any
 
 from shared.credits.prices import TokenCounts
-from shared.models.dialects.chat_choices import ChatChoice
 from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure, messages_error
+from shared.models.dialects.first_choice import FirstChoiceStream
 from shared.models.dialects.messages_blocks import TEXT, THINKING, ContentBlocks
 from shared.models.dialects.requests import Json, ParsedRequest
-from shared.models.dialects.token_counts import estimate_prompt_tokens, messages_usage, read_usage
+from shared.models.dialects.token_counts import estimate_prompt_tokens, messages_usage
 
 _CUT = {"length": "max_tokens", "content_filter": "refusal"}
 
 
-class MessagesStream:
+class MessagesStream(FirstChoiceStream):
     """The reply to one Messages request, from upstream chat chunks."""
 
     def __init__(self, parsed: ParsedRequest, *, reply_id: str, model_id: str) -> None:
+        super().__init__(f"toolu_{reply_id.removeprefix('msg_')}")
         self._parsed = parsed
         self._deltas: list[Delta] = []
         self._head: Json = {"id": reply_id, "type": "message", "role": "assistant", "model": model_id}
-        self._choice = ChatChoice(f"toolu_{reply_id.removeprefix('msg_')}")
         self._blocks = ContentBlocks(self._emit)
         self._shows_thinking = _shows_thinking(parsed.body)
         self._has_started = self._has_refused = False
         self._stop_sequence: str | None = None
-        self.usage: TokenCounts | None = None
-        self.is_complete = False
-
-    @property
-    def size_bytes(self) -> int:
-        """What the model has said so far."""
-        return self._choice.size_bytes
-
-    @property
-    def status(self) -> str:
-        """`incomplete` where the reply was cut by a limit or a filter."""
-        return "incomplete" if self._choice.finish_reason in _CUT else "completed"
 
     def feed(self, chunk: Json) -> list[Delta]:
         """Take one upstream chunk, or a whole completion; give the deltas it makes."""
         self._start()
-        usage = chunk.get("usage")
-        if usage is not None:
-            self.usage = read_usage(usage) or self.usage
-        choices = chunk.get("choices")
-        if isinstance(choices, list) and choices:
-            self._read(choices[0])
-        elif usage is not None and self._choice.has_role:
-            # Only a usage report comes without choices; it tells that the upstream said all it had to say.
-            self.is_complete = True
+        read = self._follow(chunk)
+        if read is not None:
+            self._say(read["delta"])
+            stopped_at = read.get("stop_reason")  # vLLM's word for it
+            if stopped_at in (self._parsed.body.get("stop_sequences") or ()):
+                self._stop_sequence = stopped_at
         return self._take()
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
@@ -89,17 +74,6 @@ class MessagesStream:
             expected = TokenCounts(prompt_tokens=estimate_prompt_tokens(self._parsed), completion_tokens=0)
             empty: Json = {"content": [], "stop_reason": None, "stop_sequence": None}
             self._emit("message_start", message={**self._head, **empty, "usage": messages_usage(expected)})
-
-    def _read(self, choice: Any) -> None:
-        if not isinstance(choice, dict) or choice.get("index") not in (0, None):
-            return
-        read = self._choice.read(choice)
-        if read is not None:
-            self._say(read["delta"])
-            stopped_at = read.get("stop_reason")  # vLLM's word for it
-            if stopped_at in (self._parsed.body.get("stop_sequences") or ()):
-                self._stop_sequence = stopped_at
-        self.is_complete = self.is_complete or self._choice.finish_reason is not None
 
     def _say(self, delta: Json) -> None:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")

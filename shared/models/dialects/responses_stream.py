@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from shared.credits.prices import TokenCounts
-from shared.models.dialects.chat_choices import ChatChoice
 from shared.models.dialects.deltas import Delta
 from shared.models.dialects.failures import Failure, response_error, responses_error
+from shared.models.dialects.first_choice import FirstChoiceStream
 from shared.models.dialects.requests import Json, ParsedRequest, object_or_empty, objects_in
 from shared.models.dialects.response_items import CallItem, Item, PartedItem
 from shared.models.dialects.responses_objects import adopt, end_response, new_response
-from shared.models.dialects.token_counts import read_usage
 
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _UNCITED = {"type": "url_citation", "url": "", "title": "", "start_index": 0, "end_index": 0}
@@ -50,48 +49,30 @@ class EventLog:
         return deltas
 
 
-class ResponsesStream:
+class ResponsesStream(FirstChoiceStream):
     """The reply to one Responses request, from upstream chat chunks."""
 
     def __init__(
         self, parsed: ParsedRequest, *, reply_id: str, model_id: str, created: int, clock: Callable[[], float]
     ) -> None:
+        self._suffix = reply_id.removeprefix("resp_")
+        super().__init__(f"call_{self._suffix}")
         self._clock = clock
         self._log = EventLog(is_stream=parsed.is_stream)
         self._response = new_response(parsed, reply_id=reply_id, model_id=model_id, created=created)
-        self._suffix = reply_id.removeprefix("resp_")
-        self._choice = ChatChoice(f"call_{self._suffix}")
         self._has_started = False
         self._items: list[Json] = []
         self._speaking: PartedItem | None = None
         self._calls: list[CallItem] = []
-        self.usage: TokenCounts | None = None
-        self.is_complete = False
-
-    @property
-    def size_bytes(self) -> int:
-        """What the model has said so far."""
-        return self._choice.size_bytes
-
-    @property
-    def status(self) -> str:
-        """`incomplete` where the reply was cut by a limit or a filter."""
-        return "incomplete" if self._choice.finish_reason in _CUT else "completed"
 
     def feed(self, chunk: Json) -> list[Delta]:
         """Take one upstream chunk, or a whole completion; give the deltas it makes."""
         self._start()
-        usage = chunk.get("usage")
-        if usage is not None:
-            self.usage = read_usage(usage) or self.usage
         if chunk.get("service_tier"):
             self._response = adopt(self._response, {"service_tier": chunk["service_tier"]})
-        choices = chunk.get("choices")
-        if isinstance(choices, list) and choices:
-            self._read(choices[0])
-        elif usage is not None and self._choice.has_role:
-            # Only a usage report comes without choices; it tells that the upstream said all it had to say.
-            self.is_complete = True
+        read = self._follow(chunk)
+        if read is not None:
+            self._say(read["delta"], _tokens(read.get("logprobs")))
         return self._log.take()
 
     def finish(self, usage: TokenCounts) -> list[Delta]:
@@ -130,14 +111,6 @@ class ResponsesStream:
             self._has_started = True
             self._log.emit("response.created", response=self._response)
             self._log.emit("response.in_progress", response=self._response)
-
-    def _read(self, choice: Any) -> None:
-        if not isinstance(choice, dict) or choice.get("index") not in (0, None):
-            return
-        read = self._choice.read(choice)
-        if read is not None:
-            self._say(read["delta"], _tokens(read.get("logprobs")))
-        self.is_complete = self.is_complete or self._choice.finish_reason is not None
 
     def _say(self, delta: Json, logprobs: list[Json]) -> None:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
