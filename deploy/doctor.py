@@ -14,18 +14,15 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 
 from deploy.process_types import WORKERS
-from shared.a2a.turns.backlog import measure_turns
 from shared.database import Database
-from shared.deliveries.backlog import measure_deliveries
 from shared.errors import DomainError
-from shared.files.backlog import measure_backlog
 from shared.files.stores import open_configured_store
-from shared.media.backlog import measure_imports
 from shared.metrics import HostMetrics
 from shared.migrations.runner import newest_revision
 from shared.models.catalog_format import CatalogInvalid, read_catalog
 from shared.settings import Settings
 from shared.valkey import connect_valkey, writes_to_disk
+from shared.waiting_work import measure_waiting_work
 
 LEAST_POSTGRES = 15
 CLOCK_SECONDS = 2.0
@@ -210,17 +207,16 @@ def count_processes(settings: Settings) -> dict[str, int]:
     return found
 
 
+_NAMES = {"imports": "imports of media", "turns": "turns of agents", "deliveries": "notifications"}
+
+
 def measure_work(database: Database) -> Iterator[tuple[str, int, float]]:
     """Give each kind of waiting work, how much of it there is, and the age of the oldest in seconds."""
     with database.autocommit() as session:
-        for backlog in measure_backlog(session):
-            yield f"{backlog.state} content", backlog.rows, backlog.oldest_seconds
-        imports, turns = measure_imports(session), measure_turns(session)
-        deliveries = measure_deliveries(session)
-    yield "imports of media", imports.due, imports.oldest_due_seconds
-    yield "turns of agents", turns.waiting, turns.oldest_seconds
-    yield "notifications", deliveries.due, deliveries.oldest_due_seconds
-    yield "notifications given up", deliveries.dead, 0.0
+        work = measure_waiting_work(session)
+    for backlog in work.backlogs:
+        yield _NAMES.get(backlog.state, f"{backlog.state} content"), backlog.rows, backlog.oldest_seconds
+    yield "notifications given up", work.dead_deliveries, 0.0
 
 
 def check_work(database: Database) -> Iterator[Finding]:

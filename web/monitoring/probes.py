@@ -4,13 +4,10 @@ from contextlib import suppress
 
 import redis
 
-from shared.a2a.turns.backlog import measure_turns
-from shared.deliveries.backlog import measure_deliveries
-from shared.files.backlog import measure_backlog
-from shared.media.backlog import measure_imports
 from shared.metrics import HostMetrics
 from shared.probes import Check, Probes
 from shared.telemetry import BACKLOG, DEAD_DELIVERIES, OLDEST_BACKLOG_SECONDS
+from shared.waiting_work import measure_waiting_work
 from web.services import Services
 
 
@@ -30,18 +27,10 @@ def build_probes(services: Services, metrics: HostMetrics) -> Probes:
 
 def _measure_backlog(services: Services) -> None:
     with services.database.autocommit() as session:
-        for backlog in measure_backlog(session):
-            BACKLOG.labels(backlog.state).set(backlog.rows)
-            OLDEST_BACKLOG_SECONDS.labels(backlog.state).set(backlog.oldest_seconds)
-        deliveries = measure_deliveries(session)
-        imports = measure_imports(session)
-        turns = measure_turns(session)
+        work = measure_waiting_work(session)
     with suppress(redis.RedisError):
         BACKLOG.labels("model_calls").set(services.models.invoker.queue.count())
-    BACKLOG.labels("deliveries").set(deliveries.due)
-    OLDEST_BACKLOG_SECONDS.labels("deliveries").set(deliveries.oldest_due_seconds)
-    DEAD_DELIVERIES.set(deliveries.dead)
-    BACKLOG.labels("imports").set(imports.due)
-    OLDEST_BACKLOG_SECONDS.labels("imports").set(imports.oldest_due_seconds)
-    BACKLOG.labels("turns").set(turns.waiting)
-    OLDEST_BACKLOG_SECONDS.labels("turns").set(turns.oldest_seconds)
+    for backlog in work.backlogs:
+        BACKLOG.labels(backlog.state).set(backlog.rows)
+        OLDEST_BACKLOG_SECONDS.labels(backlog.state).set(backlog.oldest_seconds)
+    DEAD_DELIVERIES.set(work.dead_deliveries)
