@@ -5,28 +5,15 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from tests.support.model_service import ModelService, model_service
-from tests.support.stack import Servers, Stack
-from tests.support.upstreams import FakeUpstream
+from tests.support.model_service import ModelService, running_model_service
 
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
     """Run everything that `make up` runs for models."""
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    servers.start()
-    try:
-        stack = Stack(tmp_path_factory.mktemp("clients"), servers)
-        with (
-            FakeUpstream() as upstream,
-            model_service(stack, upstream) as running,
-            stack.running(
-                stack.worker("models"), stack.worker("background"), stack.worker("ledger"), stack.beat()
-            ),
-        ):
-            yield running
-    finally:
-        servers.stop()
+    directory = tmp_path_factory.mktemp("clients")
+    with running_model_service(directory, "models", "background", "ledger", has_beat=True) as running:
+        yield running
 
 
 @pytest.fixture

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.model_service import ModelService, model_service
-from tests.support.stack import Servers, Stack
-from tests.support.upstreams import FakeUpstream
+from tests.support.model_service import ModelService, running_model_service
 
 HERE = Path(__file__).parent
 
@@ -40,15 +38,9 @@ def node(tools: Path) -> Path:
 @pytest.fixture(scope="session")
 def service(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
     """Run a front and the workers of files and models."""
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    servers.start()
-    try:
-        stack = Stack(tmp_path_factory.mktemp("openapi"), servers)
-        workers = [stack.worker(name) for name in ("files", "models", "background")]
-        with FakeUpstream() as upstream, model_service(stack, upstream) as running, stack.running(*workers):
-            yield running
-    finally:
-        servers.stop()
+    directory = tmp_path_factory.mktemp("openapi")
+    with running_model_service(directory, "files", "models", "background") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

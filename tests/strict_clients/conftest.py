@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.model_service import ModelService, model_service
-from tests.support.stack import Servers, Stack
-from tests.support.upstreams import FakeUpstream
+from tests.support.model_service import ModelService, running_model_service
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +34,6 @@ def node(environment: Path) -> Path:
 @pytest.fixture(scope="session")
 def service(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
     """Run a front and what serves models."""
-    servers = Servers(tmp_path_factory.mktemp("servers"))
-    servers.start()
-    try:
-        stack = Stack(tmp_path_factory.mktemp("strict_clients"), servers)
-        workers = [stack.worker(name) for name in ("models", "background", "ledger")]
-        with FakeUpstream() as upstream, model_service(stack, upstream) as running, stack.running(*workers):
-            yield running
-    finally:
-        servers.stop()
+    directory = tmp_path_factory.mktemp("strict_clients")
+    with running_model_service(directory, "models", "background", "ledger") as running:
+        yield running

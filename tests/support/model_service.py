@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,7 +23,7 @@ from shared.identity.authorization import OPERATOR
 from tests.support.catalog_text import FAKE, FAKE_RESPONSES, model_text
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.inventory import query
-from tests.support.stack import Service, Stack, wait_until
+from tests.support.stack import Servers, Service, Stack, wait_until
 from tests.support.upstreams import FakeUpstream, Served
 
 _SCRIPTED = 'provider = "scripted", model = "echo"'
@@ -194,3 +195,17 @@ def model_service(stack: Stack, upstream: FakeUpstream) -> Iterator[ModelService
     finally:
         stack.kill_all()
         database.dispose()
+
+
+@contextlib.contextmanager
+def running_model_service(directory: Path, *workers: str, has_beat: bool = False) -> Iterator[ModelService]:
+    """Run an installation of its own below a directory: servers, a front, these workers, and the schedule if wanted."""
+    servers = Servers(directory / "servers")
+    servers.start()
+    try:
+        stack = Stack(directory / "stack", servers)
+        others = [*map(stack.worker, workers), *([stack.beat()] if has_beat else [])]
+        with FakeUpstream() as upstream, model_service(stack, upstream) as running, stack.running(*others):
+            yield running
+    finally:
+        servers.stop()
