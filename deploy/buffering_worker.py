@@ -21,11 +21,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 from gunicorn.http import wsgi  # type: ignore[import-untyped]
-from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
+from gunicorn.workers.gthread import TConn  # type: ignore[import-untyped]
 
 from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
 from deploy.connections import hang_up, has_hung_up, is_readable
+from deploy.listeners import STOPPING_SECONDS, DrainingWorker
 from deploy.one_send import OneSend, answer
 from deploy.refusals import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, refuse, unreadable, writer_of
 from deploy.turns import Turns
@@ -40,7 +41,6 @@ SPARE_CONNECTIONS = 8
 THREADS_PART = 4
 """One credential has one thread in so many at once: fewer than its tenant's share of them."""
 LOOK_SECONDS = 0.25
-STOPPING_SECONDS = 2.0
 PIECE_BYTES = 64 << 10
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -54,7 +54,7 @@ class _Held(BaseException):
         self.response = response
 
 
-class BufferingWorker(ThreadWorker):  # type: ignore[misc]
+class BufferingWorker(DrainingWorker):
     """The worker class of the front."""
 
     limits: ClassVar = Limits()
@@ -87,6 +87,8 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
 
     def accept(self, listener: socket.socket) -> None:
         """Accept some connections; none is given a thread yet."""
+        if not self._accepting:
+            return  # it was closed after the poller had told of it
         if self.is_tls:
             super().accept(listener)
             return
@@ -107,7 +109,7 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             self._gather(conn.arrival, self.limits.head_seconds)
 
     def _gather(self, arrival: Arrival, seconds: float) -> None:
-        arrival.deadline = time.monotonic() + seconds
+        arrival.deadline = time.monotonic() + (seconds if self.alive else min(seconds, STOPPING_SECONDS))
         self.arrivals.add(arrival)
         if arrival.stage is Stage.IDLE:
             self._on_readable(arrival, arrival.conn.sock)
@@ -225,8 +227,6 @@ class BufferingWorker(ThreadWorker):  # type: ignore[misc]
             hang_up(conn.sock)
 
     def _patience(self, stage: Stage) -> float:
-        if not self.alive:
-            return STOPPING_SECONDS
         if stage is Stage.IDLE:
             return self.keepalive_seconds
         return self.limits.small_body_seconds if stage is Stage.BODY else self.limits.head_seconds

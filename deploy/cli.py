@@ -5,11 +5,16 @@ Imports happen inside the commands, so that becoming another program costs only 
 
 import importlib
 import os
+from functools import cache
 from pathlib import Path
 
 import click
 
 from deploy import process_types
+from deploy.exit_codes import exit_code_table
+from deploy.help_examples import add_examples
+from deploy.logins import DATABASE_IS_NAMED
+from deploy.output import take_json_flag
 from deploy.secret_files import read_secret_files
 
 _ADMINISTRATION = {
@@ -24,6 +29,7 @@ _ADMINISTRATION = {
     "distributions": "deploy.cli_identities",
     "networks": "deploy.cli_networks",
     "notifications": "deploy.cli_notifications",
+    "imports": "deploy.cli_imports",
     "read-grants": "deploy.cli_files",
     "blob-store": "deploy.cli_files",
     "deployments": "deploy.cli_agents",
@@ -31,6 +37,7 @@ _ADMINISTRATION = {
     "endpoints": "deploy.cli_endpoints",
     "repositories": "deploy.cli_repositories",
     "schedules": "deploy.cli_schedules",
+    "tasks": "deploy.cli_tasks",
     "versions": "deploy.cli_agents",
     "client-credentials": "deploy.cli_agents",
     "signing-keys": "deploy.cli_agents",
@@ -40,14 +47,44 @@ _ADMINISTRATION = {
     "models": "deploy.cli_models",
     "credits": "deploy.cli_credits",
     "usage": "deploy.cli_usage",
+    "usage-records": "deploy.cli_usage",
     "doctor": "deploy.cli_doctor",
     "status": "deploy.cli_doctor",
     "budgets": "deploy.cli_budgets",
+    "console": "deploy.cli_console",
+    "login": "deploy.cli_login",
+    "logout": "deploy.cli_login",
+    "whoami": "deploy.cli_login",
+    "files": "deploy.cli_content",
+    "agents": "deploy.cli_talk",
+    "listen": "deploy.cli_listen",
 }
+
+
+_BY_THEMSELVES = {"login", "logout", "whoami", "files", "agents", "listen", "models", "doctor", "status"}
+"""Commands that need no database, or find by themselves where they work."""
+_WITH_FLAGS_OF_OTHERS = {"web", "worker", "beat", "celery", "run"}
+
+
+@cache
+def _load(name: str) -> click.Command:
+    command: click.Command = getattr(importlib.import_module(_ADMINISTRATION[name]), name.replace("-", "_"))
+    add_examples(command, f"quartermaster {name}")
+    if name in _BY_THEMSELVES:
+        return command
+    from deploy.from_afar import reach
+
+    return reach(command, name)
 
 
 class LazyGroup(click.Group):
     """A group that imports the module of an administrative command when that is asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `--json` wherever it stands."""
+        first = next((word for word in args if not word.startswith("-")), None)
+        taken = args if first in _WITH_FLAGS_OF_OTHERS else take_json_flag(ctx, args)
+        return super().parse_args(ctx, taken)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List all commands, loaded or not."""
@@ -56,55 +93,90 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Give a command, loading it if need be."""
         if cmd_name not in _ADMINISTRATION:
-            return super().get_command(ctx, cmd_name)
-        module = importlib.import_module(_ADMINISTRATION[cmd_name])
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command
+            found = super().get_command(ctx, cmd_name)
+            if found is not None:
+                add_examples(found, f"quartermaster {cmd_name}")
+            return found
+        return _load(cmd_name)
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, epilog=exit_code_table())
 @click.version_option(package_name="quartermaster")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Exact files, paid model access and A2A agents for organizations.
 
-    Where DATABASE_URL is not set, commands work on what `make up` runs over QM_HOME (./var).
+    Where DATABASE_URL is not set, commands work on what `make up` runs over QM_HOME (./var). Those for files, models
+    and agents ask the service of SERVICE_BASE_URL, else of `quartermaster login`, else that one.
+    At a terminal commands print tables, with --json and elsewhere JSON.
     """
     read_secret_files(os.environ)
+    context.meta[DATABASE_IS_NAMED] = "DATABASE_URL" in os.environ
     if "DATABASE_URL" not in os.environ:
-        from deploy.home import DEFAULT, Home
+        from deploy import home
 
-        for name, value in Home(Path(os.environ.get("QM_HOME") or DEFAULT)).read_settings().items():
+        for name, value in home.Home(Path(os.environ.get("QM_HOME") or home.DEFAULT)).read_settings().items():
             os.environ.setdefault(name, value)
 
 
-@main.command(help="Run the HTTP front.")
-def web() -> None:
-    process_types.become(process_types.web_command())
+_flags = click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 
 
-@main.command(help="Run the worker of this name.")
+@main.command(help="Get the script that completes commands and options in a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    from click.shell_completion import get_completion_class
+
+    completing = get_completion_class(shell)
+    if completing is not None:
+        click.echo(completing(main, {}, "quartermaster", "_QUARTERMASTER_COMPLETE").source())
+
+
+@main.command(help="Run the HTTP front; flags of gunicorn follow `--`.")
+@_flags
+def web(flags: tuple[str, ...]) -> None:
+    process_types.become([*process_types.web_command(), *flags])
+
+
+@main.command(help="Run the worker of this name; flags of `celery worker` follow `--` and override ours.")
 @click.argument("name", type=click.Choice(sorted(process_types.WORKERS)))
-def worker(name: str) -> None:
-    process_types.become(process_types.worker_command(name))
+@_flags
+def worker(name: str, flags: tuple[str, ...]) -> None:
+    process_types.become([*process_types.worker_command(name), *flags])
 
 
-@main.command(help="Run the process that sends out sweeps on schedule.")
-def beat() -> None:
-    process_types.become(process_types.beat_command())
+@main.command(help="Run the process that sends out sweeps on schedule; flags of `celery beat` follow `--`.")
+@_flags
+def beat(flags: tuple[str, ...]) -> None:
+    process_types.become([*process_types.beat_command(), *flags])
+
+
+@main.command(
+    help="Run Celery's own commands over the broker: inspect, control, status, events.",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+)
+@_flags
+def celery(flags: tuple[str, ...]) -> None:
+    process_types.become(process_types.celery_command(flags))
 
 
 @main.command(help="Migrate the database to the newest schema, and grant the processes' role what it needs.")
 def migrate() -> None:
     from deploy.administration import installation
     from shared.database import Database
+    from shared.database_limits import set_limits
     from shared.migrations.grants import current_role, grant_access
     from shared.migrations.runner import migrate as run_migrations
 
     with installation() as (database, settings):
-        owner = Database(settings.migrations_database_url or settings.database_url, pool_size=1)
+        url = settings.migrations_database_url
+        # Beside a pooler the address of the migrations' role is best Postgres' own.
+        owner = Database(url, pool_size=1) if url else Database.of(settings, pool_size=1)
         try:
             run_migrations(owner.engine)
             grant_access(owner.engine, current_role(database.engine))
+            if settings.database_pooler:
+                set_limits(database)
         finally:
             owner.dispose()
 

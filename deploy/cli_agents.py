@@ -13,6 +13,7 @@ from deploy.administration import (
     in_utc,
     installation,
     lists,
+    organization,
     show,
     show_page,
 )
@@ -23,7 +24,6 @@ from shared.identity import versions as deployed
 from shared.identity.authorization import OPERATOR
 from shared.pagination import Page
 
-_organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
 
 
@@ -34,7 +34,7 @@ deployments = click.Group("deployments", help="Manage deployments.")
     "create",
     help="Create a deployment with its daemon, first version and client secret, which is shown only now.",
 )
-@_organization
+@organization
 @click.option("--name", required=True)
 @click.option("--kind", type=choice(domain.DeploymentKind), default="Remote", show_default=True)
 @click.option("--label", help="A name for its first version.")
@@ -67,11 +67,13 @@ acts_on(
 
 @deployments.command("change-daemon", help="Replace the daemon of a deployment by a new or a former one.")
 @click.argument("deployment_id", metavar="DEPLOYMENT", type=click.UUID)
-@click.option("--identity", "identity_id", type=click.UUID, help="A Daemon Identity; a new one without it.")
-def change_daemon(deployment_id: UUID, identity_id: UUID | None) -> None:
+@click.option(
+    "--identity", "daemon_identity_id", type=click.UUID, help="A Daemon Identity; a new one without it."
+)
+def change_daemon(deployment_id: UUID, daemon_identity_id: UUID | None) -> None:
     with administration() as session:
         changed = daemons.change_daemon(
-            session, by=OPERATOR, deployment_id=deployment_id, daemon_identity_id=identity_id
+            session, by=OPERATOR, deployment_id=deployment_id, daemon_identity_id=daemon_identity_id
         )
     show(changed)
 

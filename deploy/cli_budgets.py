@@ -5,14 +5,13 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, choice, document, paged, print_json
+from deploy.administration import administration, choice, document, organization, paged, print_json
 from deploy.cli_credits import Credits
 from shared.credits import budgets as domain
 from shared.credits import key_models
 from shared.credits.budgets import Budget, Period, SubjectKind, Unit, shown_amount
 from shared.identity.authorization import OPERATOR
 
-_organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _budget = click.argument("budget_id", type=click.UUID, metavar="ID")
 _key = click.option("--key", "key_id", type=click.UUID, required=True)
 _amount = click.option(
@@ -23,7 +22,7 @@ budgets = click.Group("budgets", help="Manage budgets of keys, users, identities
 
 
 @budgets.command("create", help="Create a budget.")
-@_organization
+@organization
 @click.option("--subject-kind", type=choice(SubjectKind), required=True)
 @click.option("--subject", "subject_id", type=click.UUID, required=True)
 @click.option("--unit", type=choice(Unit), default=Unit.CREDITS.value, show_default=True)
@@ -46,7 +45,7 @@ def create_budget(
 
 
 @budgets.command("list", help="List an organization's budgets, oldest first.")
-@_organization
+@organization
 @paged
 def list_budgets(organization_id: UUID, cursor: str | None, limit: int) -> None:
     with administration() as session:
@@ -57,7 +56,7 @@ def list_budgets(organization_id: UUID, cursor: str | None, limit: int) -> None:
 
 
 @budgets.command("show", help="Get a budget.")
-@_organization
+@organization
 @_budget
 def show_budget(organization_id: UUID, budget_id: UUID) -> None:
     with administration() as session:
@@ -66,7 +65,7 @@ def show_budget(organization_id: UUID, budget_id: UUID) -> None:
 
 
 @budgets.command("set-amount", help="Update a budget's amount.")
-@_organization
+@organization
 @_budget
 @_amount
 def set_amount(organization_id: UUID, budget_id: UUID, amount: int) -> None:
@@ -78,7 +77,7 @@ def set_amount(organization_id: UUID, budget_id: UUID, amount: int) -> None:
 
 
 @budgets.command("delete", help="Delete a budget; calls that are open in it go on.")
-@_organization
+@organization
 @_budget
 def delete_budget(organization_id: UUID, budget_id: UUID) -> None:
     with administration() as session:
@@ -86,7 +85,7 @@ def delete_budget(organization_id: UUID, budget_id: UUID) -> None:
 
 
 @budgets.command("set-models", help="Set the only models that a key may call.")
-@_organization
+@organization
 @_key
 @click.option("--model", "models", multiple=True, required=True)
 def set_models(organization_id: UUID, key_id: UUID, models: tuple[str, ...]) -> None:
@@ -98,7 +97,7 @@ def set_models(organization_id: UUID, key_id: UUID, models: tuple[str, ...]) -> 
 
 
 @budgets.command("show-models", help="Get the models that a key may call.")
-@_organization
+@organization
 @_key
 def show_models(organization_id: UUID, key_id: UUID) -> None:
     with administration() as session:
@@ -109,7 +108,7 @@ def show_models(organization_id: UUID, key_id: UUID) -> None:
 
 
 @budgets.command("remove-models", help="Remove the list of models of a key, which may then call all.")
-@_organization
+@organization
 @_key
 def remove_models(organization_id: UUID, key_id: UUID) -> None:
     with administration() as session:

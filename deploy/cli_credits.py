@@ -8,10 +8,20 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, choice, document, installation, paged, print_json, show
-from shared.credits import balances, ledger, payments, policies, reconciliation, statements, storage_reports
+from deploy.administration import (
+    administration,
+    choice,
+    document,
+    installation,
+    organization,
+    paged,
+    print_json,
+    show,
+)
+from shared.credits import balances, ledger, open_holds, payments, policies, reconciliation, statements
 from shared.credits.amounts import format_credits, parse_signed_credits
 from shared.credits.reports import Window
+from shared.credits.storage_reports import StorageDimension, StorageQuestion, read_storage_usage
 from shared.files import storage_proof
 from shared.identity.authorization import OPERATOR
 from shared.pagination import MAX_LIMIT
@@ -29,8 +39,8 @@ _AMOUNTS = (
     "cost",
     "opening",
     "closing",
+    "hold",
 )
-_organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _reference = click.option("--reference", required=True, help="Names the entry; given again it adds nothing.")
 
 
@@ -53,7 +63,7 @@ credits = click.Group("credits", help="Manage organizations' credits.")  # noqa:
 
 
 @credits.command("show", help="Get an organization's credits and policy.")
-@_organization
+@organization
 def show_credits(organization_id: UUID) -> None:
     with administration() as session:
         found = balances.read_balance(session, by=OPERATOR, organization_id=organization_id)
@@ -61,7 +71,7 @@ def show_credits(organization_id: UUID) -> None:
 
 
 @credits.command("top-up", help="Add credits, once for each reference.")
-@_organization
+@organization
 @click.option("--amount", type=Credits(), required=True)
 @_reference
 def top_up(organization_id: UUID, amount: int, reference: str) -> None:
@@ -73,7 +83,7 @@ def top_up(organization_id: UUID, amount: int, reference: str) -> None:
 
 
 @credits.command("adjust", help="Add an entry of either sign that corrects a mistake.")
-@_organization
+@organization
 @click.option("--amount", type=Credits(), required=True, help="May be negative.")
 @_reference
 def adjust(organization_id: UUID, amount: int, reference: str) -> None:
@@ -85,7 +95,7 @@ def adjust(organization_id: UUID, amount: int, reference: str) -> None:
 
 
 @credits.command("set-policy", help="Replace an organization's credit policy.")
-@_organization
+@organization
 @click.option("--policy", type=click.Choice([policy.value for policy in balances.Policy]), required=True)
 @click.option("--overdraft", type=Credits(), help="Stays as it is when it is left out.")
 @click.option(
@@ -105,7 +115,7 @@ def set_policy(organization_id: UUID, policy: str, overdraft: int | None, spendi
 
 
 @credits.command("suspend", help="Suspend an organization's spending; its owner cannot lift it.")
-@_organization
+@organization
 def suspend_spending(organization_id: UUID) -> None:
     with administration() as session:
         balance = policies.suspend_spending(session, by=OPERATOR, organization_id=organization_id)
@@ -113,7 +123,7 @@ def suspend_spending(organization_id: UUID) -> None:
 
 
 @credits.command("resume", help="Resume an organization's spending; a suspension by its owner stays.")
-@_organization
+@organization
 def resume_spending(organization_id: UUID) -> None:
     with administration() as session:
         balance = policies.resume_spending(session, by=OPERATOR, organization_id=organization_id)
@@ -121,7 +131,7 @@ def resume_spending(organization_id: UUID) -> None:
 
 
 @credits.command("list-entries", help="List the entries of an organization's ledger, newest first.")
-@_organization
+@organization
 @paged
 def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
     before = int(cursor) if cursor and cursor.isdecimal() else None
@@ -130,6 +140,17 @@ def list_entries(organization_id: UUID, cursor: str | None, limit: int) -> None:
             session, by=OPERATOR, organization_id=organization_id, cursor=before, limit=limit
         )
     print_json({"entries": [_document(entry) for entry in page.items], "nextCursor": page.next_cursor})
+
+
+@credits.command("list-holds", help="List an organization's open holds, newest first.")
+@organization
+@paged
+def list_holds(organization_id: UUID, cursor: str | None, limit: int) -> None:
+    with administration() as session:
+        page = open_holds.list_holds(
+            session, by=OPERATOR, organization_id=organization_id, cursor=cursor, limit=limit
+        )
+    print_json({"holds": [_document(hold) for hold in page.items], "nextCursor": page.next_cursor})
 
 
 def _month(_context: click.Context, _param: click.Parameter, value: datetime | None) -> date | None:
@@ -142,7 +163,7 @@ _MONTH = click.DateTime(formats=["%Y-%m"])
 @credits.command(
     "enter-payment", help="Add or take the credits of a payment event that did not arrive; FILE is its JSON."
 )
-@click.option("--source", required=True, help="The name in PAYMENT_SOURCES.")
+@click.option("--source", metavar="NAME", required=True, help="The name in PAYMENT_SOURCES.")
 @click.argument("event", type=click.File("rb"), metavar="FILE")
 def enter_payment(source: str, event: IO[bytes]) -> None:
     with installation() as (database, settings):
@@ -160,7 +181,7 @@ def enter_payment(source: str, event: IO[bytes]) -> None:
 
 
 @credits.command("list-statements", help="List an organization's monthly statements, newest first.")
-@_organization
+@organization
 @click.option("--before", type=_MONTH, callback=_month, help="The `nextCursor` of the page before.")
 @click.option(
     "--limit", type=click.IntRange(1, MAX_LIMIT), default=statements.DEFAULT_MONTHS, show_default=True
@@ -174,7 +195,7 @@ def list_statements(organization_id: UUID, before: date | None, limit: int) -> N
 
 
 @credits.command("show-statement", help="Get the statement of a calendar month, UTC.")
-@_organization
+@organization
 @click.option("--month", type=_MONTH, callback=_month, required=True, help="As 2026-11.")
 def show_statement(organization_id: UUID, month: date) -> None:
     with administration() as session:
@@ -190,15 +211,33 @@ def _of_month(resource: statements.Balances | statements.Statement) -> dict[str,
 
 
 @credits.command("list-storage", help="List what an organization stored day by day, and what that cost.")
-@_organization
-@click.option("--window", type=choice(Window), default=Window.MONTH.value, show_default=True)
-def list_storage(organization_id: UUID, window: str) -> None:
+@organization
+@click.option("--window", type=choice(Window), help="How far back: 30d, unless --month is given.")
+@click.option("--month", type=_MONTH, callback=_month, help="The days of a calendar month, UTC, as 2026-11.")
+@click.option(
+    "--group-by",
+    type=choice(StorageDimension),
+    multiple=True,
+    help="Break it down as well; may be given several times.",
+)
+def list_storage(
+    organization_id: UUID, window: str | None, month: date | None, group_by: tuple[str, ...]
+) -> None:
+    question = StorageQuestion(
+        window=Window(window) if window else None,
+        month=month,
+        group_by=tuple(dict.fromkeys(map(StorageDimension, group_by))),
+    )
     with administration() as session:
-        report = storage_reports.read_storage_usage(
-            session, by=OPERATOR, organization_id=organization_id, window=Window(window)
-        )
+        report = read_storage_usage(session, by=OPERATOR, organization_id=organization_id, question=question)
+    shown = {name: value for name, value in _document(report).items() if name != "question"}
     days = [_document(day) | {"day": day.day.isoformat(), "byteDays": day.byte_days} for day in report.days]
-    print_json(_document(report) | {"byteDays": report.byte_days, "days": days})
+    groups = [_document(group) | {"byteDays": group.byte_days} for group in report.groups]
+    print_json(
+        shown
+        | {"window": report.window, "month": month and f"{month:%Y-%m}", "groupBy": report.group_by}
+        | {"byteDays": report.byte_days, "days": days, "groups": groups}
+    )
 
 
 @credits.command(

@@ -4,10 +4,11 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, installation, lists, print_json, show
+from deploy.administration import Progress, administration, installation, lists, print_json, show
 from shared.files import grant_revocation as domain
-from shared.files.store_identity import adopt_store, find_store
-from shared.files.stores import open_configured_marker
+from shared.files.moving import THREADS, move
+from shared.files.store_identity import adopt_store, find_store, list_stores, retire_store
+from shared.files.stores import open_configured_marker, open_pair
 from shared.identity.authorization import OPERATOR
 
 _file = click.option("--file", "file_id", type=click.UUID, required=True)
@@ -41,10 +42,11 @@ blob_store = click.Group("blob-store", help="Manage the store of file content.")
 def show_blob_store() -> None:
     with administration() as session:
         found = find_store(session)
+        others = [store for store in list_stores(session) if store != found]
     if found is None:
         print_json({})
     else:
-        show(found)
+        show(found, **({"others": others} if others else {}))
 
 
 @blob_store.command(
@@ -58,3 +60,30 @@ def adopt_blob_store() -> None:
         with database.transaction() as session:
             adopted = adopt_store(session, by=OPERATOR, marked=marked)
     show(adopted)
+
+
+@blob_store.command(
+    "move",
+    help="Copy content from SECOND_BLOB_STORE to BLOB_STORE while the service runs; may be broken off and run again.",
+)
+@click.option("--threads", type=click.IntRange(1, 64), default=THREADS, show_default=True)
+def move_blob_store(threads: int) -> None:
+    with installation() as (database, settings):
+        try:
+            pair = open_pair(settings, database)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        moved = move(database, pair, threads=threads, progress=Progress().add)
+        if moved.is_complete:
+            with database.transaction() as session:
+                retire_store(session, by=OPERATOR, moved_to=open_configured_marker(settings))
+    print_json(
+        {
+            "versions": moved.versions,
+            "bytes": moved.size_bytes,
+            "unreadable": sorted(map(str, moved.unreadable)),
+            "isComplete": moved.is_complete,
+        }
+    )
+    if not moved.is_complete:
+        raise click.exceptions.Exit(1)

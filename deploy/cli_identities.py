@@ -4,14 +4,13 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import acts_on, administration, choice, installation, lists, show
+from deploy.administration import acts_on, administration, choice, installation, lists, organization, show
 from shared.identity import distributions as domain
 from shared.identity import identities as principals
 from shared.identity import role_bindings as bindings
 from shared.identity.authorization import OPERATOR
 from shared.identity.roles import Role, ScopeKind
 
-_organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _overlap = click.option(
     "--overlap-seconds",
     type=click.IntRange(0, domain.MAX_OVERLAP_SECONDS),
@@ -28,7 +27,7 @@ identities = click.Group("identities", help="Manage identities.")
 @identities.command(
     "create", help="Create a Principal Identity; Daemon Identities come with their deployments."
 )
-@_organization
+@organization
 @click.option("--name", required=True)
 def create_principal_identity(organization_id: UUID, name: str) -> None:
     with administration() as session:
@@ -64,7 +63,7 @@ role_bindings = click.Group(
 @role_bindings.command(
     "bind-identity", help="Create a role binding of an identity, over its organization or over one identity."
 )
-@_organization
+@organization
 @click.option("--identity", "identity_id", type=click.UUID, required=True, help="Who gets the role.")
 @click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, help="One identity; the whole organization without it.")
@@ -83,7 +82,7 @@ def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owne
 
 
 @role_bindings.command("bind-user", help="Create a role binding of a member over one identity.")
-@_organization
+@organization
 @click.option("--user", "user_id", type=click.UUID, required=True, help="Who gets the role.")
 @click.option("--role", type=choice(Role), required=True)
 @click.option("--over", "owner_id", type=click.UUID, required=True, help="The identity.")
@@ -121,12 +120,14 @@ distributions = click.Group("distributions", help="Manage distributions.")
 @distributions.command(
     "create", help="Create a distribution; its token and webhook secret are shown only now."
 )
-@_organization
+@organization
 @click.option("--name", required=True)
 @click.option("--network", "networks", multiple=True, required=True, help="May be given several times.")
-@click.option("--principal-identity", "principal_id", type=click.UUID, required=True, help="Who receives.")
+@click.option(
+    "--principal-identity", "principal_identity_id", type=click.UUID, required=True, help="Who receives."
+)
 @click.option("--deployment", "deployment_id", type=click.UUID, required=True, help="Who answers.")
-@click.option("--media-retention-days", "days", type=_days, default=domain.DEFAULT_MEDIA_RETENTION_DAYS)
+@click.option("--media-retention-days", type=_days, default=domain.DEFAULT_MEDIA_RETENTION_DAYS)
 @click.option(
     "--routes-messages/--no-routes-messages",
     default=False,
@@ -137,9 +138,9 @@ def create_distribution(
     organization_id: UUID,
     name: str,
     networks: tuple[str, ...],
-    principal_id: UUID,
+    principal_identity_id: UUID,
     deployment_id: UUID,
-    days: int,
+    media_retention_days: int,
     routes_messages: bool,
 ) -> None:
     with installation() as (database, settings), database.transaction() as session:
@@ -150,9 +151,9 @@ def create_distribution(
             organization_id=organization_id,
             name=name,
             networks=networks,
-            principal_identity_id=principal_id,
+            principal_identity_id=principal_identity_id,
             deployment_id=deployment_id,
-            media_retention_days=days,
+            media_retention_days=media_retention_days,
             routes_messages=routes_messages,
         )
     show(made.distribution, token=made.token.value, webhook_secret=made.webhook_secret.value)
@@ -167,7 +168,7 @@ lists(
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
 @click.option("--name")
 @click.option("--network", "networks", multiple=True, help="May be given several times.")
-@click.option("--media-retention-days", "days", type=_days)
+@click.option("--media-retention-days", type=_days)
 @click.option(
     "--routes-messages/--no-routes-messages", default=None, help="Send messages of its networks to the agent."
 )
@@ -176,7 +177,7 @@ def update_distribution(
     distribution_id: UUID,
     name: str | None,
     networks: tuple[str, ...],
-    days: int | None,
+    media_retention_days: int | None,
     routes_messages: bool | None,
 ) -> None:
     with administration() as session:
@@ -186,7 +187,7 @@ def update_distribution(
             distribution_id=distribution_id,
             name=name,
             networks=networks or None,
-            media_retention_days=days,
+            media_retention_days=media_retention_days,
             routes_messages=routes_messages,
         )
     show(changed)

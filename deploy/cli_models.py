@@ -1,18 +1,64 @@
-"""Commands for the catalog of models: see that the file is right before the service does, and import a list."""
+"""Commands for models: list and ask them over REST; check a catalog's file before the service does, import a list."""
 
 import os
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 
+from deploy.answers import AnswerWriter, read_text
+from deploy.output import is_for_a_person, is_json_asked_for, print_document
+from deploy.remote import service
 from shared.models.catalog import Catalog
 from shared.models.catalog_format import CatalogInvalid, read_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
 
-models = click.Group("models", help="Manage the catalog of models.")
+models = click.Group("models", help="List and ask models, and manage their catalog.")
+
+
+@models.command(
+    "ls", help="List the models that may be asked, with their prices in credits per million tokens."
+)
+def list_models() -> None:
+    with service() as client:
+        listed: dict[str, Any] = client.raw.request("GET", "/v1/models")
+    if not is_for_a_person():
+        print_document(listed)
+        return
+    rows = [
+        {
+            "id": at["id"],
+            "prompt": at["pricing"]["prompt"],
+            "completion": at["pricing"]["completion"],
+            "contextLength": at["context_length"],
+        }
+        for at in listed["data"]
+    ]
+    print_document({"models": rows})
+
+
+@models.command(
+    "ask",
+    help="Send TEXT, or standard input, to MODEL and print the answer as it comes; what it cost is said"
+    " on the error output. With --json the whole response, at its end.",
+)
+@click.argument("model")
+@click.argument("text", required=False)
+@click.option("--instructions", help="What the model is told before.")
+@click.option("--max-output-tokens", type=click.IntRange(1))
+def ask(model: str, text: str | None, instructions: str | None, max_output_tokens: int | None) -> None:
+    options = {"instructions": instructions, "max_output_tokens": max_output_tokens}
+    wanted = {name: value for name, value in options.items() if value is not None}
+    question = {"model": model, "input": read_text(text), "store": False, "stream": True, **wanted}
+    writer = AnswerWriter(is_quiet=is_json_asked_for())
+    with service() as client:
+        for event in client.raw.stream("/v1/responses", json=question):
+            writer.take(event)
+    response = writer.finish()
+    if is_json_asked_for():
+        print_document(response)
 
 
 @models.command("check", help="Check a catalog file; MODELS_CONFIG's if none is named.")

@@ -6,14 +6,16 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, document, installation, print_json
+from deploy.administration import administration, document, installation, paged, print_json, show, show_page
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
+from shared.media import network_accounts
 from shared.media import network_administration as domain
 from shared.media.networks.registry import NETWORKS
 
 _distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
 _network = click.argument("network", type=click.Choice(list(NETWORKS)))
+_account = click.argument("account")
 
 
 networks = click.Group("networks", help="Manage distributions' settings for messaging networks.")
@@ -69,6 +71,58 @@ def remove_network_settings(distribution_id: UUID, network: str) -> None:
     with administration() as session:
         domain.remove_network_settings(
             session, by=OPERATOR, distribution_id=distribution_id, network=NETWORKS[network]
+        )
+
+
+@networks.command("route", help="Replace the distribution that receives for an account of a network.")
+@_distribution
+@_network
+@_account
+@click.option(
+    "--to", "target_id", type=click.UUID, required=True, help="The distribution that receives for it."
+)
+def put_network_account(distribution_id: UUID, network: str, account: str, target_id: UUID) -> None:
+    with administration() as session:
+        routed = network_accounts.put_network_account(
+            session,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            network=NETWORKS[network],
+            account=account,
+            target_id=target_id,
+        )
+    show(routed)
+
+
+@networks.command("list-routes", help="List the accounts of a network that distributions receive for.")
+@_distribution
+@_network
+@paged
+def list_network_accounts(distribution_id: UUID, network: str, cursor: str | None, limit: int) -> None:
+    with administration() as session:
+        page = network_accounts.list_network_accounts(
+            session,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            network=NETWORKS[network],
+            cursor=cursor,
+            limit=limit,
+        )
+    show_page("accounts", page)
+
+
+@networks.command("unroute", help="Delete the route of an account of a network.")
+@_distribution
+@_network
+@_account
+def remove_network_account(distribution_id: UUID, network: str, account: str) -> None:
+    with administration() as session:
+        network_accounts.remove_network_account(
+            session,
+            by=OPERATOR,
+            distribution_id=distribution_id,
+            network=NETWORKS[network],
+            account=account,
         )
 
 

@@ -1,19 +1,28 @@
 """Commands for the notifications of distributions and organizations: where they go, and what did not arrive."""
 
+from datetime import datetime
 from typing import TextIO
 from uuid import UUID
 
 import click
 
-from deploy.administration import administration, choice, installation, paged, print_json, show, show_page
+from deploy.administration import (
+    INSTANT,
+    administration,
+    choice,
+    in_utc,
+    installation,
+    paged,
+    print_json,
+    show,
+    show_page,
+)
 from shared.deliveries import organization_endpoints
 from shared.deliveries.outbox import DeliveryState
 from shared.identity.authorization import OPERATOR
 from shared.media import notification_endpoints as domain
 
 _distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
-
-
 _organization = click.argument("organization_id", type=click.UUID, metavar="ORGANIZATION")
 _url = click.option(
     "--url-file",
@@ -21,6 +30,10 @@ _url = click.option(
     type=click.File(encoding="utf-8"),
     default="-",
     help="A file with the address, which may be secret; standard input by default.",
+)
+_since = click.option("--since", type=INSTANT, help="Only those written from then on, in UTC.")
+_after = click.option(
+    "--after", "cursor", type=click.UUID, help="Only those after this one: the last that came."
 )
 
 notifications = click.Group(
@@ -76,7 +89,9 @@ def list_notifications(distribution_id: UUID, state: str | None, cursor: str | N
     show_page("notifications", page)
 
 
-@notifications.command("resend", help="Replay a notification that was given up, under the id it had.")
+@notifications.command(
+    "resend", help="Send a notification now that waits or was given up, under the id it had."
+)
 @_distribution
 @click.option("--notification", "notification_id", type=click.UUID, required=True)
 def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
@@ -87,12 +102,28 @@ def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
     show(resent)
 
 
-@notifications.command("resend-dead", help="Replay every notification of a distribution that was given up.")
+@notifications.command(
+    "resend-dead", help="Replay a distribution's notifications that were given up, up to 1,000."
+)
 @_distribution
 def resend_dead_notifications(distribution_id: UUID) -> None:
     with administration() as session:
         count = domain.resend_dead_notifications(session, by=OPERATOR, distribution_id=distribution_id)
     print_json({"count": count})
+
+
+@notifications.command(
+    "replay", help="Replay a distribution's notifications that did not arrive, up to 1,000."
+)
+@_distribution
+@_since
+@_after
+def replay_notifications(distribution_id: UUID, since: datetime | None, cursor: UUID | None) -> None:
+    with administration() as session:
+        replayed = domain.replay_notifications(
+            session, by=OPERATOR, distribution_id=distribution_id, since=in_utc(since), cursor=cursor
+        )
+    show(replayed)
 
 
 @notifications.command(
@@ -153,7 +184,7 @@ def list_organization_notifications(
 
 
 @notifications.command(
-    "resend-organization", help="Replay a notification of an organization that was given up."
+    "resend-organization", help="Send a notification of an organization now that waits or was given up."
 )
 @_organization
 @click.option("--notification", "notification_id", type=click.UUID, required=True)
@@ -163,3 +194,19 @@ def resend_organization_notification(organization_id: UUID, notification_id: UUI
             session, by=OPERATOR, organization_id=organization_id, notification_id=notification_id
         )
     show(resent)
+
+
+@notifications.command(
+    "replay-organization", help="Replay an organization's notifications that did not arrive, up to 1,000."
+)
+@_organization
+@_since
+@_after
+def replay_organization_notifications(
+    organization_id: UUID, since: datetime | None, cursor: UUID | None
+) -> None:
+    with administration() as session:
+        replayed = organization_endpoints.replay_notifications(
+            session, by=OPERATOR, organization_id=organization_id, since=in_utc(since), cursor=cursor
+        )
+    show(replayed)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import INSTANT, acts_on, administration, choice, in_utc, lists, show
+from deploy.administration import INSTANT, acts_on, administration, choice, in_utc, lists, organization, show
 from shared.identity import api_keys as keys
 from shared.identity import audit, memberships
 from shared.identity import invitations as asked
@@ -14,7 +14,6 @@ from shared.identity import users as people
 from shared.identity.authorization import OPERATOR
 from shared.identity.roles import MEMBERSHIP_ROLES, Role
 
-_organization = click.option("--organization", "organization_id", type=click.UUID, required=True)
 _user = click.option("--user", "user_id", type=click.UUID, required=True)
 _role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True)
 
@@ -59,7 +58,7 @@ members = click.Group("members", help="Manage the members of an organization.")
 
 
 @members.command("add", help="Add a member by their address, without an invitation.")
-@_organization
+@organization
 @click.option("--email", required=True)
 @_role
 def add_member(organization_id: UUID, email: str, role: str) -> None:
@@ -74,7 +73,7 @@ lists(members, memberships.list_members, "List the members of an organization.",
 
 
 @members.command("change-role", help="Update a member's role.")
-@_organization
+@organization
 @_user
 @_role
 def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
@@ -86,7 +85,7 @@ def change_member_role(organization_id: UUID, user_id: UUID, role: str) -> None:
 
 
 @members.command("remove", help="Remove a member.")
-@_organization
+@organization
 @_user
 def remove_member(organization_id: UUID, user_id: UUID) -> None:
     with administration() as session:
@@ -97,7 +96,7 @@ invitations = click.Group("invitations", help="Manage the invitations to an orga
 
 
 @invitations.command("create", help="Create an invitation; the token is shown only now.")
-@_organization
+@organization
 @click.option("--email", help="The address to invite, or give --user.")
 @click.option("--user", "user_id", type=click.UUID, help="The user to invite, or give --email.")
 @_role

@@ -12,6 +12,9 @@ from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Schedule, Sched
 from shared.identity.authorization import OPERATOR
 
 _deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
+_far_deployment = click.option(
+    "--deployment", "deployment_id", type=click.UUID, help="Whose schedule it is; needed from afar."
+)
 
 
 schedules = click.Group("schedules", help="Manage the schedules of agents.")
@@ -33,7 +36,7 @@ schedules = click.Group("schedules", help="Manage the schedules of agents.")
 def create_schedule(
     deployment_id: UUID, text: str | None, message: str | None, missed: str, **said: Any
 ) -> None:
-    draft = ScheduleDraft(message=_message(text, message), missed=Missed(missed), **said)
+    draft = ScheduleDraft(message=read_message(text, message), missed=Missed(missed), **said)
     with administration() as session:
         made = domain.create_schedule(session, by=OPERATOR, deployment_id=deployment_id, draft=draft)
     _show(made)
@@ -52,14 +55,16 @@ def list_schedules(deployment_id: UUID, cursor: str | None, limit: int) -> None:
 
 @schedules.command("runs", help="List the runs of a schedule, newest first.")
 @click.argument("schedule_id", type=click.UUID, metavar="ID")
+@_far_deployment
 @paged
-def list_runs(schedule_id: UUID, cursor: str | None, limit: int) -> None:
+def list_runs(schedule_id: UUID, cursor: str | None, limit: int, **_: object) -> None:
     with administration() as session:
         page = domain.list_runs(session, by=OPERATOR, schedule_id=schedule_id, cursor=cursor, limit=limit)
     show_page("runs", page)
 
 
-def _message(text: str | None, message: str | None) -> dict[str, Any]:
+def read_message(text: str | None, message: str | None) -> dict[str, Any]:
+    """Read what the agent is told, as text or as JSON."""
     if (text is None) == (message is None):
         raise click.UsageError("Give --text or --message.")
     if message is None:
@@ -86,6 +91,7 @@ acts_on(
     schedules,
     "schedule",
     printed=_show,
+    far_option=_far_deployment,
     show=(domain.get_schedule, "Get a schedule."),
     disable=(domain.disable_schedule, "Disable a schedule."),
     enable=(domain.enable_schedule, "Enable a schedule from the next tick on."),

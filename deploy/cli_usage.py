@@ -1,4 +1,4 @@
-"""The command for usage: an organization's sums, by any dimensions, as the HTTP API gives them."""
+"""Commands for usage: an organization's sums, by any dimensions, and its records, as the HTTP API gives them."""
 
 from datetime import datetime
 from typing import Any
@@ -6,17 +6,29 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import INSTANT, administration, choice, document, document_of, in_utc, print_json
+from deploy.administration import (
+    INSTANT,
+    administration,
+    choice,
+    document,
+    document_of,
+    in_utc,
+    organization,
+    print_json,
+)
 from shared.credits.amounts import format_credits
 from shared.credits.cube import Dimension, Interval
 from shared.credits.reports import Question, UsageSum, Window, read_usage
+from shared.credits.settlement import Status
+from shared.credits.usage import RecordFilter, read_usage_records
 from shared.identity.authorization import OPERATOR
+from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT
 
 
 @click.command(
     help="Get what an organization's calls consumed and cost, by any dimensions, in all or by hour or day."
 )
-@click.option("--organization", "organization_id", type=click.UUID, required=True)
+@organization
 @click.option("--window", type=choice(Window), help="How far back from now; 24h unless --from is given.")
 @click.option("--from", "starts_at", type=INSTANT, help="The first moment, in UTC; instead of a window.")
 @click.option("--to", "ends_at", type=INSTANT, help="The moment after the last; now if left out.")
@@ -59,6 +71,40 @@ def usage(
             span | {"total": _figures(report.total), "groups": groups, "is_truncated": report.is_truncated}
         )
     )
+
+
+usage_records = click.Group("usage-records", help="Manage what is recorded of each model call.")
+
+
+@usage_records.command("list", help="List an organization's usage records, newest first.")
+@organization
+@click.option("--model", help="Keep the calls of this one.")
+@click.option(
+    "--principal", "principal_id", type=click.UUID, help="Receiving identity, else daemon, else user."
+)
+@click.option(
+    "--key", "api_key_id", type=click.UUID, help="Keep the calls made with this API key, by its id."
+)
+@click.option("--status", type=choice(Status), help="Keep the calls that ended so.")
+@click.option("--from", "starts_at", type=INSTANT, help="The first moment, in UTC.")
+@click.option("--to", "ends_at", type=INSTANT, help="The moment after the last.")
+@click.option("--cursor", type=click.UUID, help="The nextCursor of the page before.")
+@click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, show_default=True)
+def list_records(organization_id: UUID, cursor: UUID | None, limit: int, **filters: Any) -> None:
+    wanted = RecordFilter(
+        **filters
+        | {
+            "status": Status(filters["status"]) if filters["status"] else None,
+            "starts_at": in_utc(filters["starts_at"]),
+            "ends_at": in_utc(filters["ends_at"]),
+        }
+    )
+    with administration() as session:
+        page = read_usage_records(
+            session, by=OPERATOR, organization_id=organization_id, wanted=wanted, cursor=cursor, limit=limit
+        )
+    shown = [document(record) | {"cost": format_credits(record.cost)} for record in page.items]
+    print_json({"usageRecords": shown, "nextCursor": page.next_cursor})
 
 
 def _value(name: str, value: str) -> str | UUID:

@@ -10,16 +10,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 
 from deploy.process_types import WORKERS
+from shared.broker import HINTS_LIMIT, Broker
 from shared.database import Database
+from shared.database_limits import find_missing_limits
 from shared.errors import DomainError
 from shared.files.stores import open_configured_store
-from shared.metrics import HostMetrics
+from shared.host_state import read_host_state
 from shared.migrations.runner import newest_revision
 from shared.models.catalog_format import CatalogInvalid, read_catalog
+from shared.queues import QUEUES
 from shared.settings import Settings
 from shared.valkey import connect_valkey, writes_to_disk
 from shared.waiting_work import measure_waiting_work
@@ -34,6 +36,7 @@ class State(StrEnum):
     """How bad a finding is: `wrong` keeps the service, or a part of it, from its work."""
 
     OK = "ok"
+    MENDED = "mended"
     WARNING = "warning"
     WRONG = "wrong"
 
@@ -60,16 +63,21 @@ def amiss(subject: str, said: str, remedy: str, *, is_wrong: bool = False) -> Fi
     )
 
 
-def examine(settings: Settings, database: Database) -> Iterator[Finding]:
+Checks = dict[str, Callable[[], Iterator[Finding]]]
+
+
+def examine(settings: Settings, database: Database, more: Checks | None = None) -> Iterator[Finding]:
     """Run every check, the foundations first; what is well is told where nothing is amiss."""
-    checks: dict[str, Callable[[], Iterator[Finding]]] = {
+    checks: Checks = {
         "Postgres": lambda: check_postgres(database),
         "Valkey": lambda: check_valkey("Valkey", settings.redis_url),
         "Valkey of model calls": lambda: check_models_valkey(settings),
+        "broker": lambda: check_broker(settings),
         "blob store": lambda: check_store(settings, database),
         "models": lambda: check_models(settings),
         "processes": lambda: check_processes(settings),
         "waiting work": lambda: check_work(database),
+        **(more or {}),
     }
     for subject, check in checks.items():
         try:
@@ -86,10 +94,13 @@ _REMEDIES = {
     "Postgres": "Start it, and compare DATABASE_URL with where it listens.",
     "Valkey": "Start it, and compare REDIS_URL with where it listens.",
     "Valkey of model calls": "Start it, and compare MODELS_REDIS_URL with where it listens.",
+    "broker": "Start it, and compare BROKER_URL with where it listens.",
     "blob store": "See that BLOB_STORE is mounted or answers, has room and takes writes.",
     "models": "Run `quartermaster models check`.",
     "processes": "See that METRICS_DIRECTORY is a directory that this account may read.",
     "waiting work": "Mend Postgres first, and the schema with `quartermaster migrate`.",
+    "stored content": "Mend Postgres and the blob store first; what was put right until then stays so.",
+    "ledger": "Mend Postgres first.",
 }
 
 
@@ -115,6 +126,9 @@ def check_postgres(database: Database) -> Iterator[Finding]:
     if row.connections > FULL_SHARE * row.most:
         said = f"has {row.connections} of {row.most} connections in use"
         yield amiss(subject, said, "Raise max_connections, or lower DATABASE_POOL_SIZE.")
+    if missing := find_missing_limits(database):
+        said = f"gives connections other limits: {', '.join(missing)}"
+        yield amiss(subject, said, "Set DATABASE_POOLER, and run `quartermaster migrate`.", is_wrong=True)
     if row.is_superuser:
         said = "lets the service's role do everything"
         yield amiss(subject, said, "Give the processes a role of their own (deploy/postgres/roles.sql).")
@@ -159,6 +173,17 @@ def check_models_valkey(settings: Settings) -> Iterator[Finding]:
         yield from check_valkey(subject, url)
 
 
+def check_broker(settings: Settings) -> Iterator[Finding]:
+    """See that it answers, and that no queue is at its bound."""
+    with closing(Broker.of(settings.broker)) as broker:
+        depths = {queue: broker.depth(queue) for queue in QUEUES}
+    for queue, depth in depths.items():
+        if depth >= HINTS_LIMIT:
+            said = f"has {depth} messages in the queue {queue}"
+            yield amiss("broker", said, "Start workers of that kind; see their logs.")
+    yield good("broker", f"{sum(depths.values())} messages in {len(depths)} queues")
+
+
 def check_store(settings: Settings, database: Database) -> Iterator[Finding]:
     """See that it is the database's own, and takes writes now."""
     store = open_configured_store(settings, database)
@@ -196,15 +221,7 @@ def check_processes(settings: Settings) -> Iterator[Finding]:
 
 def count_processes(settings: Settings) -> dict[str, int]:
     """Give how many processes of each kind live on this host."""
-    metrics = HostMetrics(settings.metrics_directory, "command", registry=CollectorRegistry())
-    found = {
-        sample.labels["role"]: int(sample.value)
-        for family in metrics.collect()
-        if family.name == "quartermaster_processes"
-        for sample in family.samples
-    }
-    found.pop("command", None)
-    return found
+    return dict(read_host_state(settings).processes)
 
 
 _NAMES = {"imports": "imports of media", "turns": "turns of agents", "deliveries": "notifications"}

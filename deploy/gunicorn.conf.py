@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import gunicorn.util
@@ -17,21 +18,31 @@ import gunicorn.util
 from deploy.arrivals import Limits
 from deploy.buffering_worker import BufferingWorker
 from deploy.connections import hang_up
+from deploy.front_settings import load_front_settings
 from deploy.launch import bind_to_parent
+from deploy.listeners import drop_new_connections
 from shared.gc_tuning import freeze_loaded_objects
 from shared.metrics import make_directory
 from shared.operations_port import listen_for_operators
+from shared.settings import load_settings
+from shared.settings_errors import SettingsWrong
 
-bind = os.environ.get("WEB_BIND") or f"127.0.0.1:{os.environ.get('PORT') or 8080}"
+try:
+    _front = load_front_settings()
+    if "BLOB_STORE" in os.environ:
+        load_settings()
+except SettingsWrong as wrong:
+    raise SystemExit(str(wrong)) from None  # gunicorn would write anything else with its traceback
+bind = _front.web_bind or f"127.0.0.1:{_front.port}"
 worker_class = BufferingWorker
 BufferingWorker.limits = Limits(
-    head_seconds=float(os.environ.get("WEB_HEAD_SECONDS") or 5),
-    small_body_seconds=float(os.environ.get("WEB_SMALL_BODY_SECONDS") or 10),
-    gathered_bytes=int(os.environ.get("WEB_GATHERED_BYTES") or 64 << 20),
+    head_seconds=_front.web_head_seconds,
+    small_body_seconds=_front.web_small_body_seconds,
+    gathered_bytes=_front.web_gathered_bytes,
 )
-workers = int(os.environ.get("WEB_PROCESSES") or 2)
-threads = int(os.environ.get("WEB_THREADS") or 448)  # made as they are needed; what waits holds none
-worker_connections = int(os.environ.get("WEB_CONNECTIONS") or 8000)
+workers = _front.web_processes
+threads = _front.web_threads  # made as they are needed; what waits holds none
+worker_connections = _front.web_connections
 _soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection is a file
 resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))
 if _hard != resource.RLIM_INFINITY:
@@ -40,10 +51,9 @@ backlog = 1024
 preload_app = False  # pools and threads are made in the process that uses them
 
 timeout = 60  # of a worker that no longer answers its parent; requests may last longer
-graceful_timeout = int(os.environ.get("WEB_DRAIN_SECONDS") or 30)
-keepalive = int(os.environ.get("WEB_KEEPALIVE_SECONDS") or 15)
-_send_seconds = int(os.environ.get("WEB_SEND_SECONDS") or 60)
-BufferingWorker.send_seconds = _send_seconds
+graceful_timeout = _front.web_drain_seconds
+keepalive = _front.web_keepalive_seconds
+BufferingWorker.send_seconds = _front.web_send_seconds
 
 limit_request_line = 8190
 limit_request_fields = 100
@@ -86,22 +96,36 @@ _operations = None
 def on_starting(server):
     """Look at the blob store, and listen for operators before any process is forked: one that is alive answers them."""
     if "BLOB_STORE" in os.environ:
-        _refuse_wrong_store()
+        _refuse_wrong_servers()
     global _operations  # noqa: PLW0603 (gunicorn's hooks share nothing else)
     _operations = listen_for_operators()
 
 
-def _refuse_wrong_store():
-    """Start no front over a store that is not the database's, such as the directory below a mount that is lost."""
+def _refuse_wrong_servers():
+    """Start no front over a store that is not the database's, such as the directory below a mount that is lost.
+
+    Nor through a pooler behind which nothing has a time limit.
+    """
     # Imported here: not every start of gunicorn has a store.
     from shared.database import Database
+    from shared.database_limits import refuse_missing_limits
     from shared.files.stores import open_configured_store, refuse_wrong_store
-    from shared.settings import load_settings
 
     settings = load_settings()
-    database = Database(settings.database_url, pool_size=1)
+    database = Database.of(settings, pool_size=1)
+    refuse_missing_limits(settings, database)
     refuse_wrong_store(open_configured_store(settings, database))
     database.dispose()  # connections are not for the processes that are forked
+
+
+def _stop_listening_and(stop, server, graceful=True):  # noqa: FBT002 (gunicorn's)
+    """Stop as gunicorn does, new connections excluded first; those that were made are taken by the workers.
+
+    Not where somebody else goes on to listen at the same sockets: the next gunicorn (USR2), or systemd.
+    """
+    if server.reexec_pid == server.master_pid == 0 and not server.systemd:
+        drop_new_connections(server.LISTENERS)
+    stop(graceful)
 
 
 def when_ready(server):
@@ -111,7 +135,10 @@ def when_ready(server):
     """
     for listener in server.LISTENERS:
         if listener.sock.family in (socket.AF_INET, socket.AF_INET6):
-            listener.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _send_seconds * 1000)
+            listener.sock.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _front.web_send_seconds * 1000
+            )
+    server.stop = partial(_stop_listening_and, server.stop, server)
 
 
 def post_fork(server, worker):

@@ -30,6 +30,7 @@ class Home:
         self.valkey = self.directory / "valkey"
         self.valkey_models = self.directory / "valkey-models"
         self.blobs = self.directory / "blobs"
+        self.logs = self.directory / "logs"
         self.credentials = self.directory / "credentials.json"
         self._settings = self.directory / "settings.json"
         self._lock: int | None = None
@@ -50,7 +51,7 @@ class Home:
 
     def note_settings(self, settings: Mapping[str, str]) -> None:
         """Leave the settings of this run to commands that are given no database (`read_settings`)."""
-        _write_privately(self._settings, json.dumps(dict(settings), indent=2) + "\n")
+        write_privately(self._settings, json.dumps(dict(settings), indent=2) + "\n")
 
     def read_settings(self) -> dict[str, str]:
         """Give the settings of the copy that runs here, or ran here last; none where none has."""
@@ -77,12 +78,12 @@ class Home:
         """Give the keys that encrypt secrets in the database, made once and kept; losing them loses those secrets."""
         path = self.directory / "secrets"
         if not path.exists():
-            _write_privately(path, f"ENCRYPTION_KEYS={base64.urlsafe_b64encode(os.urandom(32)).decode()}\n")
+            write_privately(path, f"ENCRYPTION_KEYS={base64.urlsafe_b64encode(os.urandom(32)).decode()}\n")
         lines = (line.partition("=") for line in path.read_text().splitlines())
         return {name: value for name, _, value in lines}["ENCRYPTION_KEYS"]
 
 
-def _write_privately(path: Path, text: str) -> None:
+def write_privately(path: Path, text: str) -> None:
     """Write a file whole or not at all, for our eyes only."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)

@@ -1,12 +1,14 @@
-"""The service's processes and the exact command of each: what `quartermaster web`, `worker` and `beat` become.
+"""The service's processes: what each needs of a deployment, and the exact command that it becomes.
 
-The Procfile, the image and the tests start these. All are stateless: kill any, run many.
+`PROCESS_TYPES` is the one description of them. Tests hold the Procfile, the compose file, the chart, the units and the
+runbook to it. All processes are stateless: kill any, run many.
 """
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,20 +48,67 @@ WORKERS = {
 }
 
 
+class Egress(Enum):
+    """Where a process connects to besides the servers of its installation."""
+
+    NONE = "none"
+    PROVIDERS = "providers of models"
+    PUBLIC = "addresses on the public internet that others chose"
+
+
+NEEDED = frozenset(
+    {"BASE_URL", "BLOB_STORE", "DATABASE_URL", "ENCRYPTION_KEYS", "MODELS_REDIS_URL", "REDIS_URL"}
+)
+"""The settings that every process is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessType:
+    """What a deployment has to give one kind of process."""
+
+    command: str  # behind `quartermaster`
+    settings: frozenset[str] = NEEDED
+    egress: Egress = Egress.NONE
+    has_provider_keys: bool = False
+    stop_seconds: int | None = 35  # between SIGTERM and SIGKILL; None for one that ends by itself
+
+
+_WITH_CATALOG = NEEDED | {"MODELS_CONFIG"}
+PROCESS_TYPES = {
+    "release": ProcessType(
+        command="migrate", settings=NEEDED | {"MIGRATIONS_DATABASE_URL"}, stop_seconds=None
+    ),
+    "web": ProcessType(command="web", settings=_WITH_CATALOG, stop_seconds=40),
+    "worker-files": ProcessType(command="worker files"),
+    "worker-models": ProcessType(
+        command="worker models", settings=_WITH_CATALOG, egress=Egress.PROVIDERS, has_provider_keys=True
+    ),
+    "worker-media": ProcessType(command="worker media", egress=Egress.PUBLIC),
+    "worker-agents": ProcessType(
+        command="worker agents", settings=_WITH_CATALOG, egress=Egress.PUBLIC, has_provider_keys=True
+    ),
+    "worker-background": ProcessType(command="worker background"),
+    "worker-ledger": ProcessType(command="worker ledger"),
+    "beat": ProcessType(command="beat", stop_seconds=10),
+}
+"""Every kind of process by its name in the Procfile, in the order of their start."""
+
+
 def web_command() -> list[str]:
     """Give the command of the HTTP front."""
     return [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "web.wsgi:application"]
 
 
 def worker_command(name: str, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Give the command of the worker of this name."""
+    """Give the command of the worker of this name; TASK_EVENTS has it tell of its tasks, and that it lives."""
     worker = WORKERS[name]
     threads = environment.get(worker.threads_variable) or str(worker.threads)
     return [
         *_celery("workers.app:app", "worker", environment),
         *("--queues", ",".join(WORKER_QUEUES[name]), "--hostname", f"{name}@%h"),
         *("--pool", "threads", "--concurrency", threads),
-        *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+        *("--without-gossip", "--without-mingle"),
+        "--task-events" if _has_events(environment) else "--without-heartbeat",
     ]
 
 
@@ -80,6 +129,15 @@ def become(command: list[str]) -> NoReturn:
     """Turn this process into the command, with the allocator tuned unless the environment says otherwise."""
     sys.stdout.flush()
     os.execve(command[0], command, ALLOCATOR | dict(os.environ))  # noqa: S606
+
+
+def celery_command(flags: Sequence[str]) -> list[str]:
+    """Give Celery's own command over the broker of jobs: `inspect`, `control`, `status`, `events`, `flower`."""
+    return [sys.executable, "-m", "celery", "--app", "workers.app:app", *flags]
+
+
+def _has_events(environment: Mapping[str, str]) -> bool:
+    return environment.get("TASK_EVENTS", "").lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def _celery(app: str, verb: str, environment: Mapping[str, str]) -> list[str]:

@@ -26,6 +26,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     directory: Path | None = None
     log: Path | None = None  # output goes to this file instead of to the caller
+    prefix: tuple[str, ...] = ()  # what it is started by, such as `nsenter` into the network of another host
     account: str | None = None
     reach_all_paths: bool = False  # with an account: pass closed directories, and reach only what these name
     readable: tuple[Path, ...] = ()
@@ -52,7 +53,7 @@ def spawn(program: Program) -> subprocess.Popen[bytes]:
         if program.log is not None:
             output = stack.enter_context(program.log.open("ab"))
         return subprocess.Popen(
-            [*command, "--", *program.command],
+            [*program.prefix, *command, "--", *program.command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

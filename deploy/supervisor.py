@@ -51,8 +51,12 @@ class _Child:
 class Supervisor:
     """A set of running programs."""
 
-    def __init__(self, *, output: TextIO | None = None) -> None:
+    def __init__(
+        self, *, output: TextIO | None = None, record: Callable[[str, str], None] | None = None
+    ) -> None:
+        """Give what programs write to `record` with their names; without it, print it under them."""
         self._output: TextIO | None = output or sys.stdout
+        self._record = record
         self._children: list[_Child] = []
         self._selector = selectors.DefaultSelector()
         self._signals = 0
@@ -209,7 +213,11 @@ class Supervisor:
 
     def _show(self, child: _Child, lines: Iterable[bytes]) -> None:
         for line in lines:
-            self.say(line.decode(errors="replace").rstrip(), name=child.program.name)
+            written = line.decode(errors="replace").rstrip()
+            if self._record is None:
+                self.say(written, name=child.program.name)
+            else:
+                self._record(child.program.name, written)
 
     def _print(self, text: str) -> None:
         if self._output is None:

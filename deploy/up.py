@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
+
 from deploy.embedded.ports import find_free_port, is_free
 from deploy.embedded.postgres import DATABASE, EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
@@ -24,6 +26,7 @@ from deploy.embedded.wheels import StartFailed
 from deploy.home import DEFAULT, Home, HomeInUse
 from deploy.launch import bind_to_parent
 from deploy.processes import Program
+from deploy.start_account import IssueLink, ProgramLogs, issue_link, step, summary
 from deploy.supervisor import GaveUp, Interrupted, Supervisor
 from shared.settings import Settings
 
@@ -68,7 +71,7 @@ class Address:
         return "127.0.0.1" if self.host in ("", "0.0.0.0", "[::]") else self.host  # noqa: S104
 
 
-def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP) -> None:
+def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP, link: IssueLink = issue_link) -> None:
     """Run the Procfile below `root` until asked to stop; exit with 0 then, and with 1 if it could not start.
 
     `bootstrap` is the command that makes the first owner, at every start, where there is none; the file for its
@@ -76,22 +79,52 @@ def main(*, root: Path = ROOT, bootstrap: tuple[str, ...] = BOOTSTRAP) -> None:
     """
     if "MAKELEVEL" in os.environ:
         bind_to_parent(signal.SIGTERM)
-    supervisor = Supervisor()
-    supervisor.listen()
     home = Home(Path(os.environ.get("QM_HOME") or root / DEFAULT.name))
+    logs = ProgramLogs(home.logs) if sys.stdout.isatty() else None
+    supervisor = Supervisor(record=logs.write if logs else None)
+    supervisor.listen()
     try:
-        _run(supervisor, home, root, bootstrap)
+        running = _start(supervisor, home, root, bootstrap)
+        if logs:
+            told = summary(
+                running["BASE_URL"],
+                link=link(running),
+                credentials=home.credentials,
+                logs=home.logs,
+                command=_command(home, root),
+            )
+            supervisor.announce(told)
+        supervisor.run()
     except Interrupted:
         supervisor.say("stopping")
     except (CannotStart, GaveUp, HomeInUse, StartFailed) as error:
+        for line in logs.last if logs else ():
+            supervisor.announce(line)
         supervisor.say(str(error))
         sys.exit(1)
     finally:
         supervisor.stop_all()
         home.forget_metrics()
+        if logs:
+            logs.close()
 
 
-def _run(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, ...]) -> None:
+def _tell(what: str) -> None:
+    """Tell a person what has started; a log needs no such line."""
+    if sys.stdout.isatty():
+        click.echo(step(what))
+
+
+def _command(home: Home, root: Path) -> str:
+    """Write the command as it is called from here."""
+    command = Path(sys.executable).parent / "quartermaster"
+    called = os.path.relpath(command) if command.is_relative_to(Path.cwd()) else str(command)
+    is_default = home.directory == (root / DEFAULT.name).absolute()
+    return called if is_default else f"QM_HOME={shlex.quote(str(home.directory))} {called}"
+
+
+def _start(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, ...]) -> dict[str, str]:
+    """Start everything; give the environment that it runs in once it is ready."""
     address = _listening_address(os.environ)
     home.claim()
     _require_free(address)
@@ -106,18 +139,23 @@ def _run(supervisor: Supervisor, home: Home, root: Path, bootstrap: tuple[str, .
     programs = _programs(root, environment)
     release = replace(programs.pop("release"), environment=release_environment)
     supervisor.run_to_end(release, timeout_seconds=RELEASE_SECONDS)
-    first_owner = _program("bootstrap", (*bootstrap, str(home.credentials)), root, environment)
+    _tell("the schema of the database")
+    first_owner = _program("bootstrap", (*bootstrap, str(home.credentials)), root, _of(None, environment))
     supervisor.run_to_end(first_owner, timeout_seconds=RELEASE_SECONDS)
     for program in programs.values():
         supervisor.start(program)
+    _tell(", ".join(programs))
     is_ready = _Slowly(lambda: _is_ready(address), seconds=POLL_SECONDS)
     supervisor.run_until(
         lambda: supervisor.is_steady() and is_ready(), what="The service", timeout_seconds=START_SECONDS
     )
-    if port := environment["OPERATIONS_PORT"]:
-        supervisor.say(f"operators ask http://127.0.0.1:{port} for /healthz, /readyz and /metrics")
+    if environment["OPERATIONS_PORT"]:
+        ports = ", ".join(
+            f"{(each.environment or {})['OPERATIONS_PORT']} ({name})" for name, each in programs.items()
+        )
+        supervisor.say(f"operators ask 127.0.0.1 for /healthz, /readyz and /metrics, on ports {ports}")
     supervisor.announce(f"Quartermaster is ready at {environment['BASE_URL']}")
-    supervisor.run()
+    return environment
 
 
 def _listening_address(environment: Mapping[str, str]) -> Address:
@@ -154,9 +192,13 @@ def _settings(
         "PORT": lambda: str(address.port),
         "QM_HOME": lambda: str(home.directory),
         "DATABASE_URL": lambda: _start_postgres(supervisor, home),
-        "REDIS_URL": lambda: _start_valkey(supervisor, EmbeddedValkey(home.valkey)),
+        "REDIS_URL": lambda: _start_valkey(
+            supervisor, EmbeddedValkey(home.valkey), what=f"Valkey, in {home.valkey}"
+        ),
         "MODELS_REDIS_URL": lambda: _start_valkey(
-            supervisor, EmbeddedValkey(home.valkey_models, keeps=False)
+            supervisor,
+            EmbeddedValkey(home.valkey_models, keeps=False),
+            what="Valkey for model calls, which writes nothing to a disk",
         ),
         "BLOB_STORE": home.blobs.as_uri,
         "BASE_URL": lambda: f"http://{address.reachable_host}:{address.port}",
@@ -180,27 +222,48 @@ def _start_postgres(supervisor: Supervisor, home: Home) -> str:
     server = EmbeddedPostgres(home.postgres)
     supervisor.start(server.program())
     supervisor.run_until(server.is_ready, what="Postgres", timeout_seconds=START_SECONDS)
+    _tell(f"Postgres, in {home.postgres}")
     return server.create_database(DATABASE)
 
 
-def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey) -> str:
+def _start_valkey(supervisor: Supervisor, server: EmbeddedValkey, *, what: str) -> str:
     server.claim_port()
     supervisor.start(server.program())
     supervisor.run_until(server.is_ready, what="Valkey", timeout_seconds=START_SECONDS)
+    _tell(what)
     return server.url
 
 
 def _programs(root: Path, environment: Mapping[str, str]) -> dict[str, Program]:
-    """Read the Procfile: one `name: command` a line, run without a shell."""
+    """Read the Procfile: one `name: command` a line, run without a shell; each process has an operations port."""
     lines = (line.partition(":") for line in (root / "Procfile").read_text().splitlines() if line.strip())
+    commands = {name: tuple(shlex.split(command)) for name, _, command in lines}
+    others = [name for name in commands if name not in ("release", "web")]
+    ports = dict(zip(others, _ports_above(environment.get("OPERATIONS_PORT"), len(others)), strict=True))
     return {
-        name: _program(name, tuple(shlex.split(command)), root, environment) for name, _, command in lines
+        name: _program(
+            name, command, root, environment if name == "web" else _of(ports.get(name), environment)
+        )
+        for name, command in commands.items()
     }
 
 
+def _ports_above(first: str | None, count: int) -> list[str]:
+    """Choose the ports that follow the front's, or others where those are taken; none where it has none."""
+    wanted = range(int(first or 0) + 1, int(first or 0) + 1 + count)
+    return [
+        str(port if port < 1 << 16 and is_free(port) else find_free_port()) if first else ""
+        for port in wanted
+    ]
+
+
+def _of(operations_port: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Give the environment of a process that listens for operators elsewhere than the front, or nowhere."""
+    own = {key: environment[key] for key in environment if not key.startswith("OPERATIONS_")}
+    return own | ({"OPERATIONS_PORT": operations_port} if operations_port else {})
+
+
 def _program(name: str, command: tuple[str, ...], root: Path, environment: Mapping[str, str]) -> Program:
-    if name != "web":  # whose metrics have all others', and who alone may listen there
-        environment = {key: environment[key] for key in environment if not key.startswith("OPERATIONS_")}
     stage = {"web": WEB_STAGE, "beat": BEAT_STAGE}.get(name, WORKER_STAGE)
     return Program(
         name=name,

@@ -16,6 +16,7 @@ NAMES = {
     "async_sleep": "sleep",
     "_async_part_of": "_part_of",
     "aclose": "close",
+    "aiter_lines": "iter_lines",
     "aiter_raw": "iter_raw",
     "aread": "read",
     "ASYNC_PIECE_BYTES": "PIECE_BYTES",
@@ -28,10 +29,12 @@ NAMES = {
     "AsyncFixedToken": "FixedToken",
     "AsyncLock": "Lock",
     "AsyncOpenAI": "OpenAI",
+    "AsyncRaw": "Raw",
     "AsyncSender": "Sender",
     "AsyncSource": "Source",
     "AsyncTokens": "Tokens",
     "AsyncUploads": "Uploads",
+    "AsyncUsage": "Usage",
 }
 
 

@@ -7,16 +7,19 @@ in the pool, so a broker that is down neither fails nor delays a committed reque
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
+from weakref import WeakSet
 
 import psycopg2
+from prometheus_client import Counter, Gauge
 from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from shared import failpoints
 from shared.errors import Unavailable
-from shared.statements import Prepared, Statements, fetch_all, is_closed_by_server
+from shared.settings import Settings
+from shared.statements import Prepared, SharedConnection, Statements, fetch_all, is_closed_by_server
 
 STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 10_000
@@ -28,6 +31,25 @@ SILENT_LINK = {
     "tcp_user_timeout": 10_000,
 }
 """When a host that answers no packet is given up (libpq's names): after 11 s, where the kernel waits for two hours."""
+
+_OPEN: WeakSet["Database"] = WeakSet()
+"""The databases of this process, for its metrics."""
+_POOL_IN_USE = Gauge("quartermaster_database_pool_in_use", "Connections to Postgres that are in use.")
+_POOL_SIZE = Gauge("quartermaster_database_pool_size", "Connections to Postgres that may be in use at once.")
+_POOL_TIMEOUTS = Counter(
+    "quartermaster_database_pool_timeouts_total", "Callers that got no connection to Postgres in time."
+)
+_POOL_IN_USE.set_function(lambda: sum(database.pool_use()[0] for database in list(_OPEN)))
+_POOL_SIZE.set_function(lambda: sum(database.pool_use()[1] for database in list(_OPEN)))
+
+LIMITS = {
+    "statement_timeout": f"{STATEMENT_TIMEOUT_MS}ms",
+    "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
+    "idle_in_transaction_session_timeout": f"{STATEMENT_TIMEOUT_MS}ms",
+    "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
+}
+"""What every connection must have, by Postgres' names."""
 
 Publish = Callable[[Sequence[Any]], None]
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -102,13 +124,30 @@ class StatementSession(Session):
 class Database:
     """A pool of connections to one Postgres database."""
 
-    def __init__(self, url: str, *, pool_size: int = 16, publish: Publish | None = None) -> None:
-        """Nothing connects until the first transaction. `publish` receives committed jobs."""
-        self._engine = _create_engine(url, pool_size)
+    def __init__(
+        self, url: str, *, pool_size: int = 16, publish: Publish | None = None, has_pooler: bool = False
+    ) -> None:
+        """Nothing connects until the first transaction. `publish` receives committed jobs.
+
+        With `has_pooler` the address is that of a pooler in transaction mode (`database_limits`).
+        """
+        self._engine = _create_engine(url, pool_size, has_pooler=has_pooler)
         # Half as many again: they are back after a round trip, where a transaction keeps its connection.
         size = max(1, pool_size // 2)
         self._statements = Statements(self._engine, size=size, wait_seconds=POOL_WAIT_SECONDS)
         self._publish = publish
+        self._pool_size = pool_size
+        _OPEN.add(self)
+
+    @classmethod
+    def of(cls, settings: Settings, *, pool_size: int, publish: Publish | None = None) -> Self:
+        """Open the database at DATABASE_URL."""
+        return cls(
+            settings.database_url,
+            pool_size=pool_size,
+            publish=publish,
+            has_pooler=settings.database_pooler,
+        )
 
     @property
     def engine(self) -> Engine:
@@ -140,6 +179,12 @@ class Database:
         with self.autocommit() as session:
             session.connection.exec_driver_sql("SELECT 1")
 
+    def pool_use(self) -> tuple[int, int]:
+        """Tell how many connections transactions and single statements use, and how many they may."""
+        pool: Any = self._engine.pool
+        used = int(pool.checkedout()) + self._statements.in_use
+        return used, self._pool_size + self._statements.size
+
     def dispose(self) -> None:
         """Close the pooled connections."""
         self._statements.dispose()
@@ -162,6 +207,7 @@ def _translated_errors() -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
+        _POOL_TIMEOUTS.inc()
         raise Unavailable("The database is busy; try again.") from error
     except OperationalError as error:
         if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
@@ -178,7 +224,13 @@ def _translated_errors() -> Iterator[None]:
         raise
 
 
-def _create_engine(url: str, pool_size: int) -> Engine:
+def _own_limits() -> dict[str, str]:
+    """Have each connection begin with our limits."""
+    given = ((name, value.replace(" ", r"\ ")) for name, value in LIMITS.items())
+    return {"options": " ".join(f"-c {name}={value}" for name, value in given)}
+
+
+def _create_engine(url: str, pool_size: int, *, has_pooler: bool) -> Engine:
     engine = create_engine(
         url,
         pool_size=pool_size,
@@ -191,9 +243,8 @@ def _create_engine(url: str, pool_size: int) -> Engine:
             "connect_timeout": 5,
             **SILENT_LINK,
             "application_name": "quartermaster",
-            "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC"
-            f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
-            r" -c default_transaction_isolation=read\ committed",
+            # A pooler refuses options: a connection of its own serves many clients.
+            **({"connection_factory": SharedConnection} if has_pooler else _own_limits()),
         },
     )
 

@@ -1,7 +1,7 @@
 """Encryption at rest of the few secrets we must read back: signing keys, webhook secrets, credentials of networks.
 
-Fernet (AES-128-CBC and HMAC-SHA256): the first key encrypts, all decrypt. To replace a key put the new one in front,
-re-encrypt (`reencryption.py`), then drop the old one.
+Fernet (AES-128-CBC and HMAC-SHA256): the first key encrypts, all decrypt. To replace a key put the new one behind,
+so that every process knows it, then in front; re-encrypt (`reencryption.py`), then drop the old one.
 """
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
 from shared.errors import DomainError, Kind, Unavailable
-from shared.telemetry import POOL_REFUSALS, POOL_USE, POOL_WAITS
+from shared.telemetry import POOL_REFUSALS, POOL_SLOTS, POOL_USE, POOL_WAITS
 
 ALPHA = 1.0
 """A tenant may use this multiple of what is free."""
@@ -83,6 +83,10 @@ class FairShares:
         self._tenants: dict[Hashable, Tenant] = {}
         self._queued: OrderedDict[Hashable, Tenant] = OrderedDict()
         self._use_gauge = POOL_USE.labels(name)
+        POOL_SLOTS.labels(name).set(slots)
+        for reason in ("tenant", "pool"):  # an alert misses the first of a series that begins with it
+            POOL_REFUSALS.labels(name, reason)
+        POOL_WAITS.labels(name)
 
     def _enter(self, key: PoolKey) -> Waiter | None:
         """Take a slot, or begin to wait; None when the slot was given."""

@@ -2,8 +2,11 @@
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from uuid import UUID
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSION = 0x7 << 76
 _VARIANT = 0x2 << 62
 _RANDOM_A_MASK = 0xFFF << 64
@@ -17,3 +20,14 @@ def new_id() -> UUID:
     return UUID(
         int=milliseconds << 80 | _VERSION | random & _RANDOM_A_MASK | _VARIANT | random & _RANDOM_B_MASK
     )
+
+
+def made_at(made: UUID) -> float:
+    """Tell when an id of `new_id` was made, in Unix seconds."""
+    return (made.int >> 80) / 1000
+
+
+def least_id(moment: datetime) -> UUID:
+    """Give what is below every id that is made from this moment on, to the millisecond, and above all earlier ones."""
+    since = (moment - _EPOCH) / timedelta(milliseconds=1)
+    return UUID(int=max(0, ceil(since)) << 80)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
@@ -29,10 +28,10 @@ class Family:
 Families = dict[str, Family]
 
 
-def snapshot(registry: CollectorRegistry) -> Families:
+def snapshot(metrics: Iterable[Metric]) -> Families:
     """Read what this process has counted."""
     families: Families = {}
-    for metric in registry.collect():
+    for metric in metrics:
         if metric.name.startswith(PREFIX):
             series = {
                 (sample.name, tuple(sample.labels.items())): (sample.value, _set_at(sample))

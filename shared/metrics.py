@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from shared.metric_families import Families, add, as_metrics, dump, load, load_folded, snapshot
+from shared.process_metrics import measure_process
 
 # Where PROMETHEUS_MULTIPROC_DIR is set the client library would map files, and a full disk would kill us (SIGBUS).
 values.ValueClass = values.MutexValue
@@ -91,7 +93,7 @@ class HostMetrics(Collector):
             return
         try:
             self._live(self._directory)
-            text = dump(snapshot(self._registry))
+            text = dump(self._snapshot())
             if text != self._written:
                 _write_whole(self._directory / f"{self._name}.json", text)
                 self._written = text
@@ -108,7 +110,7 @@ class HostMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give the sum over all processes, and how many of each kind are alive."""
-        total = snapshot(self._registry)
+        total = self._snapshot()
         alive = Tally({self._role: 1})
         for name, families, is_alive in self._others():
             add(total, families, is_alive=is_alive)
@@ -119,6 +121,9 @@ class HostMetrics(Collector):
         for process_type, count in sorted(alive.items()):
             processes.add_metric([process_type], count)
         yield processes
+
+    def _snapshot(self) -> Families:
+        return snapshot(chain(self._registry.collect(), measure_process(self._role)))
 
     def _write_repeatedly(self) -> None:
         self.fold()

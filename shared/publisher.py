@@ -1,4 +1,4 @@
-"""Send jobs' messages through Celery, which only this module, `broker.py` and `workers` speak to.
+"""Send jobs' messages through Celery, to the broker of `broker.py`.
 
 Publishing never fails a request: a lost message costs its job no more than the interval of its sweep.
 """
@@ -9,53 +9,32 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import redis
 from celery import Celery
-from kombu import Queue
 
-from shared.broker import register_transport
+from shared.broker import Broker
 from shared.jobs import Job
 from shared.periodic_thread import PeriodicThread
-from shared.queues import MODELS, MODELS_ASIDE, QUEUES, RETENTION
+from shared.queues import RETENTION
+from shared.spans import HEADER
 from shared.telemetry import PUBLISH_FAILURES, get_logger
-from shared.valkey import connect_valkey
+from shared.tracing import traceparent
 
 log = get_logger(__name__)
 
-KEY_PREFIX = "quartermaster:"
-
 COALESCING_SECONDS = 0.03
 PENDING_LIMIT = 10_000
-HINTS_LIMIT = 1_000
-"""Hints that wait in a queue at the most: while no worker takes them, more would only fill the broker's memory."""
-
-VISIBILITY_TIMEOUT_SECONDS = 3600
-CALL_QUEUES = (*MODELS, MODELS_ASIDE)
-
-_TRANSPORT = {
-    "visibility_timeout": VISIBILITY_TIMEOUT_SECONDS,
-    "unacked_restore_interval": 5,
-    "unacked_restore_throttle": 1,
-    # Without these a broker that accepts and does not answer would block a publisher for ever.
-    "socket_timeout": 5,
-    "socket_connect_timeout": 1,
-    "socket_keepalive": True,
-    "health_check_interval": 10,
-    "priority_steps": [0],
-    "global_keyprefix": KEY_PREFIX,
-}
 
 
-def create_celery(redis_url: str) -> Celery:
-    """Configure Celery for messages that are hints: late acknowledgement, no results, no events, bounded waits."""
-    register_transport()
+def create_celery(broker_url: str) -> Celery:
+    """Configure Celery for messages that are hints: late acknowledgement, no results, no events, bounded waits.
+
+    Raises ValueError for the address of no broker that is known.
+    """
     app = Celery("quartermaster", set_as_current=False)
     app.conf.update(
-        broker_url=redis_url,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_pool_limit=32,
-        broker_transport_options=_TRANSPORT,
         result_backend=None,
         task_ignore_result=True,
         task_serializer="json",
@@ -63,7 +42,6 @@ def create_celery(redis_url: str) -> Celery:
         task_acks_late=True,
         worker_prefetch_multiplier=1,
         task_default_queue=RETENTION,
-        task_queues=[message_queue(name, redis_url) for name in QUEUES],
         task_create_missing_queues=False,
         task_publish_retry_policy={
             "max_retries": 1,
@@ -81,16 +59,8 @@ def create_celery(redis_url: str) -> Celery:
         worker_redirect_stdouts=False,
         beat_max_loop_interval=1,
     )
+    app.conf.update(Broker.of(broker_url).settings)
     return app
-
-
-def message_queue(name: str, broker_url: str) -> Queue:
-    """Describe a queue.
-
-    On Valkey a model call's message is not acknowledged, which would cost as much as all else: its front sends a lost
-    one again.
-    """
-    return Queue(name, no_ack=name.startswith(CALL_QUEUES) and broker_url.startswith("redis"))
 
 
 class Publisher:
@@ -103,8 +73,10 @@ class Publisher:
     def __init__(self, app: Celery) -> None:
         """Start no thread before the first job."""
         self._app = app
-        self._valkey = connect_valkey(app.conf.broker_url)
-        self._pending: dict[Job, None] = {}
+        self._broker = Broker.of(app.conf.broker_address)
+        self._rests_until = 0.0
+        self._pending: dict[Job, str | None] = {}
+        """With the trace of the request that was first to ask for it."""
         self._spaced_until: dict[type[Job], float] = {}
         self._lock = threading.Lock()
         self._thread = PeriodicThread(
@@ -118,47 +90,57 @@ class Publisher:
         """Hand over jobs; returns at once."""
         with self._lock:
             if len(self._pending) < PENDING_LIMIT:
-                self._pending.update(dict.fromkeys(jobs))
+                asked_by = traceparent()
+                for job in jobs:
+                    self._pending.setdefault(job, asked_by)
             else:
                 PUBLISH_FAILURES.inc(len(jobs))
         self._thread.wake()
 
     def _send_pending(self) -> None:
-        for job in self._take_due():
-            self._send(job)
+        for job, asked_by in self._take_due().items():
+            self._send(job, asked_by)
 
-    def _take_due(self) -> list[Job]:
+    def _take_due(self) -> dict[Job, str | None]:
         now = time.monotonic()
         with self._lock:
-            due = [job for job in self._pending if self._spaced_until.get(type(job), 0.0) <= now]
-            for job in due:
-                del self._pending[job]
+            ready = [job for job in self._pending if self._spaced_until.get(type(job), 0.0) <= now]
+            due = {job: self._pending.pop(job) for job in ready}
         self._spaced_until |= {type(job): now + job.spacing_seconds for job in due if job.spacing_seconds}
         return due
 
-    def _send(self, job: Job) -> None:
+    def _send(self, job: Job, asked_by: str | None = None) -> None:
+        if time.monotonic() < self._rests_until:
+            PUBLISH_FAILURES.inc()
+            return
         try:
-            if queue_length(self._valkey, job.queue) >= HINTS_LIMIT:
+            if self._broker.is_full(job.queue):
                 PUBLISH_FAILURES.inc()
                 return
-            send(self._app, job)
+            send(self._app, job, asked_by)
         except Exception as error:  # noqa: BLE001 (whatever the broker's client raises, the row stays)
             PUBLISH_FAILURES.inc()
+            self._rests_until = time.monotonic() + self._broker.rest_seconds
             log.warning("job.not_published", kind=job.kind, error=str(error))
 
 
-def send(app: Celery, job: Job) -> None:
-    """Send one job's message now; raises kombu's OperationalError when the broker does not take it."""
+def send(app: Celery, job: Job, asked_by: str | None = None) -> None:
+    """Send one job's message now, with the trace of who asked for it; raises as `send_kind` does."""
     fields = {name: str(value) for name, value in dataclasses.asdict(job).items()}
-    send_kind(app, job.kind, queue=job.queue, fields=fields)
+    send_kind(app, job.kind, queue=job.queue, fields=fields, asked_by=asked_by)
 
 
-def send_kind(app: Celery, kind: str, *, queue: str, fields: dict[str, Any] | None = None) -> None:
+def send_kind(
+    app: Celery, kind: str, *, queue: str, fields: dict[str, Any] | None = None, asked_by: str | None = None
+) -> None:
     """Send a message of this kind now; raises kombu's OperationalError when the broker does not take it."""
-    app.send_task(kind, kwargs=fields, queue=queue, argsrepr="", kwargsrepr="", ignore_result=True)
-
-
-def queue_length(valkey: redis.Redis, queue: str) -> int:
-    """Count the messages that wait in a queue of a Valkey or Redis broker. Raises redis.RedisError."""
-    length: Any = valkey.llen(KEY_PREFIX + queue)
-    return int(length)
+    headers = {HEADER: asked_by} if asked_by is not None else None
+    app.send_task(
+        kind,
+        kwargs=fields,
+        queue=queue,
+        headers=headers,
+        argsrepr="",
+        kwargsrepr="",
+        ignore_result=True,
+    )

@@ -1,8 +1,7 @@
 """Every setting of the service, read once from the environment into one frozen object.
 
 A setting's name is its field's name in capitals; the text below it is its meaning, the comment above a group its
-heading. `make environment` writes `deploy/environment.example` from this module. Nothing else reads the environment
-for configuration.
+heading. `make environment` writes `deploy/environment.example` from this. Nothing else reads the environment.
 """
 
 import json
@@ -19,13 +18,16 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    StringConstraints,
     TypeAdapter,
     ValidationError,
     field_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from shared.broker_addresses import BrokerAddress, ValkeyAddress
 from shared.payment_sources import PaymentSource
+from shared.postgres_addresses import PostgresAddress
 from shared.settings_errors import SettingsWrong, credit_amount
 
 GIBIBYTE = 1 << 30
@@ -38,13 +40,17 @@ class Settings(BaseSettings):
 
     # Servers and secrets
 
-    database_url: str
+    database_url: PostgresAddress
     """Postgres (15 or later), as postgresql://user:password@host:port/name."""
-    migrations_database_url: str | None = None
+    migrations_database_url: PostgresAddress | None = None
     """The same database as the role that owns its schema, for `migrate` alone; empty for DATABASE_URL."""
-    redis_url: str
-    """Valkey or Redis for messages between front and workers, as redis://host:port/0."""
-    models_redis_url: str | None = None
+    database_pooler: bool = False
+    """Whether DATABASE_URL is a pooler in transaction mode (PgBouncer); `migrate` then sets the role's time limits."""
+    redis_url: ValkeyAddress
+    """Valkey or Redis for replies, hints and counters between processes, as redis://host:port/0."""
+    broker_url: BrokerAddress | None = None
+    """Broker of jobs and model calls: redis://, rediss://, sentinel://, amqp:// or amqps://; empty for REDIS_URL."""
+    models_redis_url: ValkeyAddress | None = None
     """Valkey or Redis that writes nothing to disk, for model calls and their prompts; empty for REDIS_URL."""
     base_url: str = "http://127.0.0.1:8080"
     """The address clients use; links, token issuer and audience begin with it."""
@@ -57,6 +63,8 @@ class Settings(BaseSettings):
 
     blob_store: str
     """Where file content lives: file:///path (shared by web and workers) or s3://bucket/prefix."""
+    second_blob_store: str | None = None
+    """Another store, while content is moved: writes go to BLOB_STORE, reads find what is in either."""
     blob_store_reserve_bytes: NonNegativeInt = 256 << 20
     """Free space on the disk of a local store below which writes are refused, in bytes."""
     s3_endpoint_url: str | None = None
@@ -119,7 +127,6 @@ class Settings(BaseSettings):
     """Attempts to import an attachment before it is given up."""
     media_record_days: PositiveInt = 30
     """How long an import is remembered after it failed or its file's retention ended, in days."""
-
     message_wait_seconds: PositiveFloat = 600.0
     """How long a message waits for its attachments; then it is sent without what has not come, in seconds."""
 
@@ -191,12 +198,18 @@ class Settings(BaseSettings):
     """Requests a minute for one credential; 0 for no limit."""
     failed_logins_per_minute: NonNegativeInt = 60
     """Refused credentials a minute for one address before it is answered 429; 0 for no limit."""
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    allowed_hosts: Annotated[tuple[Annotated[str, StringConstraints(to_lower=True)], ...], NoDecode] = ()
     """Host names requests may carry, comma-separated; empty accepts any."""
     github_issuers: Annotated[tuple[str, ...], NoDecode] = ("https://token.actions.githubusercontent.com",)
     """Issuers whose workflow tokens are exchanged, comma-separated; empty for none."""
     github_keys_file: Path | None = None
     """JSON file of issuers' key sets, an object by issuer, for those that cannot be reached."""
+    oidc_issuer: str | None = None
+    """OpenID Connect provider that users may sign in to the console with, by their verified address; empty for none."""
+    oidc_client_id: str | None = None
+    """The console's client id at the provider, which redirects to BASE_URL/console/in/provider/back."""
+    oidc_client_secret: SecretStr | None = None
+    """Its client secret; empty for a public client."""
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = ()
     """Networks of proxies whose X-Forwarded-For is believed, comma-separated; empty for none."""
 
@@ -214,9 +227,13 @@ class Settings(BaseSettings):
     first_run_credits: Annotated[str, credit_amount(digits=9)] = "1000"
     """Credits that the organization of a first run begins with; 0 for none."""
     storage_price: Annotated[str, credit_amount(digits=4)] = "0.025"
-    """Credits for a GiB that is stored for 30 days; 0 for none."""
+    """Credits for a GiB that is stored for a month; 0 for none."""
+    storage_month: Literal["30-days", "calendar"] = "30-days"
+    """A month of that price: 30 days, or the calendar month (UTC) that a day is in, of 28 to 31."""
     storage_grace_days: int = Field(default=14, ge=0, le=3650)
     """How long an organization without credits may store more, in days; nothing stored is ever lost."""
+    usage_record_days: int | None = Field(default=None, ge=35)
+    """How long the record of a single model call is kept, in days; for ever if unset. Sums and the ledger stay."""
     payment_sources: Annotated[
         dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")], PaymentSource], NoDecode
     ] = {}
@@ -232,6 +249,8 @@ class Settings(BaseSettings):
     """DEBUG, INFO, WARNING or ERROR."""
     metrics_directory: Path | None = None
     """Directory in which the processes of one host share their metrics, best in memory (tmpfs)."""
+    task_events: bool = False
+    """Send Celery's task events, for Flower and `celery events`; they cost half of what a worker can do."""
     public_metrics: bool = True
     """Answer /metrics on the public port too; false leaves it to OPERATIONS_PORT alone."""
     faults: str = ""
@@ -242,16 +261,6 @@ class Settings(BaseSettings):
     def _plain_base_url(cls, value: str) -> str:
         TypeAdapter(HttpUrl).validate_python(value)
         return value.rstrip("/")
-
-    @field_validator("database_url", "migrations_database_url")
-    @classmethod
-    def _psycopg2_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        scheme, separator, rest = value.partition("://")
-        if not separator or scheme.split("+")[0] not in ("postgres", "postgresql"):
-            raise ValueError("must begin with postgresql://")
-        return f"postgresql+psycopg2://{rest}"
 
     @field_validator("encryption_keys", "allowed_hosts", "github_issuers", "a2a_cors_origins", mode="before")
     @classmethod
@@ -268,17 +277,15 @@ class Settings(BaseSettings):
     def _plain_issuers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(issuer.rstrip("/") for issuer in value)
 
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _lower_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(host.lower() for host in value)
-
     @field_validator("trusted_proxies", mode="before")
     @classmethod
     def _split_networks(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        return tuple(ip_network(part, strict=False) for part in _parts(value))
+        return [ip_network(at, strict=False) for at in _parts(value)] if isinstance(value, str) else value
+
+    @property
+    def broker(self) -> str:
+        """The address of the broker of jobs."""
+        return self.broker_url or self.redis_url
 
 
 def load_settings() -> Settings:

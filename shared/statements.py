@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakSet
 
+import psycopg2.extensions
 from psycopg2.extras import NamedTupleCursor
 from sqlalchemy import Engine, Executable
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
@@ -20,6 +21,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 _PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+class SharedConnection(psycopg2.extensions.connection):
+    """A connection to a pooler: each transaction may have another of Postgres' behind it, so nothing is prepared."""
 
 
 class Prepared:
@@ -46,6 +51,8 @@ class Prepared:
 
     def on(self, driver: Any) -> str:
         """Prepare it, unless this connection has; give what carries it out."""
+        if isinstance(driver, SharedConnection):
+            return self.text
         if driver not in self._connections:
             with driver.cursor() as cursor:
                 cursor.execute(self._prepare)
@@ -60,8 +67,14 @@ class Statements:
         """At most `size` statements run at once; others wait for so long."""
         self._engine = engine
         self._wait_seconds = wait_seconds
+        self.size = size
         self._room = threading.Semaphore(size)
         self._idle: deque[Any] = deque()
+
+    @property
+    def in_use(self) -> int:
+        """How many statements run."""
+        return self.size - self._room._value  # noqa: SLF001 (a look at the count, for metrics)
 
     def fetch_all(self, statement: str | Prepared, values: Mapping[str, Any]) -> list[Any]:
         """Run a statement, a transaction by itself; give its rows, named tuples.

@@ -7,11 +7,14 @@ from collections.abc import Generator
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from shared.gc_tuning import freeze_loaded_objects
+from tests.support.compiled import compile_tests
 
 pytest_plugins = [
     "tests.support.servers",
+    "tests.support.rabbitmq",
     "tests.support.databases",
     "tests.support.front",
     "tests.support.watched_processes",
@@ -19,34 +22,56 @@ pytest_plugins = [
     "tests.shared.egress.servers",
 ]
 
-STACKS = ("tests/journeys/models/", "tests/journeys/", "tests/clients/", "sdk/tests/live/")
+STACKS = ("tests/brokers/", "tests/journeys/models/", "tests/journeys/", "tests/clients/", "sdk/tests/live/")
 """Folders whose tests share processes of the service: one process runs all of a folder, so that they start once."""
-LONGEST = (
-    *("tests/journeys/models/", "tests/journeys/", "tests/chaos/", "tests/contracts/test_blob_store.py"),
+WAITING = (
     *(
-        "tests/web/files/test_owner_scope.py",
-        "tests/deploy/",
+        "tests/journeys/models/",
+        "tests/journeys/",
+        "tests/deploy/test_up.py",
+        "tests/chaos/",
         "tests/clients/",
-        "sdk/tests/live/",
-        "tests/web/test_list_plans.py",
     ),
-    *("tests/web/test_admission.py", "tests/web/identity/test_administration_matrix.py"),
+    *("sdk/tests/live/", "tests/contracts/test_blob_store.py", "tests/deploy/", "tests/shared/a2a/remote/"),
+    *("tests/web/files/test_links_in_a_browser.py", "tests/shared/media/test_killed_workers.py"),
 )
-"""What is begun first, so that in the end no process has a long file left while others have nothing to do."""
+"""What waits more than it computes, the longest first: every other process begins with it."""
+COMPUTING = (
+    *(
+        "tests/web/test_admission.py",
+        "tests/shared/files/test_moving.py",
+        "tests/web/test_cross_organization.py",
+    ),
+    *("tests/web/files/test_owner_scope.py", "tests/web/identity/test_administration_matrix.py"),
+    "tests/web/test_list_plans.py",
+)
+"""What computes the most, the longest last: the other processes begin at the end, so the cores have work throughout."""
 
 
 class ByStack(LoadScopeScheduling):  # type: ignore[misc] # untyped
-    """Gives a file to one process, and likewise a folder with a stack; first come, first served."""
+    """Gives a file to one process, and likewise a folder with a stack.
+
+    Half of the processes take from the beginning and half from the end, until they meet at what is short.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return next((folder for folder in STACKS if file.startswith(folder)), file)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if self.workqueue and self.nodes.index(node) % 2:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Trace the processes of the tests alone, not what they start, which has its time to keep."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
         os.environ.pop("COVERAGE_PROCESS_START", None)
+
+
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    compile_tests(config.rootpath)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByStack | None:
@@ -57,14 +82,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByStack
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def rank(item: pytest.Item) -> int:
-        found = (at for at, folder in enumerate(LONGEST) if item.nodeid.startswith(folder))
-        return next(found, len(LONGEST))
-
-    items.sort(key=rank)
+    items.sort(key=_rank)
     unstable = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if unstable:  # its name is another in each process, and no process would begin
         raise pytest.UsageError(f"a parameter needs an id: {unstable[0]}")
+
+
+def _rank(item: pytest.Item) -> int:
+    """Give the place among what waits, then all else, then among what computes."""
+    waits = (at - len(WAITING) for at, folder in enumerate(WAITING) if item.nodeid.startswith(folder))
+    computes = (at + 1 for at, file in enumerate(COMPUTING) if item.nodeid.startswith(file))
+    return next(waits, next(computes, 0))
 
 
 @pytest.hookimpl(wrapper=True)

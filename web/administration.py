@@ -13,12 +13,10 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.identity.errors import ResourceNotFound
 from web.authentication import Authentication
 from web.calls import Answer, Call
-from web.http.requests import FieldRequired, MalformedJson, UnsupportedMediaType
 from web.http.schemas import PageQuery, Shown, ShownPage
 from web.routes import Content, Handler, Routes
 
@@ -30,14 +28,6 @@ Errors = tuple[type[DomainError], ...]
 ORGANIZATION = "/organizations/<id:organization_id>"
 NO_STORE = {"Cache-Control": "no-store"}
 _REFUSED: Errors = (PermissionDenied, ResourceNotFound, Unavailable)
-JSON_BODY: Errors = (
-    MalformedJson,
-    UnsupportedMediaType,
-    ContentTooLarge,
-    UploadTimeout,
-    FieldRequired,
-    ValidationFailed,
-)
 
 
 class AdministrationRoutes(Routes):
@@ -51,7 +41,7 @@ class AdministrationRoutes(Routes):
         """Declare a GET of a page of resources, by the name of the function that lists them."""
 
         def handle(call: Call, **ids: UUID) -> Answer:
-            return Answer(body=page.of(_act(call, act, **ids, **call.query.position)))
+            return Answer(body=page.of(administer(call, act, **ids, **call.query.position)))
 
         self.pages(path, page, PageQuery, **{"name": act.__name__, **texts})(handle)
 
@@ -70,7 +60,7 @@ class AdministrationRoutes(Routes):
         **texts: str,
     ) -> Declaration:
         """Declare the decorated function as a POST that makes a resource."""
-        return self.administers("POST", path, {201: shown}, *JSON_BODY, *errors, body=sent, **texts)
+        return self.administers("POST", path, {201: shown}, *errors, body=sent, **texts)
 
     def changes(
         self,
@@ -82,7 +72,7 @@ class AdministrationRoutes(Routes):
         **options: Any,
     ) -> Declaration:
         """Declare the decorated function as a PUT or PATCH."""
-        return self.administers(method, path, {200: shown}, *JSON_BODY, *errors, body=sent, **options)
+        return self.administers(method, path, {200: shown}, *errors, body=sent, **options)
 
     def administers(
         self,
@@ -123,7 +113,7 @@ class Resource:
         """Declare a DELETE, by the name of the function that removes."""
 
         def handle(call: Call, **ids: UUID) -> Answer:
-            _act(call, act, **ids)
+            administer(call, act, **ids)
             return Answer(status=204)
 
         self._routes.administers("DELETE", self._path, {204: None}, *errors, name=act.__name__, **texts)(
@@ -131,10 +121,11 @@ class Resource:
         )
 
     def _shows(self, act: Act) -> Handler:
-        return lambda call, **ids: Answer(body=self._shown.of(_act(call, act, **ids)))
+        return lambda call, **ids: Answer(body=self._shown.of(administer(call, act, **ids)))
 
 
-def _act(call: Call, act: Act, **arguments: Any) -> Any:
+def administer(call: Call, act: Act, **arguments: Any) -> Any:
+    """Have the caller do this in a transaction."""
     by = call.actor
     with call.services.database.transaction() as session:
         return act(session, by=by, **arguments)

@@ -14,17 +14,21 @@ from shared.metrics import HostMetrics
 from shared.operations_port import OperationsPort
 from shared.probes import Probes
 from shared.settings import Settings
+from shared.spans import HEADER, NO_SPAN, Span
 from shared.telemetry import HTTP_REQUESTS, HTTP_SECONDS, bind_log_context, get_logger, reset_log_context
+from shared.tracing import span, start_tracing, trace_id, traceparent
 from web.a2a.cors import share_with_origins
 from web.a2a.routes import ROUTES as AGENT_ROUTES
 from web.anthropic_errors import REQUEST_ID_HEADER, speaks_anthropic
 from web.calls import assign_request_id, request_id
+from web.console.routes import ROUTES as CONSOLE_ROUTES
 from web.credits.budget_routes import ROUTES as BUDGET_ROUTES
 from web.credits.routes import ROUTES as CREDIT_ROUTES
 from web.door.messages import routes as message_routes
 from web.error_dialects import Dialects
 from web.errors import register_error_handlers
 from web.files.routes import ROUTES as FILE_ROUTES
+from web.guide.routes import routes as guide_routes
 from web.holding import HeldResponse
 from web.http import edge
 from web.http.client_address import client_address
@@ -32,6 +36,7 @@ from web.http.converters import register_converters
 from web.http.requests import MalformedRequest
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.media.imports import routes as import_routes
+from web.media.network_accounts import routes as network_account_routes
 from web.media.network_settings import routes as network_routes
 from web.media.notifications import routes as notification_routes
 from web.media.organization_notifications import routes as organization_notification_routes
@@ -46,7 +51,6 @@ from web.pages.routes import routes as page_routes
 from web.services import Services, build_services
 
 log = get_logger(__name__)
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PORT = re.compile(r":\d*$")
 
@@ -61,12 +65,15 @@ ROUTES = (
     message_routes,
     import_routes,
     network_routes,
+    network_account_routes,
     notification_routes,
     organization_notification_routes,
     webhook_routes,
     *AGENT_ROUTES,
     document_routes,
     page_routes,
+    *CONSOLE_ROUTES,
+    guide_routes,
     health_routes,
 )
 
@@ -75,6 +82,7 @@ def create_app(settings: Settings, services: Services | None = None) -> Flask:
     """Make the WSGI application."""
     configure_logging(settings.log_level)
     failpoints.arm(settings.faults)
+    start_tracing("web")
     app = Flask("quartermaster", static_folder=None)
     app.config["BASE_URL"] = settings.base_url
     app.url_map.strict_slashes = False
@@ -104,11 +112,29 @@ def _build_probes(settings: Settings, services: Services) -> Probes:
 
 def _begin() -> None:
     g.started = time.perf_counter()
+    g.span = _begin_span()
     g.log_context = bind_log_context(
         request_id=assign_request_id(request),
-        trace_id=_trace_id(),
+        trace_id=trace_id(traceparent() or request.headers.get(HEADER)),
         client_address=client_address(request.environ),
     )
+
+
+def _begin_span() -> Span:
+    """Trace a request, below the span of a client that sent one; its path, which may be secret, stays out."""
+    if _is_probe():
+        return NO_SPAN
+    route = request.url_rule.rule if request.url_rule is not None else "none"
+    method = request.method if request.method in _METHODS else "_OTHER"
+    made = span(
+        f"{method} {route}",
+        "server",
+        parent=request.headers.get(HEADER),
+        http__request__method=method,
+        http__route=route,
+    )
+    made.enter()
+    return made
 
 
 def _refuse_foreign_host() -> None:
@@ -125,6 +151,7 @@ def _is_probe() -> bool:
 
 def _finish(response: Response) -> Response:
     if isinstance(response, HeldResponse):
+        response.call_on_close(g.span.end)  # whose client may not wait for the answer
         return response  # there will be another in its place
     response.headers["X-Request-Id"] = request_id()
     if speaks_anthropic(request.path):
@@ -139,6 +166,7 @@ def _finish(response: Response) -> Response:
     count, duration = _metrics(method if method in _METHODS else "other", route, response.status_code)
     count.inc()
     duration.observe(seconds)
+    _end_span(response.status_code)
     if not _is_probe() or response.status_code != HTTPStatus.OK:
         log.info(
             "request.answered",
@@ -159,10 +187,13 @@ def _metrics(method: str, route: str, status: int) -> tuple[Counter, Histogram]:
 
 def _forget(_: BaseException | None) -> None:
     if "log_context" in g:
+        g.span.leave()
         reset_log_context(g.log_context)
 
 
-def _trace_id() -> str | None:
-    """Give the trace of a W3C `traceparent`, if the caller sent a sound one."""
-    match = _TRACEPARENT.fullmatch(request.headers.get("traceparent", ""))
-    return match[1] if match else None
+def _end_span(status: int) -> None:
+    g.span.set("http.response.status_code", status)
+    g.span.set("quartermaster.request_id", request_id())
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        g.span.fail(str(status))
+    g.span.end()

@@ -15,7 +15,9 @@ from shared.identity.credentials import Credential
 from shared.identity.errors import (
     AttributionEmpty,
     AttributionRepeated,
+    AuthenticationRequired,
     ExpiredToken,
+    InvalidToken,
     PrincipalSelectorNotAllowed,
 )
 from shared.telemetry import bind_log_context
@@ -25,6 +27,7 @@ from web.rate_limits import refuse_excess
 from web.services import Services
 
 API_KEY_HEADER = "x-api-key"
+SESSION_COOKIE = "__Host-qm"
 ATTRIBUTION_HEADER = "Service-Usage-Attribution"
 
 
@@ -33,7 +36,8 @@ class Authentication(Enum):
 
     An API_KEY_CALLER may send the credential as `x-api-key`, as Anthropic's clients do. With SIGNATURE and
     PAYMENT_SIGNATURE the handler checks the request's signature, with DISTRIBUTION_OR_SIGNATURE that of a request
-    without a credential. PREFLIGHT is public: a browser asks with the address of a read grant or without.
+    without a credential. PREFLIGHT is public: a browser asks with the address of a read grant or without. A SESSION is
+    a browser's cookie, which counts for the console alone.
     """
 
     PUBLIC = "public"
@@ -46,6 +50,7 @@ class Authentication(Enum):
     SIGNATURE = "signature"
     PAYMENT_SIGNATURE = "payment signature"
     PREFLIGHT = "preflight"
+    SESSION = "session"
 
     @property
     def has_caller(self) -> bool:
@@ -54,6 +59,7 @@ class Authentication(Enum):
             Authentication.CALLER,
             Authentication.API_KEY_CALLER,
             Authentication.GRANT_OR_CALLER,
+            Authentication.SESSION,
         )
 
     @property
@@ -77,6 +83,8 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         return None
     if how is Authentication.GRANT_OR_CALLER and http.environ.get(GRANTS):
         return None
+    if how is Authentication.SESSION:
+        return _authenticate_session(http, services)
     authorization = _authorization(how, http)
     if how is Authentication.DISTRIBUTION_OR_SIGNATURE and authorization is None and _is_signed(http):
         return None
@@ -91,6 +99,17 @@ def authenticate(how: Authentication, http: Request, services: Services) -> Cred
         raise
 
 
+def _authenticate_session(http: Request, services: Services) -> Credential:
+    token = http.cookies.get(SESSION_COOKIE)
+    if not token:
+        raise AuthenticationRequired
+    try:
+        return services.lookups.recognize_session(token, client_address(http.environ))
+    except InvalidToken:
+        slow_down_guessing(http, services)
+        raise
+
+
 def _authorization(how: Authentication, http: Request) -> str | None:
     """Give the credential as the header has it; `Authorization` counts where both are sent."""
     authorization: str | None = http.headers.get("Authorization")
@@ -100,7 +119,7 @@ def _authorization(how: Authentication, http: Request) -> str | None:
 
 def _is_signed(http: Request) -> bool:
     """Tell whether a request claims to be signed as Standard Webhooks are; the handler checks the claim."""
-    return "webhook-signature" in http.headers
+    return "webhook-signature" in http.headers or "svix-signature" in http.headers
 
 
 def check_header_rules(http: Request) -> str | None:

@@ -29,6 +29,11 @@ class CredentialLookups:
         known = self._authenticator.find_known(authorization)
         return known if known is not None else self._look_up_once(authorization, address)
 
+    def recognize_session(self, token: str, address: str) -> Credential:
+        """Recognize the cookie of a session. Raises InvalidToken, ConcurrencyLimited, PoolExhausted."""
+        with self._pool.acquire(PoolKey(stranger(address).member, None)):
+            return self._authenticator.authenticate_session(token)
+
     def _look_up_once(self, authorization: str | None, address: str) -> Credential:
         with self._changing:
             running = self._running.get(authorization)

@@ -1,4 +1,4 @@
-"""Write an error in the dialect of its path: a problem (RFC 9457), OAuth's, OpenAI's, Anthropic's or A2A's.
+"""Write an error in the dialect of its path: a problem (RFC 9457), OAuth's, OpenAI's, Anthropic's, A2A's or a page.
 
 Knows no request: the front's server also writes with it what it refuses before the application.
 """
@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from web.a2a_errors import PROTOCOL_DOMAIN, error_body, speaks_a2a
 from web.anthropic_errors import REQUEST_ID_HEADER, anthropic_body, anthropic_status, speaks_anthropic
+from web.html_errors import CONTENT_TYPE, error_headers, error_page, speaks_html
 from web.openai_errors import RETRY_HEADER, is_final_status, openai_body, speaks_openai
 
 PROBLEM = "application/problem+json"
@@ -44,11 +45,12 @@ class ErrorAnswer:
     body: Mapping[str, Any]
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
+    page: str | None = None
 
     @property
     def content(self) -> str:
-        """The body in JSON."""
-        return json.dumps(self.body, default=str)
+        """The page, or the body in JSON."""
+        return self.page if self.page is not None else json.dumps(self.body, default=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class Dialects:
         if speaks_openai(path):
             headers = {RETRY_HEADER: "false"} if is_final_status(status) else {}
             return ErrorAnswer(status=status, body=openai_body(status, code, detail, **data), headers=headers)
+        if speaks_html(path):
+            return _error_page(status, code, detail, request_id, data)
         return self.problem(status, code, detail, request_id=request_id, **data)
 
     def problem(
@@ -147,6 +151,12 @@ def _anthropic_error(
         headers[RETRY_HEADER] = "false"
     body = anthropic_body(status, code, detail, request_id=request_id, **data)
     return ErrorAnswer(status=status, body=body, headers=headers)
+
+
+def _error_page(status: int, code: str, detail: str, request_id: str, data: Mapping[str, Any]) -> ErrorAnswer:
+    errors = data.get("errors") or ()
+    page = error_page(status, code, title(code), detail, request_id=request_id, errors=errors)
+    return ErrorAnswer(status=status, body={}, media_type=CONTENT_TYPE, headers=error_headers(), page=page)
 
 
 def reason_phrase(status: int) -> str:

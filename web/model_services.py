@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from shared.credits.reports import model_usage
 from shared.database import Database
 from shared.errors import DomainError
+from shared.models.brokered_calls import open_call_queue
 from shared.models.call_admission import CallAdmission
-from shared.models.call_queue import CallQueue
 from shared.models.catalog_file import CatalogFile
 from shared.models.heartbeats import LeaseReader
 from shared.models.invocations import Invoker, Limits
@@ -66,7 +66,7 @@ def build_model_services(settings: Settings, database: Database) -> ModelService
     shares = Shares(database, valkey, slots_when_unknown=settings.queued_model_calls)
     invoker = Invoker(
         database=database,
-        queue=CallQueue(valkey),
+        queue=open_call_queue(settings, valkey),
         replies=ReplyChannel(valkey),
         limits=limits,
         leases=LeaseReader(database),

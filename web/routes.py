@@ -135,11 +135,15 @@ class Routes:
             app.add_url_rule(
                 route.path,
                 endpoint=f"{self.tag}.{route.name}",
-                view_func=_view(route),
+                view_func=self.wrap(_view(route)),
                 methods=[route.method],
                 provide_automatic_options=False,
             )
             app.extensions.setdefault("routes", []).append(route)
+
+    def wrap(self, view: Callable[..., Response]) -> Callable[..., Response]:
+        """Surround the answering of a request; a kind of routes of its own may add to it."""
+        return view
 
 
 def _view(route: Route) -> Callable[..., Response]:

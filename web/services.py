@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import redis
 
 from shared.admission import Pool
+from shared.broker import Broker
 from shared.database import Database
 from shared.files.blobs.base import BlobStore
 from shared.files.blobs.recent_checks import RecentChecks
@@ -43,6 +44,7 @@ class Services:
     pools: Pools
     lookups: CredentialLookups
     valkey: redis.Redis
+    broker: Broker
     rate_limiter: RateLimiter
     receptions: BodyReceptions
     small_bodies: BodyReceptions
@@ -52,10 +54,9 @@ class Services:
 
 def build_services(settings: Settings) -> Services:
     """Connect the parts; nothing is opened until it is used, so that web processes may fork first."""
-    celery = create_celery(settings.redis_url)
-    database = Database(
-        settings.database_url, pool_size=settings.database_pool_size, publish=Publisher(celery).publish
-    )
+    celery = create_celery(settings.broker)
+    celery.conf.task_send_sent_event = settings.task_events
+    database = Database.of(settings, pool_size=settings.database_pool_size, publish=Publisher(celery).publish)
     signing_keys = SigningKeys(database, settings)
     authenticator = Authenticator(database, settings, signing_keys)
     rechecks = Rechecks(database)
@@ -74,6 +75,7 @@ def build_services(settings: Settings) -> Services:
         pools=pools,
         lookups=CredentialLookups(authenticator, pools.lookups),
         valkey=valkey,
+        broker=Broker.of(settings.broker),
         rate_limiter=RateLimiter(valkey),
         receptions=_receptions(settings, pools.uploads),
         small_bodies=_receptions(settings, pools.small_bodies),

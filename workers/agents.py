@@ -81,7 +81,7 @@ class Turns:
 
     def _answer(self, taken: TakenTurn) -> None:
         try:
-            with recorded(AnswerTurn.kind):
+            with recorded(AnswerTurn.kind, self._announced.take_trace(taken.lease.turn_id)):
                 self._execution.answer(taken.lease)
         finally:
             self._queue.release(taken)

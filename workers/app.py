@@ -6,6 +6,7 @@ from typing import Any
 from celery.signals import beat_init, celeryd_after_setup, worker_init, worker_ready, worker_shutting_down
 
 from shared import failpoints
+from shared.database_limits import refuse_missing_limits
 from shared.files.stores import refuse_wrong_store
 from shared.gc_tuning import freeze_loaded_objects
 from shared.log_lines import configure_logging
@@ -13,7 +14,9 @@ from shared.metrics import HostMetrics
 from shared.probes import Check
 from shared.publisher import create_celery
 from shared.settings import load_settings
+from shared.tracing import start_tracing
 from workers.handling import WorkerContext
+from workers.node import Node, kind_of
 from workers.operations import answer_operators
 from workers.registry import CONTENT_QUEUES, bind_queues
 
@@ -21,7 +24,10 @@ settings = load_settings()
 configure_logging(settings.log_level)
 failpoints.arm(settings.faults)
 
-app = create_celery(settings.redis_url)
+app = create_celery(settings.broker)
+app.__dict__["Worker"] = app.subclass_with_self(Node, name="Worker")
+app.conf.worker_consumer = "workers.node:LeanConsumer"
+app.conf.worker_send_task_events = app.conf.task_send_sent_event = settings.task_events
 context = WorkerContext(settings)
 _is_stopping = threading.Event()
 
@@ -34,13 +40,16 @@ def _check_broker() -> None:
 @worker_init.connect(weak=False)
 def _bind(sender: Any, **_: Any) -> None:
     """Bind handlers once this worker's queues are known, before it starts."""
+    refuse_missing_limits(settings, context.database)
     queues = sender.app.amqp.queues.consume_from
     checks: dict[str, Check] = {"database": context.database.check, "broker": _check_broker}
     if not CONTENT_QUEUES.isdisjoint(queues):
         refuse_wrong_store(context.store)
         checks["blobs"] = context.store.check
     bind_queues(app, context, queues)
-    metrics = HostMetrics(settings.metrics_directory, f"worker-{sender.hostname.partition('@')[0]}")
+    role = f"worker-{kind_of(sender.hostname)}"
+    start_tracing(role)
+    metrics = HostMetrics(settings.metrics_directory, role)
     metrics.start()
     answer_operators(checks, metrics, is_draining=_is_stopping.is_set)
 

@@ -3,27 +3,34 @@
 Celery's own strategy makes a request, which goes through a tracer, time limits and a result: more than half of a
 message's cost. A task's `Strategy` may do otherwise. What operators look at is kept: `inspect active` and `reserved`,
 `revoke`, the events that `-E` switches on, and the count of messages in hand, by which a worker stops reading when it
-has no thread left (`worker_disable_prefetch`). On a broker that wants acknowledgements a message is acknowledged, by
-Celery's loop, when its call has ended. A test names the parts of Celery that this module relies upon.
+has no thread left (`worker_disable_prefetch`). A test names the parts of Celery that this module relies upon.
+
+RabbitMQ pushes messages and wants them acknowledged. A message is acknowledged, by Celery's loop, when its call begins;
+what comes while no thread is free is held, and what is held goes to other workers when this one ends or dies. The calls
+put aside are asked for, not pushed: a worker without room would be pushed what it has just put aside.
 """
 
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol
 
 from celery import Task
 from celery.exceptions import InvalidTaskError
+from celery.utils.log import get_logger
 from celery.worker import state
 
+from shared.broker import Broker
 from shared.models.call_messages import QueuedCall, aside_queue, read_message
 from shared.models.execution import AdmittedCall, FairCalls
-from shared.publisher import message_queue
 from shared.queues import MODELS
 
-Acknowledge = Callable[[], object]
+Acknowledge = Callable[..., object]
+log = get_logger(__name__)
 
 
 class Carrier(Protocol):
@@ -88,8 +95,9 @@ class CallStrategy:
         self._consumer = consumer
         self._submit = consumer.pool.executor.submit
         self._limit = consumer.pool.num_processes
-        self._acknowledges = not consumer.app.amqp.queues[MODELS[0]].no_ack
+        self.acknowledges = not consumer.app.amqp.queues[MODELS[0]].no_ack
         self._providers: set[str] = set()
+        self._held: deque[tuple[QueuedCall, Acknowledge]] = deque()
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -100,6 +108,13 @@ class CallStrategy:
         """Read the calls put aside for the providers known by now: a worker that put some there may have died."""
         for provider in self._carrier.providers():
             self._read_put_aside(provider)
+            if self.acknowledges:
+                self._look_aside(provider)
+        self._begin_held()
+
+    def forget_held(self) -> None:
+        """Leave what is held to whom the broker gives it next: the connection has ended."""
+        self._held.clear()
 
     def __call__(self, message: Any, _: Any, ack: Acknowledge, *__: Any) -> None:
         """Begin the call of a message, or put it aside. Raises InvalidTaskError for what is no call."""
@@ -108,29 +123,62 @@ class CallStrategy:
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidTaskError(str(error)) from error
         self._event("received", call, name=self._task.name, args="[]", kwargs=f"provider={call.provider!r}")
-        done = ack if self._acknowledges else _nothing
+        done = partial(ack, log, self._consumer.connection_errors) if self.acknowledges else _nothing
+        if self.acknowledges and self._is_busy():
+            self._held.append((call, done))
+        else:
+            self._begin(call, done)
+        self._read_put_aside(call.provider)
+
+    def _is_busy(self) -> bool:
+        return bool(len(state.reserved_requests) >= self._limit)
+
+    def _begin(self, call: QueuedCall, done: Acknowledge) -> None:
         if self._is_stopping:
             self._carrier.fair.give_back(call)
             done()
-        elif message.headers["id"] in state.revoked:
+        elif not _is_wanted(call):
             self._hand_over(self._in_hand(call), self._refuse, done)
         elif (admitted := self._carrier.fair.admit(call)) is not None:
             self._hand_over(self._in_hand(call), self._make, done, admitted)
         else:
             done()
-        self._read_put_aside(call.provider)
+
+    def _begin_held(self) -> None:
+        """Begin the calls that came while no thread was free; in Celery's loop."""
+        while self._held and not self._is_busy():
+            self._begin(*self._held.popleft())
+
+    def _look_aside(self, provider: str) -> None:
+        """Have a thread make a call that was put aside, if there is one and room for it, and then look again."""
+        if aside_queue(provider) not in self._carrier.fair.closed_queues() and not self._is_busy():
+            self._submit(self._make_put_aside, provider)
+
+    def _make_put_aside(self, provider: str) -> None:
+        admitted = self._carrier.fair.look_aside(provider)
+        if admitted is None:
+            return
+        if not _is_wanted(admitted.call):
+            with admitted.slot:
+                self._carrier.refuse(admitted.call)
+            return
+        request = self._in_hand(admitted.call)
+        self._look_aside(provider)
+        self._make(request, _nothing, admitted)
 
     def _hand_over(self, request: CallRequest, act: Callable[..., None], *details: Any) -> None:
         """Have a thread act; a pool that stops before a thread has begun leaves the call to another worker."""
 
         def give_back_if_cancelled(future: Future[None]) -> None:
-            if future.cancelled():
+            if future.cancelled() and not self.acknowledges:
                 self._carrier.fair.give_back(request.call)
 
         self._submit(act, request, *details).add_done_callback(give_back_if_cancelled)
 
     def _make(self, request: CallRequest, done: Acknowledge, admitted: AdmittedCall) -> None:
         """Make a call, and those put aside that find room when it ends."""
+        if self.acknowledges:
+            done()  # from now on it counts no more against what the broker pushes
         try:
             following: AdmittedCall | None = admitted
             while following is not None:
@@ -140,7 +188,6 @@ class CallStrategy:
                 request = self._next(request, following)
         finally:
             self._out_of_hand(request)
-            done()
 
     def _make_one(self, call: QueuedCall) -> None:
         self._event("started", call)
@@ -181,18 +228,20 @@ class CallStrategy:
         return request
 
     def _out_of_hand(self, request: CallRequest) -> None:
-        was_full = len(state.reserved_requests) >= self._limit
+        was_full = self._is_busy()
         state.task_ready(request)
+        if self._held:
+            self._consumer.call_soon(self._begin_held)
         if was_full:
             # The loop reads nothing while all threads are taken, and looks again when it is woken.
             self._consumer.call_soon(_nothing)
 
     def _read_put_aside(self, provider: str) -> None:
-        if provider in self._providers:
+        if provider in self._providers or self.acknowledges:
             return
         self._providers.add(provider)
         app, name = self._consumer.app, aside_queue(provider)
-        app.amqp.queues.select_add(message_queue(name, app.conf.broker_url))
+        app.amqp.queues.select_add(Broker.of(app.conf.broker_address).queue(name))
         self._consumer.add_task_queue(name)
 
     def _event(self, kind: str, call: QueuedCall, **fields: Any) -> None:

@@ -21,10 +21,20 @@ from shared.errors import DomainError
 from shared.files.blobs.base import BlobStore
 from shared.files.stores import open_configured_store
 from shared.jobs import Handler
+from shared.metrics import LatestGauge
 from shared.publisher import Publisher, create_celery, send_kind
 from shared.settings import Settings
+from shared.spans import HEADER
 from shared.sweeping import budget
-from shared.telemetry import JOB_SECONDS, JOBS, bind_log_context, get_logger, reset_log_context
+from shared.telemetry import (
+    JOB_SECONDS,
+    JOB_SUCCEEDED_AT,
+    JOBS,
+    bind_log_context,
+    get_logger,
+    reset_log_context,
+)
+from shared.tracing import continued, trace_id
 
 log = get_logger(__name__)
 Part = TypeVar("Part")
@@ -43,7 +53,7 @@ class WorkerContext:
 
     @cached_property
     def _publisher(self) -> Publisher:
-        return Publisher(create_celery(self.settings.redis_url))
+        return Publisher(create_celery(self.settings.broker))
 
     @cached_property
     def database(self) -> Database:
@@ -52,7 +62,7 @@ class WorkerContext:
 
     def open_database(self, *, pool_size: int) -> Database:
         """Open the database over connections that handlers cannot use up."""
-        return Database(self.settings.database_url, pool_size=pool_size, publish=self._publisher.publish)
+        return Database.of(self.settings, pool_size=pool_size, publish=self._publisher.publish)
 
     @cached_property
     def store(self) -> BlobStore:
@@ -93,13 +103,20 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
     asked for again while it ran, is sent again behind whatever waits.
     """
     gate = OneAtATime()
+    for outcome in (
+        "done",
+        "deferred",
+        "failed",
+    ):  # an alert misses the first of a series that begins with it
+        _counter(handler.kind, outcome)
 
-    def handle(**_: object) -> None:
+    def handle(task: Any, /, **_: object) -> None:
         if not handler.in_parallel and not gate.begin():
             return
         goes_on = False
         try:
-            with recorded(handler.kind), budget(handler.budget_seconds) as given:
+            asked_by = task.request.get(HEADER)
+            with recorded(handler.kind, asked_by), budget(handler.budget_seconds) as given:
                 done = handler.run(context)
                 goes_on = given.is_cut_short
                 if done:
@@ -109,7 +126,7 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
             if goes_on:
                 _send_again(app, handler)
 
-    app.task(name=handler.kind, ignore_result=True, shared=False)(handle)
+    app.task(name=handler.kind, bind=True, ignore_result=True, shared=False)(handle)
 
 
 class OneAtATime:
@@ -143,12 +160,16 @@ def _send_again(app: Celery, handler: Handler) -> None:
 
 
 @contextlib.contextmanager
-def recorded(kind: str) -> Iterator[None]:
-    """Meet whatever happens within: count it, log it, and let the message be acknowledged."""
-    token = bind_log_context(job=kind)
+def recorded(kind: str, asked_by: str | None = None) -> Iterator[None]:
+    """Meet whatever happens within: count it, trace it, log it, and let the message be acknowledged.
+
+    `asked_by` is the trace of the request that sent the job, as a `traceparent`.
+    """
+    token = bind_log_context(job=kind, **({"trace_id": trace_id(asked_by)} if asked_by else {}))
     started = time.perf_counter()
     try:
-        yield
+        with continued(kind, asked_by, quartermaster__job=kind):
+            yield
     except DomainError as error:
         _counter(kind, "deferred").inc()
         log.warning("job.deferred", error=error.code)
@@ -157,6 +178,7 @@ def recorded(kind: str) -> Iterator[None]:
         log.exception("job.failed")
     else:
         _counter(kind, "done").inc()
+        _succeeded_at(kind).set(time.time())
     finally:
         _histogram(kind).observe(time.perf_counter() - started)
         reset_log_context(token)
@@ -166,6 +188,11 @@ def recorded(kind: str) -> Iterator[None]:
 def _counter(kind: str, outcome: str) -> Counter:
     """Cache the series: looking one up costs more than counting."""
     return JOBS.labels(kind, outcome)
+
+
+@cache
+def _succeeded_at(kind: str) -> LatestGauge:
+    return JOB_SUCCEEDED_AT.labels(kind)
 
 
 @cache

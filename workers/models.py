@@ -9,7 +9,8 @@ import redis
 from celery import Celery, bootsteps
 
 from shared import failpoints
-from shared.broker import QueuesInTurn
+from shared.broker import Broker
+from shared.models.brokered_calls import broker_of_calls, open_call_queue
 from shared.models.call_messages import TASK, QueuedCall
 from shared.models.call_queue import find_cancelled
 from shared.models.catalog_file import CatalogFile
@@ -21,6 +22,7 @@ from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.routing import Router
 from shared.models.shares import Announcement
 from shared.queues import MODELS
+from shared.redis_transport import QueuesInTurn
 from shared.telemetry import get_logger
 from shared.valkey import connect_valkey, writes_to_disk
 from workers.call_strategy import CallStrategy
@@ -31,6 +33,8 @@ log = get_logger(__name__)
 
 DRAIN_SECONDS = 20.0
 LOOK_SECONDS = 1.0
+PREFETCHED = 4
+"""Messages of each queue that RabbitMQ pushes to a worker before it has begun an earlier one."""
 
 
 class ModelCalls:
@@ -40,7 +44,7 @@ class ModelCalls:
         self.executor = _executor(context)
         self.fair = FairCalls(self.executor.queue, slots=limit)
         self._announcement = Announcement(self.executor.valkey, limit)
-        self._former = FormerCalls(self.executor.valkey)
+        self._former = FormerCalls(self.executor.valkey, self.executor.queue)
 
     def start(self) -> None:
         """Say that this process takes calls; Celery's consumer, which starts next, takes them."""
@@ -97,24 +101,27 @@ def add_consumers(app: Celery, context: WorkerContext) -> None:
 
     task: Any = app.task(name=TASK, ignore_result=True, shared=False)(_never_called)
     task.Strategy = strategy
-    _read_from(app, context.settings.models_redis_url)
-    # Else SIGTERM would lose what a worker has read and not begun.
-    app.conf.worker_disable_prefetch = True
+    _read_from(app, broker_of_calls(context.settings))
+    # Else SIGTERM would lose what a worker has read and not begun, where nothing is acknowledged.
+    app.conf.worker_disable_prefetch = app.amqp.queues[MODELS[0]].no_ack
     add_step(app, context, MODELS[0], make)
     app.steps["consumer"].update((PutAside, LastRead))
 
 
-def _read_from(app: Celery, valkey_url: str | None) -> None:
-    """Have the worker read from the Valkey of model calls: they go on while the broker of jobs is away."""
-    if valkey_url is None or valkey_url == app.conf.broker_url:
+def _read_from(app: Celery, broker_url: str) -> None:
+    """Have the worker read from the broker of model calls: they go on while that of jobs is away."""
+    if broker_url == app.conf.broker_address:
         return
     if others := set(app.amqp.queues.consume_from) - set(MODELS):
         raise ValueError(f"model calls have a broker of their own; serve {sorted(others)} by another worker")
-    app.conf.update(broker_url=valkey_url)
+    app.conf.update(Broker.of(broker_url).settings)
 
 
 class PutAside(bootsteps.StartStopStep):
-    """While a worker reads, it reads the calls put aside for every provider of its catalog, which may change."""
+    """While a worker reads, it reads the calls put aside for every provider of its catalog, which may change.
+
+    RabbitMQ pushes messages: a worker takes only few of each queue in advance, or others would find none.
+    """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
     _looks: Any = None
@@ -122,12 +129,17 @@ class PutAside(bootsteps.StartStopStep):
     def start(self, consumer: Any) -> None:
         """Look at the catalog every second."""
         strategy = consumer.strategies[TASK]
+        if strategy.acknowledges:
+            consumer.qos.value = PREFETCHED
+            consumer.qos.update()
         self._looks = consumer.timer.call_repeatedly(LOOK_SECONDS, strategy.read_what_is_put_aside)
 
-    def stop(self, consumer: Any) -> None:  # noqa: ARG002 (Celery's signature)
+    def stop(self, consumer: Any) -> None:
         """Look no more."""
         if self._looks is not None:
             self._looks.cancel()
+        if TASK in consumer.strategies:
+            consumer.strategies[TASK].forget_held()
 
 
 class LastRead(bootsteps.StartStopStep):
@@ -173,4 +185,5 @@ def _executor(context: WorkerContext) -> Executor:
         shows_cost=settings.usage_cost,
     )
     catalog = CatalogFile(settings.models_config).watch()
-    return Executor.over(valkey, engine=engine, catalog=catalog)
+    queue = open_call_queue(settings, valkey)
+    return Executor.over(valkey, engine=engine, catalog=catalog, queue=queue)

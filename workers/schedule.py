@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.queues import QUEUES
+from shared.telemetry import SWEEP_INTERVAL_SECONDS
 from workers.registry import handlers_of
 
 _NEVER = datetime(2000, 1, 1, tzinfo=UTC)
@@ -14,15 +15,19 @@ _NEVER = datetime(2000, 1, 1, tzinfo=UTC)
 
 def build_schedule() -> dict[str, dict[str, Any]]:
     """Give Celery's schedule of every handler that has an interval."""
+    sweeps = {
+        handler: handler.every_seconds for handler in handlers_of(QUEUES) if handler.every_seconds is not None
+    }
+    for handler, every_seconds in sweeps.items():
+        SWEEP_INTERVAL_SECONDS.labels(handler.kind).set(every_seconds)
     return {
         handler.kind: {
             "task": handler.kind,
-            "schedule": handler.every_seconds,
+            "schedule": every_seconds,
             # A sweep that no worker took within its interval is pointless: the next one is due.
-            "options": {"queue": handler.queue, "expires": handler.every_seconds, "ignore_result": True},
+            "options": {"queue": handler.queue, "expires": every_seconds, "ignore_result": True},
             # Beat remembers nothing over a restart: one restarted every hour would never send what is hourly.
             "last_run_at": _NEVER,
         }
-        for handler in handlers_of(QUEUES)
-        if handler.every_seconds is not None
+        for handler, every_seconds in sweeps.items()
     }

@@ -48,14 +48,26 @@ FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "o
 
 
 class EmbeddedPostgres(EmbeddedServer):
-    """One Postgres server over `directory`; with `durable=False` it is quick, for what is soon thrown away."""
+    """One Postgres server over `directory`; with `durable=False` it is quick, for what is soon thrown away.
 
-    def __init__(self, directory: Path, *, durable: bool = True) -> None:
+    With an `address` it listens there too, to those whom the lines of `access` let in (as in pg_hba.conf).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        durable: bool = True,
+        address: str = "",
+        access: str = "",
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         self.directory = directory.absolute()
         self._data = self.directory / "data"
         self._sockets = _socket_directory(self.directory)
         self._account = ROOTS_ACCOUNT if os.geteuid() == 0 else None
-        self._settings = SETTINGS if durable else SETTINGS | FORGETFUL
+        self._is_durable, self._access, self._prefix = durable, access, prefix
+        self._settings = SETTINGS | ({} if durable else FORGETFUL) | {"listen_addresses": address}
 
     @property
     def url(self) -> str:
@@ -77,6 +89,7 @@ class EmbeddedPostgres(EmbeddedServer):
             name="postgres",
             command=(str(_binary("postgres")), "-D", str(self._data), "-k", str(self._sockets), *options),
             log=self.directory / "postgres.log",
+            prefix=self._prefix,
             account=self._account,
             reach_all_paths=self._must_reach_all_paths(),
             readable=(_installation(),),
@@ -163,7 +176,7 @@ class EmbeddedPostgres(EmbeddedServer):
         self._give_away(fresh)
         options = ["--username", SUPERUSER, "--auth=peer", "--encoding=UTF8", "--no-instructions"]
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-        options += [] if self._settings is SETTINGS else ["--no-sync"]
+        options += [] if self._is_durable else ["--no-sync"]
         initdb = Program(
             name="initdb",
             command=(str(_binary("initdb")), "-D", str(fresh), *options),
@@ -181,7 +194,7 @@ class EmbeddedPostgres(EmbeddedServer):
         account = getpass.getuser() if os.geteuid() else "root"
         roles = (SUPERUSER, MIGRATIONS_ROLE, APPLICATION_ROLE)
         for name, text in (
-            ("pg_hba.conf", "local all all peer map=owner\n"),
+            ("pg_hba.conf", f"local all all peer map=owner\n{self._access}"),
             ("pg_ident.conf", "".join(f"owner {account} {role}\n" for role in roles)),
         ):
             path = self._data / name

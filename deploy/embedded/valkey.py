@@ -23,7 +23,7 @@ from deploy.processes import Program, kill, spawn
 
 START_SECONDS = 30
 CONFIGURATION = """\
-bind 127.0.0.1
+bind {address}
 port {port}
 requirepass {password}
 dir "{data}"
@@ -41,11 +41,18 @@ set-proc-title no
 
 
 class EmbeddedValkey(EmbeddedServer):
-    """One Valkey server over `directory`."""
+    """One Valkey server over `directory`, which listens at `address` alone."""
 
-    def __init__(self, directory: Path, *, keeps: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        keeps: bool = True,
+        address: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         self.directory = directory.absolute()
-        self._keeps = keeps
+        self._keeps, self._address, self._prefix = keeps, address, prefix
         self._data = self.directory / "data"
         self._configuration = self.directory / "valkey.conf"
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -60,7 +67,7 @@ class EmbeddedValkey(EmbeddedServer):
     @property
     def url(self) -> str:
         """The address of the server, good for any process that may read it."""
-        return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
+        return f"redis://:{self._password}@{self._address}:{self._port}/0"
 
     def claim_port(self) -> None:
         """Move to another port if the remembered one has been taken since; call before handing out the address."""
@@ -80,6 +87,7 @@ class EmbeddedValkey(EmbeddedServer):
             name=self.name,
             command=(str(_binary()), str(self._configuration)),
             log=self.directory / "valkey.log",
+            prefix=self._prefix,
             prepare=self._prepare,
             death_signal=signal.SIGTERM,
             stage=1,
@@ -107,6 +115,7 @@ class EmbeddedValkey(EmbeddedServer):
     def _prepare(self) -> None:
         self._data.mkdir(parents=True, exist_ok=True)
         text = CONFIGURATION.format(
+            address=self._address,
             port=self._port,
             password=self._password,
             data=self._data,

@@ -9,7 +9,9 @@ import tomllib
 
 import quartermaster
 from quartermaster._async.files import AsyncFiles
+from quartermaster._async.raw import AsyncRaw
 from quartermaster._sync.files import Files
+from quartermaster._sync.raw import Raw
 from sdk.generate import GENERATED, generate
 
 ROOT = Path(__file__).parents[2]
@@ -22,12 +24,15 @@ def test_the_committed_sync_form_is_generated_from_the_async_one(tmp_path: Path)
 
 
 def test_both_forms_have_the_same_methods_and_parameters() -> None:
-    for one, other in ((quartermaster.AsyncClient, quartermaster.Client), (AsyncFiles, Files)):
+    pairs = ((quartermaster.AsyncClient, quartermaster.Client), (AsyncFiles, Files), (AsyncRaw, Raw))
+    for one, other in pairs:
         assert signatures(one) == signatures(other)
 
 
 def test_no_name_of_tasks_is_left_in_the_sync_form() -> None:
-    for path in GENERATED.glob("*.py"):
+    modules = list(GENERATED.glob("*.py"))
+    assert modules
+    for path in modules:
         words = path.read_text().split('"""', 2)[2]
         assert not {"async", "await", "asyncio", "SyncClient"} & set(words.replace("(", " ").split()), path
 

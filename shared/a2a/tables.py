@@ -85,6 +85,9 @@ tasks = sa.Table(
     sa.Index(
         "ix_tasks_of_deployment_by_state", "deployment_id", "state", *_LAST_CHANGED, postgresql_where=_VISIBLE
     ),
+    sa.Index(
+        "ix_tasks_of_organization", "organization_id", "state", *_LAST_CHANGED, postgresql_where=_VISIBLE
+    ),
     sa.Index("ix_tasks_status_at", "status_at"),
     sa.Index(
         "ix_tasks_ended", "status_at", postgresql_where=sa.text(f"has_events AND state IN ({ENDED_STATES})")

@@ -11,7 +11,7 @@ from sqlalchemy import Row, text
 
 from shared.credits.amounts import format_credits
 from shared.database import Database, Session
-from shared.deliveries.organization_endpoints import KIND, has_endpoint
+from shared.deliveries.organization_endpoints import KIND, find_is_disabled
 from shared.deliveries.outbox import enqueue_delivery
 from shared.jobs import Context, sweep
 from shared.queues import LEDGER
@@ -43,7 +43,8 @@ def send_budget_alerts(database: Database) -> int:
 
 
 def _tell(session: Session, alert: Row[Any]) -> None:
-    if not has_endpoint(session, alert.organization_id):
+    is_disabled = find_is_disabled(session, alert.organization_id)
+    if is_disabled is None:
         return
     told = alert.details
     data = {
@@ -66,6 +67,7 @@ def _tell(session: Session, alert: Row[Any]) -> None:
         organization_id=alert.organization_id,
         body=json.dumps(body, separators=(",", ":")).encode(),
         ordered=True,
+        is_missed=is_disabled,
     )
 
 

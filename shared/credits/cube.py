@@ -65,7 +65,8 @@ class Interval(StrEnum):
 # From `starts_at` to `ends_at` come records, hours, days, hours and records, each up to the next bound. Sums end with
 # the mark: the hour that it is in has those of what precedes it.
 _SPAN = """
-SELECT starts_at, least(hours_from, ends_at) AS head_to, hours_from, least(days_from, hours_to) AS hours_head_to,
+SELECT starts_at, pruned_to, least(hours_from, ends_at) AS head_to, hours_from,
+    least(days_from, hours_to) AS hours_head_to,
     days_from, days_to, greatest(days_from, days_to) AS hours_tail_from, hours_to,
     greatest(hours_from, hours_to) AS tail_from, ends_at
 FROM (
@@ -146,6 +147,14 @@ class _Cut:
         )
 
 
+def _lacks_records(edge: str) -> str:
+    """Ask whether an edge of the span cuts an hour whose records may be gone."""
+    return (
+        f"(SELECT {edge} < pruned_to AND {edge} <> date_trunc('hour', {edge}, 'UTC') FROM span)"  # noqa: S608
+        f" AS {edge}_is_pruned"
+    )
+
+
 def _whole(parts: Sequence[str], keys: Sequence[str], interval: Interval | None) -> str:
     """Add the parts up by group, and all groups to the total."""
     groups = ", ".join(["step", *keys])
@@ -153,6 +162,7 @@ def _whole(parts: Sequence[str], keys: Sequence[str], interval: Interval | None)
     return f"""
 WITH span AS MATERIALIZED ({_SPAN}), used AS ({" UNION ALL ".join(parts)})
 SELECT {groups}, grouping(step) = 1 AS is_total, (SELECT starts_at FROM span), (SELECT ends_at FROM span),
+    {_lacks_records("starts_at")}, {_lacks_records("ends_at")},
     {", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in SUMS)}
 FROM used GROUP BY GROUPING SETS (({groups}), ())
 ORDER BY {", ".join(order)} LIMIT CAST(:limit AS bigint)

@@ -47,7 +47,8 @@ class AtShare(Exception):
 class Attribution:
     """Who is responsible for a call: the user or the daemon whose permissions it ran with, and for whom.
 
-    `api_key_id` is None for calls with an access token, `distribution_id` for those that no distribution routed.
+    `api_key_id` is None for calls with an access token or by the console, `distribution_id` for those that no
+    distribution routed.
     """
 
     user_id: UUID | None = None
@@ -69,8 +70,7 @@ class Attribution:
             identity_id=executor.id if executor.kind is ExecutorKind.DAEMON_IDENTITY else None,
             principal_id=owner.id if is_received and owner is not None else None,
             deployment_id=caller.deployment_id,
-            # A user has no credential but a key.
-            api_key_id=caller.credential_id if is_user else None,
+            api_key_id=caller.api_key_id,
             distribution_id=caller.distribution_id,
         )
 

@@ -12,6 +12,7 @@ from shared.credits.tables import key_models
 from shared.database import Session
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.callers import Caller, ExecutorKind
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
 
@@ -49,6 +50,13 @@ def find_key_models(session: Session, organization_id: UUID, key_id: UUID) -> tu
     """Find the models that a key may call; None where it may call all."""
     models = session.execute(select(key_models.c.models).where(*_of_key(organization_id, key_id))).scalar()
     return None if models is None else tuple(models)
+
+
+def find_own_models(session: Session, caller: Caller) -> tuple[str, ...] | None:
+    """Find the models that a caller's key may call; None where it may call all, as an access token may."""
+    if caller.payer_id is None or caller.executor.kind is not ExecutorKind.USER:
+        return None
+    return find_key_models(session, caller.payer_id, caller.credential_id)
 
 
 def remove_key_models(session: Session, *, by: Actor, organization_id: UUID, key_id: UUID) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Row, TextClause, select, text
 from shared.credits.budgets import Budget, Unit, covering_budgets
 from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.holds import Attribution
-from shared.credits.key_models import find_key_models
+from shared.credits.key_models import find_own_models
 from shared.database import Session
 from shared.identity.callers import Caller
 from shared.identity.tables import api_keys
@@ -62,7 +62,7 @@ def report_key(session: Session, caller: Caller) -> KeyReport:
         identity_id=at.identity_id,
         deployment_id=at.deployment_id,
         **{name: int(amount) for name, amount in spent._asdict().items()},
-        models=find_key_models(session, organization_id, at.api_key_id) if at.api_key_id else None,
+        models=find_own_models(session, caller),
         budgets=tuple(covering_budgets(session, organization_id, [at for at in subjects if at is not None])),
         expires_at=key and key.expires_at,
     )

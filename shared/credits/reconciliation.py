@@ -42,6 +42,7 @@ KINDS = {
     "storage": "a day of storage and its entry state different costs, or one of them is missing",
     "storage_cost": "what a day of storage cost is not its bytes and time at its price, with what was carried",
     "storage_gap": "a day is missing in which the bytes of the day before were stored",
+    "storage_parts": "the parts of the present day by purpose, owner and distribution are not the day",
     "overdue": "an organization that has credits counts as one that owes for storage",
     "limits": "the limits that are counted are not the budgets and the lists of models",
     "budget_held": "what is held of a budget is not that of the open invocations in it",
@@ -159,8 +160,15 @@ called AS MATERIALIZED (SELECT * FROM invocations WHERE organization_id = CAST(:
 charged AS (
     SELECT reference, -sum(amount) AS cost FROM entries WHERE kind IN ('charge', 'correction') GROUP BY 1
 ),
+pruned AS MATERIALIZED (SELECT * FROM pruned_usage WHERE organization_id = CAST(:organization_id AS uuid)),
+unrecorded AS (
+    SELECT coalesce(sum(cost), 0) <> (SELECT coalesce(sum(amount), 0) FROM pruned WHERE budget_id IS NULL) AS is_wrong
+    FROM charged WHERE NOT EXISTS (SELECT FROM used WHERE used.invocation_id::text = charged.reference)
+),
 days AS MATERIALIZED (
-    SELECT *, lag(remainder, 1, 0::numeric) OVER (ORDER BY day) AS carried, lead(day) OVER (ORDER BY day) AS next_day,
+    SELECT *, div(credits_storage_unit() * price_days, 30) AS unit,
+        div(lag(remainder, 1, 0::numeric) OVER (ORDER BY day) * price_days,
+            lag(price_days, 1, 30::smallint) OVER (ORDER BY day)) AS carried, lead(day) OVER (ORDER BY day) AS next_day,
         greatest(byte_microseconds, 0) * price AS exact
     FROM storage_days WHERE organization_id = CAST(:organization_id AS uuid)
 ),
@@ -194,7 +202,8 @@ FROM balance, (
 UNION ALL
 (SELECT 'usage', coalesce(invocation_id::text, reference), coalesce(used.cost, 0), coalesce(charged.cost, 0)
 FROM used FULL JOIN charged ON charged.reference = used.invocation_id::text
-WHERE coalesce(used.cost, 0) <> coalesce(charged.cost, 0) OR used.invocation_id IS NULL LIMIT :most)
+WHERE CASE WHEN used.invocation_id IS NULL THEN (SELECT is_wrong FROM unrecorded)
+    ELSE used.cost <> coalesce(charged.cost, 0) END LIMIT :most)
 UNION ALL
 (SELECT 'price', invocation_id::text, owed, cost
 FROM used JOIN called ON called.id = invocation_id,
@@ -211,14 +220,21 @@ UNION ALL
 FROM days FULL JOIN (SELECT * FROM entries WHERE kind = 'storage') AS entry ON entry.reference = days.day::text
 WHERE coalesce(days.cost, 0) <> coalesce(-entry.amount, 0) LIMIT :most)
 UNION ALL
-(SELECT 'storage_cost', day::text, exact + coalesce(carried, 0), cost * credits_storage_unit() + remainder
+(SELECT 'storage_cost', day::text, exact + coalesce(carried, 0), cost * unit + remainder
 FROM days WHERE charged_at IS NOT NULL AND (
-    exact + carried IS DISTINCT FROM cost * credits_storage_unit() + remainder
-    OR remainder < 0 OR remainder >= credits_storage_unit()
+    exact + carried IS DISTINCT FROM cost * unit + remainder OR remainder < 0 OR remainder >= unit
 ) LIMIT :most)
 UNION ALL
 (SELECT 'storage_gap', day::text, 1, 0
 FROM days WHERE price IS NOT NULL AND stored_bytes <> 0 AND next_day IS DISTINCT FROM day + 1 LIMIT :most)
+UNION ALL
+(SELECT 'storage_parts', day::text, days.stored_bytes, coalesce(parts.stored_bytes, 0)
+FROM storage_mark, days LEFT JOIN LATERAL (
+    SELECT sum(p.stored_bytes) AS stored_bytes, sum(p.byte_microseconds) AS byte_microseconds FROM storage_parts p
+    WHERE p.organization_id = days.organization_id AND p.day = days.day
+) AS parts ON true
+WHERE price IS NULL AND parts_to = measured_to AND (coalesce(parts.stored_bytes, 0) <> days.stored_bytes
+    OR coalesce(parts.byte_microseconds, 0) <> days.byte_microseconds) LIMIT :most)
 UNION ALL
 SELECT 'overdue', NULL, 0, 1 FROM balance WHERE storage_overdue_since IS NOT NULL AND posted + overdraft >= 0
 UNION ALL
@@ -237,7 +253,9 @@ FROM budgeted b, LATERAL (
 UNION ALL
 (SELECT 'budget_spent', b.id::text, period.spent, b.spent
 FROM budgeted b, LATERAL (
-    SELECT coalesce(sum(credits_in_unit(b.unit, cost, prompt_tokens + completion_tokens, 1)), 0) AS spent FROM used
+    SELECT coalesce(sum(credits_in_unit(b.unit, cost, prompt_tokens + completion_tokens, 1)), 0) + coalesce((
+        SELECT amount FROM pruned WHERE budget_id = b.id AND pruned.starts_at = b.starts_at
+    ), 0) AS spent FROM used
     WHERE b.id = ANY (budget_ids) AND b.starts_at = credits_period_start(b.period, budgeted_at)
 ) AS period WHERE b.spent <> period.spent LIMIT :most)
 """

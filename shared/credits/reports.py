@@ -126,6 +126,7 @@ def usage(
         of_one_user=user_id is not None,
     )
     total, *rows = session.execute(asked, parameters).all()
+    _refuse_pruned(total)
     return UsageReport(
         question=question,
         starts_at=total.starts_at,
@@ -155,6 +156,13 @@ def _group(row: Row[Any], keys: int) -> UsageGroup:
     return UsageGroup(
         step=row.step, keys=tuple(None if value is None else str(value) for value in values), sum=_sum(row)
     )
+
+
+def _refuse_pruned(total: Row[Any]) -> None:
+    """Raise ValidationFailed for a span that begins or ends within an hour whose records are pruned."""
+    for name, is_pruned in (("from", total.starts_at_is_pruned), ("to", total.ends_at_is_pruned)):
+        if is_pruned:
+            raise _wrong(name, "must be on the hour (UTC): single records of that time are no longer kept")
 
 
 def _sum(row: Row[Any]) -> UsageSum:

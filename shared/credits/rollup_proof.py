@@ -27,15 +27,26 @@ def _sums(step: str, invocations: str, table: str) -> str:
 
 
 _MARK = "(SELECT rolled_up_to FROM usage_rollup)"
+_PRUNED = "(SELECT pruned_to FROM usage_rollup)"
 _MIDNIGHT = "(SELECT date_trunc('day', rolled_up_to, 'UTC') FROM usage_rollup)"
 _HOURS = _differences(
     'YYYY-MM-DD"T"HH24"Z"',
-    _sums("date_trunc('hour', occurred_at, 'UTC')", "1", "usage_records") + f" AND occurred_at < {_MARK}",
-    _sums("hour", "invocations", "usage_hours"),
+    _sums("date_trunc('hour', occurred_at, 'UTC')", "1", "usage_records")
+    + f" AND occurred_at < {_MARK} AND occurred_at >= {_PRUNED}",
+    _sums("hour", "invocations", "usage_hours") + f" AND hour >= {_PRUNED}",
 )
 _DAYS = _differences(
     "YYYY-MM-DD",
     _sums("date_trunc('day', hour, 'UTC')", "invocations", "usage_hours") + f" AND hour < {_MIDNIGHT}",
     _sums("day", "invocations", "usage_days"),
 )
-ROLLUPS = text(f"({_HOURS} LIMIT :most) UNION ALL ({_DAYS} LIMIT :most)")
+_OF_ORGANIZATION = "organization_id = CAST(:organization_id AS uuid)"
+# Hours whose records may be gone: all of them are what is left and what was pruned.
+_PRUNED_HOURS = f"""
+SELECT 'rollup' AS kind, NULL AS reference, pruned + kept AS expected, in_hours AS found FROM (
+    SELECT (SELECT coalesce(sum(amount), 0) FROM pruned_usage WHERE {_OF_ORGANIZATION} AND budget_id IS NULL) AS pruned,
+        (SELECT coalesce(sum(cost), 0) FROM usage_records WHERE {_OF_ORGANIZATION} AND occurred_at < {_PRUNED}) AS kept,
+        (SELECT coalesce(sum(cost), 0) FROM usage_hours WHERE {_OF_ORGANIZATION} AND hour < {_PRUNED}) AS in_hours
+) AS sums WHERE pruned + kept <> in_hours
+"""  # noqa: S608 (this module's names only)
+ROLLUPS = text(f"({_HOURS} LIMIT :most) UNION ALL ({_DAYS} LIMIT :most) UNION ALL ({_PRUNED_HOURS})")

@@ -4,12 +4,22 @@ No foreign key points at the balance: its check on a row that every call updates
 A trigger refuses updates and deletes of `ledger_entries`. All amounts are µcr.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
 from shared.schema import created_at, id_column, instant, metadata, required
 
 _ZERO = sa.text("0")
+
+
+def _attribution() -> Iterator[sa.Column[Any]]:
+    """Make the columns that say by whom and for whom a call was made."""
+    for name in ("user_id", "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id"):
+        yield sa.Column(name, sa.Uuid)
+
 
 credit_balances = sa.Table(
     "credit_balances",
@@ -58,12 +68,7 @@ invocations = sa.Table(
     required("streamed_tokens", sa.BigInteger, server_default=_ZERO),
     sa.Column("request_hash", sa.LargeBinary),
     sa.Column("dispatch_token", sa.Uuid),
-    sa.Column("user_id", sa.Uuid),
-    sa.Column("identity_id", sa.Uuid),
-    sa.Column("principal_id", sa.Uuid),
-    sa.Column("deployment_id", sa.Uuid),
-    sa.Column("api_key_id", sa.Uuid),
-    sa.Column("distribution_id", sa.Uuid),
+    *_attribution(),
     sa.Column("provider", sa.Text),
     sa.Column("budget_ids", sa.ARRAY(sa.Uuid)),
     instant("budgeted_at"),
@@ -86,6 +91,12 @@ invocations = sa.Table(
         "lease_until",
         postgresql_where=sa.text("state IN ('held', 'dispatched', 'unresolved')"),
     ),
+    sa.Index(
+        "ix_invocations_open_of_organization",
+        "organization_id",
+        "id",
+        postgresql_where=sa.text("state IN ('held', 'dispatched', 'unresolved')"),
+    ),
     sa.Index("ix_invocations_created_at", "created_at", postgresql_using="brin"),
 )
 
@@ -104,12 +115,7 @@ usage_records = sa.Table(
     required("cost", sa.BigInteger),
     required("status", sa.Text),
     required("is_estimated", sa.Boolean),
-    sa.Column("user_id", sa.Uuid),
-    sa.Column("identity_id", sa.Uuid),
-    sa.Column("principal_id", sa.Uuid),
-    sa.Column("deployment_id", sa.Uuid),
-    sa.Column("api_key_id", sa.Uuid),
-    sa.Column("distribution_id", sa.Uuid),
+    *_attribution(),
     instant("occurred_at", nullable=False),
     instant("corrected_at"),
     sa.Column("budget_ids", sa.ARRAY(sa.Uuid)),
@@ -124,6 +130,26 @@ usage_records = sa.Table(
         "occurred_at",
         "invocation_id",
         postgresql_where=sa.text("user_id IS NOT NULL"),
+    ),
+    # One for each filter of the list; rows of one value and moment are put in order as they are read.
+    sa.Index("ix_usage_records_model", "organization_id", "model", "occurred_at"),
+    sa.Index(
+        "ix_usage_records_principal",
+        sa.text("coalesce(principal_id, identity_id, user_id)"),
+        "occurred_at",
+    ),
+    sa.Index(
+        "ix_usage_records_api_key",
+        "api_key_id",
+        "occurred_at",
+        postgresql_where=sa.text("api_key_id IS NOT NULL"),
+    ),
+    sa.Index(
+        "ix_usage_records_unsuccessful",
+        "organization_id",
+        "status",
+        "occurred_at",
+        postgresql_where=sa.text("status <> 'completed'"),
     ),
     sa.Index("ix_usage_records_occurred_at", "occurred_at", postgresql_using="brin"),
 )
@@ -239,36 +265,23 @@ usage_rollup = sa.Table(
     metadata,
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
     instant("rolled_up_to", nullable=False),
+    instant("pruned_to", nullable=False, server_default=sa.text("'-infinity'")),
     sa.CheckConstraint("id = 1", name="one_row"),
 )
 
-storage_days = sa.Table(
-    "storage_days",
+pruned_usage = sa.Table(
+    "pruned_usage",
     metadata,
     required("organization_id", sa.Uuid),
-    required("day", sa.Date),
-    required("stored_bytes", sa.BigInteger),
-    required("byte_microseconds", sa.Numeric(40, 0)),
-    sa.Column("price", sa.BigInteger),
-    sa.Column("cost", sa.BigInteger),
-    sa.Column("remainder", sa.Numeric(40, 0)),
-    instant("charged_at"),
-    sa.PrimaryKeyConstraint("organization_id", "day"),
-    sa.CheckConstraint("price BETWEEN 0 AND 10000000000", name="price"),
-    sa.CheckConstraint("cost >= 0", name="cost"),
-    sa.CheckConstraint(
-        "(cost IS NULL) = (charged_at IS NULL) AND (remainder IS NULL) = (charged_at IS NULL)", name="charged"
+    sa.Column("budget_id", sa.Uuid),
+    instant("starts_at"),
+    required("amount", sa.Numeric(40, 0)),
+    sa.UniqueConstraint(
+        "organization_id",
+        "budget_id",
+        "starts_at",
+        name="uq_pruned_usage_of_organization",
+        postgresql_nulls_not_distinct=True,
     ),
-    sa.CheckConstraint("charged_at IS NULL OR price IS NOT NULL", name="priced"),
-    sa.Index(
-        "ix_storage_days_uncharged", "organization_id", "day", postgresql_where=sa.text("charged_at IS NULL")
-    ),
-)
-
-storage_mark = sa.Table(
-    "storage_mark",
-    metadata,
-    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
-    instant("measured_to", nullable=False),
-    sa.CheckConstraint("id = 1", name="one_row"),
+    sa.CheckConstraint("(budget_id IS NULL) = (starts_at IS NULL)", name="budgeted"),
 )

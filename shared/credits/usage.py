@@ -1,21 +1,30 @@
 """Usage records: what each call consumed and cost, and who is responsible; never what was said in it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, select, tuple_
+from sqlalchemy import ColumnElement, Row, func, select, tuple_
 
 from shared.credits.errors import BillingOrganizationRequired
 from shared.credits.settlement import Status
 from shared.credits.tables import usage_records
 from shared.database import Session
 from shared.errors import FieldError, PermissionDenied, ValidationFailed
+from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.callers import Caller, ExecutorKind
+from shared.identity.existence import require_organization
 from shared.identity.permissions import Permission
 from shared.pagination import DEFAULT_LIMIT, Page
 from shared.schema import columns_of
+
+MAX_FILE_RECORDS = 10_000
+"""How many records one file may have."""
+
+_table = usage_records.c
+_principal = func.coalesce(_table.principal_id, _table.identity_id, _table.user_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +61,36 @@ class UsageScope:
     user_id: UUID | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFilter:
+    """Which records are wanted, from a moment up to another; None is all."""
+
+    model: str | None = None
+    principal_id: UUID | None = None
+    api_key_id: UUID | None = None
+    status: Status | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Say it to the database; each but the status `completed` has an index."""
+        equal = (
+            (_table.model, self.model),
+            (_principal, self.principal_id),
+            (_table.api_key_id, self.api_key_id),
+            (_table.status, self.status),
+        )
+        conditions = [column == value for column, value in equal if value is not None]
+        if self.starts_at is not None:
+            conditions.append(_table.occurred_at >= self.starts_at)
+        if self.ends_at is not None:
+            conditions.append(_table.occurred_at < self.ends_at)
+        return conditions
+
+
+ALL_RECORDS = RecordFilter()
+
+
 def authorize_usage(caller: Caller) -> UsageScope:
     """Decide what a caller may read: all of the organization's usage with usage.read, else a member's own.
 
@@ -73,16 +112,17 @@ def list_usage_records(
     organization_id: UUID,
     *,
     user_id: UUID | None = None,
+    wanted: RecordFilter = ALL_RECORDS,
     cursor: UUID | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
     """List usage records, newest first; a cursor is the last invocation of the page before."""
-    position = (usage_records.c.occurred_at, usage_records.c.invocation_id)
+    position = (_table.occurred_at, _table.invocation_id)
     statement = select(*columns_of(UsageRecord, usage_records)).where(
-        usage_records.c.organization_id == organization_id
+        _table.organization_id == organization_id, *wanted.conditions()
     )
     if user_id is not None:
-        statement = statement.where(usage_records.c.user_id == user_id)
+        statement = statement.where(_table.user_id == user_id)
     if cursor is not None:
         statement = statement.where(tuple_(*position) < tuple_(*_position(session, organization_id, cursor)))
     statement = statement.order_by(*(column.desc() for column in position)).limit(limit + 1)
@@ -91,9 +131,47 @@ def list_usage_records(
     return Page(items=items, next_cursor=str(items[-1].invocation_id) if len(rows) > limit else None)
 
 
+def read_usage_records(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    wanted: RecordFilter = ALL_RECORDS,
+    cursor: UUID | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[UsageRecord]:
+    """List them to one who administers the organization."""
+    authorize_administration(by, Permission.USAGE_READ, organization_id)
+    require_organization(session, organization_id)
+    return list_usage_records(session, organization_id, wanted=wanted, cursor=cursor, limit=limit)
+
+
+def find_usage_records(
+    session: Session, organization_id: UUID, invocation_ids: Sequence[UUID]
+) -> Sequence[UsageRecord]:
+    """Find the settled ones of some calls of an organization, in no order."""
+    found = select(*columns_of(UsageRecord, usage_records)).where(
+        _table.invocation_id.in_(invocation_ids), _table.organization_id == organization_id
+    )
+    return [_record(row) for row in session.execute(found)]
+
+
+def list_all_usage_records(
+    session: Session, scope: UsageScope, wanted: RecordFilter
+) -> tuple[UsageRecord, ...]:
+    """List all that are wanted, for a file. Raises ValidationFailed for more than MAX_FILE_RECORDS."""
+    page = list_usage_records(
+        session, scope.organization_id, user_id=scope.user_id, wanted=wanted, limit=MAX_FILE_RECORDS
+    )
+    if page.next_cursor is not None:
+        message = f"more than {MAX_FILE_RECORDS} records: ask for less time, or fewer of them"
+        raise ValidationFailed(errors=[FieldError(location="query", name="from", message=message)])
+    return page.items
+
+
 def _position(session: Session, organization_id: UUID, cursor: UUID) -> tuple[datetime, UUID]:
-    statement = select(usage_records.c.occurred_at).where(
-        usage_records.c.invocation_id == cursor, usage_records.c.organization_id == organization_id
+    statement = select(_table.occurred_at).where(
+        _table.invocation_id == cursor, _table.organization_id == organization_id
     )
     occurred_at = session.execute(statement).scalar()
     if occurred_at is None:

@@ -16,11 +16,11 @@ class DeliveryBacklog:
     dead: int
 
 
-# Each half reads its partial index; what waits for a later attempt is no backlog.
+# Each half reads its partial index; what waits for a later attempt, or for an endpoint to be enabled, is no backlog.
 _BACKLOG = text(
     """
 SELECT count(*) AS due, coalesce(extract(epoch FROM now() - min(due_at)), 0) AS oldest_due_seconds,
-    (SELECT count(*) FROM deliveries WHERE state = 'Dead') AS dead
+    (SELECT count(*) FROM deliveries WHERE state = 'Dead' AND last_code IS DISTINCT FROM 'endpoint_disabled') AS dead
 FROM deliveries WHERE state IN ('Waiting', 'Sending') AND due_at <= now()
 """
 )

@@ -11,7 +11,7 @@ class DeliveryNotFound(DomainError):
 
 
 class DeliveryNotDead(DomainError):
-    """Only a delivery that was given up can be sent again."""
+    """The delivery has arrived already; there is nothing left to send."""
 
     code = "delivery_not_dead"
     kind = Kind.CONFLICT

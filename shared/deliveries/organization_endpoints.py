@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import exists, select
+from sqlalchemy import select
 
 from shared.database import Session
-from shared.deliveries import outbox
+from shared.deliveries import outbox, replaying
 from shared.deliveries.endpoints import EndpointChannel, Endpoints
 from shared.deliveries.outbox import Delivery, DeliveryState
+from shared.deliveries.replaying import Replayed
 from shared.deliveries.tables import organization_endpoints
 from shared.encryption import Encryption
 from shared.identity.audit import record
@@ -76,11 +77,11 @@ def remove_organization_endpoint(session: Session, *, by: Actor, organization_id
         _record(session, by, "notification_endpoint.removed", organization_id)
 
 
-def has_endpoint(session: Session, organization_id: UUID) -> bool:
-    """Tell whether an organization has named an endpoint that is not disabled."""
+def find_is_disabled(session: Session, organization_id: UUID) -> bool | None:
+    """Tell whether the endpoint that an organization has named is disabled; None when it has named none."""
     of_organization = organization_endpoints.c.organization_id == organization_id
-    enabled = exists().where(of_organization, organization_endpoints.c.disabled_at.is_(None))
-    return bool(session.execute(select(enabled)).scalar_one())
+    is_disabled = select(organization_endpoints.c.disabled_at.is_not(None)).where(of_organization)
+    return session.execute(is_disabled).scalar_one_or_none()
 
 
 def list_notifications(
@@ -99,11 +100,26 @@ def list_notifications(
 def resend_notification(
     session: Session, *, by: Actor, organization_id: UUID, notification_id: UUID
 ) -> Delivery:
-    """Send a notification again that was given up. Raises DeliveryNotFound, DeliveryNotDead."""
+    """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
     _authorize(session, by, organization_id)
-    resent = outbox.resend_delivery(session, destination_id=organization_id, delivery_id=notification_id)
+    resent = replaying.resend_delivery(session, destination_id=organization_id, delivery_id=notification_id)
     _record(session, by, "notification.resent", organization_id, notification_id=notification_id)
     return resent
+
+
+def replay_notifications(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    since: datetime | None = None,
+    cursor: UUID | None = None,
+) -> Replayed:
+    """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
+    _authorize(session, by, organization_id)
+    replayed = replaying.replay(session, destination_id=organization_id, since=since, cursor=cursor)
+    _record(session, by, "notifications.replayed", organization_id, count=replayed.count)
+    return replayed
 
 
 def make_channel(encryption: Encryption) -> EndpointChannel:

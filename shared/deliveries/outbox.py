@@ -10,11 +10,11 @@ from enum import StrEnum
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import Row, case, func, insert, literal, select, update
+from sqlalchemy import Row, func, insert, select, update
 
 from shared.database import Session
-from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
-from shared.deliveries.ordering import HELD_UNTIL, hold_order, place_last, release_next
+from shared.deliveries.errors import DeliveryNotFound, DeliveryTooLarge
+from shared.deliveries.ordering import hold_order, place_last, release_next
 from shared.deliveries.schedule import MAX_ATTEMPTS
 from shared.deliveries.tables import deliveries
 from shared.ids import new_id
@@ -24,6 +24,9 @@ from shared.queues import NOTIFICATIONS
 
 MAX_BODY_BYTES = 8 << 20
 DEFAULT_IN_FLIGHT = 4
+MISSED = "endpoint_disabled"
+"""The code of what was to be told to an endpoint that is disabled: it waits to be replayed."""
+_MISSED_VALUES = {"state": "Dead", "last_code": MISSED, "ended_at": func.now(), "is_held": False}
 
 _table = deliveries.c
 
@@ -82,17 +85,19 @@ def enqueue_delivery(
     attempt_limit: int = MAX_ATTEMPTS,
     ordered: bool = False,
     sequence: int | None = None,
+    is_missed: bool = False,
 ) -> UUID:
     """Enqueue a message to be posted after the commit; give the id it is sent under.
 
     The channel of `kind` gives address and signature at each attempt; without one the message goes to
     `sealed_address` (from `seal_address`). `in_flight_limit` bounds the messages under way to one destination. An
     `ordered` message waits until every ordered one before it to the destination has arrived or was given up;
-    `sequence` is told to the receiver. Raises DeliveryTooLarge.
+    `sequence` is told to the receiver. One that `is_missed` is kept for a replay instead. Raises DeliveryTooLarge.
     """
     if len(body) > MAX_BODY_BYTES:
         raise DeliveryTooLarge
     delivery_id = new_id()
+    place = place_last(session, destination_id) if ordered else {"due_at": func.clock_timestamp()}
     session.execute(
         insert(deliveries).values(
             id=delivery_id,
@@ -106,10 +111,12 @@ def enqueue_delivery(
             in_flight_limit=in_flight_limit,
             attempt_limit=attempt_limit,
             sequence=sequence,
-            **(place_last(session, destination_id) if ordered else {"due_at": func.clock_timestamp()}),
+            **place,
+            **(_MISSED_VALUES if is_missed else {}),
         )
     )
-    session.enqueue(SendDeliveries())
+    if not is_missed:
+        session.enqueue(SendDeliveries())
     return delivery_id
 
 
@@ -133,19 +140,6 @@ def list_deliveries(
     return newest_first(session, statement, _table.id, _delivery, **page)
 
 
-def resend_delivery(session: Session, *, destination_id: UUID, delivery_id: UUID) -> Delivery:
-    """Resend a delivery that was given up, under the id it had. Raises DeliveryNotFound, DeliveryNotDead."""
-    if _revive(session, destination_id, _table.id == delivery_id) == 0:
-        get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
-        raise DeliveryNotDead
-    return get_delivery(session, destination_id=destination_id, delivery_id=delivery_id)
-
-
-def resend_dead(session: Session, *, destination_id: UUID) -> int:
-    """Resend every delivery to a destination that was given up; return how many."""
-    return _revive(session, destination_id)
-
-
 def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address: bytes | None = None) -> int:
     """Give up what waits for a destination that is gone; return how many. What is under way ends by itself.
 
@@ -159,28 +153,6 @@ def give_up(session: Session, *, destination_id: UUID, code: str, sealed_address
     count = session.execute(given_up.values(values)).rowcount
     release_next(session, destination_id)
     return count
-
-
-def _revive(session: Session, destination_id: UUID, *conditions: Any) -> int:
-    hold_order(session, destination_id)
-    is_ordered = _table.place.is_not(None)
-    result = session.execute(
-        update(deliveries)
-        .where(_table.destination_id == destination_id, *conditions, _table.state == "Dead")
-        .values(
-            state="Waiting",
-            attempts=0,
-            lapses=0,
-            is_held=is_ordered,
-            is_ready=~is_ordered,
-            due_at=case((is_ordered, literal(HELD_UNTIL)), else_=func.now()),
-            ended_at=None,
-        )
-    )
-    if result.rowcount:
-        release_next(session, destination_id)
-        session.enqueue(SendDeliveries())
-    return result.rowcount
 
 
 def _delivery(row: Row[Any]) -> Delivery:

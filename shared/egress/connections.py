@@ -25,6 +25,7 @@ from shared.egress.addresses import is_address
 from shared.egress.deadlines import Deadline
 from shared.egress.errors import AddressRefused, ConnectionFailed, FetchTimedOut
 from shared.egress.policy import EgressPolicy
+from shared.tcp_keepalive import KEEPALIVE_OPTIONS
 
 CONNECT_SECONDS = 10.0
 """The time one address has to accept; a host may have several."""
@@ -94,6 +95,8 @@ class Guard:
             connection.settimeout(min(self._connect_seconds, self._deadline.remaining_seconds))
             connection.connect((address, port))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for option in KEEPALIVE_OPTIONS:
+                connection.setsockopt(*option)
         except OSError:
             connection.close()
             return None

@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from shared.egress.errors import AddressRefused
 from shared.errors import DomainError
 from shared.telemetry import EGRESS_BYTES, EGRESS_REQUESTS, EGRESS_SECONDS, get_logger
+from shared.tracing import span
 
 log = get_logger(__name__)
 _HOST_CHARACTERS = 253
+PURPOSES = ("fetch", "ask", "post", "agent")
+for _purpose in PURPOSES:  # an alert misses the first of a series that begins with it
+    for _outcome in ("ok", AddressRefused.code):
+        EGRESS_REQUESTS.labels(_purpose, _outcome)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,8 +30,10 @@ def observed(purpose: str, host: str) -> Iterator[Observation]:
     """Record how the request within ended; `purpose` is one of a few words."""
     started = time.perf_counter()
     observation, outcome = Observation(), "failed"
+    request = span(f"egress {purpose}", "client", quartermaster__purpose=purpose, server__address=host)
     try:
-        yield observation
+        with request:
+            yield observation
         outcome = "ok"
     except DomainError as error:
         outcome = error.code

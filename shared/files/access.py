@@ -73,6 +73,9 @@ _VERSION = select(versions).where(
 _VERSIONS = (
     select(versions).where(versions.c.file_id == bindparam("file_id")).order_by(versions.c.revision.desc())
 )
+_STORED = select(
+    func.count().label("versions"), func.coalesce(func.sum(versions.c.byte_size), 0).label("size_bytes")
+).where(versions.c.file_id == bindparam("file_id"))
 
 
 def get_file(
@@ -140,9 +143,16 @@ def refuse_ended(file: File) -> None:
         raise FileExpired
 
 
-def list_versions(session: Session, file_id: UUID) -> list[Version]:
-    """List a file's versions, newest first."""
-    return [Version.of(row, row.id, row.file_id) for row in session.execute(_VERSIONS, {"file_id": file_id})]
+def list_versions(session: Session, file_id: UUID, *, limit: int | None = None) -> list[Version]:
+    """List a file's versions, newest first; all of them without a limit."""
+    rows = session.execute(_VERSIONS.limit(limit), {"file_id": file_id})
+    return [Version.of(row, row.id, row.file_id) for row in rows]
+
+
+def sum_versions(session: Session, file_id: UUID) -> tuple[int, int]:
+    """Tell how many versions a file has, and how many bytes in all."""
+    row = session.execute(_STORED, {"file_id": file_id}).one()
+    return row.versions, int(row.size_bytes)
 
 
 def get_version(session: Session, file_id: UUID, version_id: UUID) -> Version:

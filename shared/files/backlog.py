@@ -16,13 +16,13 @@ class Backlog:
     oldest_seconds: float
 
 
-# Each branch reads its partial index, whose size is the backlog's.
+# Each branch reads its partial index, whose size is the backlog's. No row says since when content is doomed.
 _BACKLOG = text(
     """
 SELECT 'staged' AS state, count(*) AS rows, extract(epoch FROM now() - min(created_at)) AS oldest_seconds
 FROM blobs WHERE state = 'staged'
 UNION ALL
-SELECT 'doomed', count(*), extract(epoch FROM now() - min(created_at)) FROM blobs WHERE state = 'doomed'
+SELECT 'doomed', count(*), 0 FROM blobs WHERE state = 'doomed'
 UNION ALL
 SELECT 'receiving', count(*), extract(epoch FROM now() - min(created_at)) FROM blobs WHERE state = 'receiving'
 UNION ALL

@@ -65,5 +65,5 @@ def refuse_unreadable(content: Content, store: BlobStore) -> None:
     """Raise FilePending for content that readers of this store cannot find yet, BlobDamaged for what has rotted."""
     if content.is_damaged:
         raise BlobDamaged
-    if not content.is_placed and not store.staged_is_readable:
+    if not content.is_placed and not store.can_read_staged(content.version.id):
         raise FilePending

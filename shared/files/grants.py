@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import Interval, and_, bindparam, func, insert, or_, select, text
+from sqlalchemy import and_, bindparam, func, or_, select, text
 
 from shared.database import Database, Session
 from shared.files.access import get_file, get_version, refuse_ended
@@ -16,7 +16,8 @@ from shared.files.errors import GrantExpired, GrantNotFound
 from shared.files.references import ReferenceKind
 from shared.files.resources import Availability, Content, ReadGrant, Version
 from shared.files.tables import blobs, files, read_grants, versions
-from shared.identity.callers import Caller
+from shared.identity.audit import RECORD_EVENT, event_parameters
+from shared.identity.authorization import Actor
 from shared.identity.errors import OrganizationSuspended
 from shared.identity.permissions import Permission
 from shared.identity.secrets import Prefix, derive, hash_secret, is_well_formed, issue
@@ -89,21 +90,18 @@ _GRANTED = (
     .outerjoin(blobs, blobs.c.version_id == versions.c.id)
     .where(read_grants.c.token_hash == bindparam("token_hash"), read_grants.c.file_id == bindparam("file_id"))
 )
-_GRANT = (
-    insert(read_grants)
-    .values(
-        id=bindparam("id"),
-        token_hash=bindparam("token_hash"),
-        file_id=bindparam("file_id"),
-        version_id=bindparam("version_id"),
-        created_by=bindparam("created_by"),
-        # The file's retention may end first; LEAST passes over a NULL.
-        access_expires_at=func.least(
-            func.now() + bindparam("ttl", type_=Interval),
-            bindparam("retention_expires_at", type_=files.c.retention_expires_at.type),
-        ),
-    )
-    .returning(read_grants.c.id, read_grants.c.access_expires_at)
+# The file's retention may end first; LEAST passes over a NULL.
+_GRANT = text(
+    f"""
+WITH made AS (
+    INSERT INTO read_grants (id, token_hash, file_id, version_id, created_by, access_expires_at)
+    VALUES (:id, :token_hash, :file_id, :version_id, :created_by,
+        LEAST(now() + CAST(:ttl AS interval), CAST(:retention_expires_at AS timestamptz)))
+    RETURNING access_expires_at
+),
+audit AS ({RECORD_EVENT} FROM made)
+SELECT access_expires_at FROM made
+"""  # noqa: S608 (constants)
 )
 
 
@@ -119,30 +117,39 @@ _STANDING = (
 
 
 def create_grant(
-    database: Database, caller: Caller, file_id: UUID, version_id: UUID, ttl_seconds: int
+    database: Database, by: Actor, file_id: UUID, version_id: UUID, ttl_seconds: int
 ) -> ReadGrant:
-    """Grant access to a version; the file's retention may shorten its life.
+    """Grant access to a version, and record by whom; the file's retention may shorten its life.
 
     Raises FileNotFound, PermissionDenied, VersionNotFound, FileExpired, FileDeleted.
     """
-    token = issue(Prefix.GRANT)
+    token, grant_id = issue(Prefix.GRANT), new_id()
     with database.autocommit() as session:
-        file = get_file(session, caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
+        file = get_file(session, by.caller, file_id, Permission.FILE_UPDATE, pending=Availability.PENDING)
         refuse_ended(file)
         if version_id != file.version.id:
             get_version(session, file_id, version_id)
         values = {
-            "id": new_id(),
+            "id": grant_id,
             "token_hash": token.hash,
             "file_id": file_id,
             "version_id": version_id,
-            "created_by": caller.executor.id,
+            "created_by": by.caller.executor.id,
             "ttl": timedelta(seconds=ttl_seconds),
             "retention_expires_at": file.retention_expires_at,
+            **event_parameters(
+                by,
+                "read_grant.created",
+                grant_id,
+                organization_id=file.organization_id,
+                file_id=file_id,
+                version_id=version_id,
+                ttl_seconds=ttl_seconds,
+            ),
         }
         made = session.execute(_GRANT, values).one()
     return ReadGrant(
-        id=made.id,
+        id=grant_id,
         file_id=file_id,
         version_id=version_id,
         token=token.value,

@@ -13,9 +13,9 @@ from shared.files.staging import StagedContent
 _INSERT = """
 WITH file AS (
     INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id,
-        revision, retention_expires_at)
+        revision, retention_expires_at, distribution_id)
     VALUES (:file_id, :organization_id, :organization_id, 'MessagingMedia', 'PrincipalIdentity', :owner_id,
-        'Available', :version_id, 1, now() + make_interval(days => :retention_days))
+        'Available', :version_id, 1, now() + make_interval(days => :retention_days), :distribution_id)
     RETURNING id, retention_expires_at
 ),
 version AS (
@@ -35,6 +35,7 @@ class NewMedia:
     file_id: UUID
     organization_id: UUID
     owner_id: UUID
+    distribution_id: UUID
     retention_days: int
 
 
@@ -44,6 +45,7 @@ def write_media(session: Session, staged: StagedContent, media: NewMedia, conten
         "file_id": media.file_id,
         "organization_id": media.organization_id,
         "owner_id": media.owner_id,
+        "distribution_id": media.distribution_id,
         "retention_days": media.retention_days,
     }
     staged.write_rows(session, _INSERT, values, content)

@@ -1,22 +1,41 @@
 """List the files of a caller's owner scope, newest first, at the cost of a page whatever the owner has.
 
 Files are indexed by owner or organization, purpose, state and id. A list merges strands, one for each purpose and
-state that it may show, each read in index order. A filter that narrows no strand needs an index of its own.
+state that it may show, each read in index order. Names and media types have an index of their own (`searching.py`). A
+filter that narrows no strand needs one as well.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, ColumnElement, Select, Uuid, any_, cast, false, func, select, true, union_all
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    Uuid,
+    and_,
+    any_,
+    cast,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    union_all,
+)
 
 from shared.database import Session
 from shared.files.access import OVER_OWNER, SELECT_FILE, is_unexpired, read_file
 from shared.files.resources import Availability, Page, Purpose
+from shared.files.searching import LOOKED_AT, Wording, search_matching, search_newest
 from shared.files.tables import blobs, files, versions
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
+from shared.ids import least_id
 
 PAGE_LIMIT = 100
 _STATES = ("Available", "Expired", "Deleted")
@@ -34,10 +53,47 @@ _is_placed = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFilter:
-    """Which files of the scope are wanted; None is all."""
+    """Which files of the scope are wanted; None is all.
+
+    `name` has beginnings of words in the name, in any order; `media_type` is a type, or a family of them as `image`.
+    A file is created when its first upload began, which is the time in its id.
+    """
 
     purpose: Purpose | None = None
     availability: Availability | None = None
+    name: str | None = None
+    media_type: str | None = None
+    owner_id: UUID | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """Whose files a caller may list: the column that says whose one is, and its values."""
+
+    column: ColumnElement[UUID]
+    ids: Sequence[UUID]
+    within: tuple[ColumnElement[bool], ...] = ()
+
+    @property
+    def is_theirs(self) -> ColumnElement[bool]:
+        """Hold for their files."""
+        return and_(self.column == any_(cast(list(self.ids), ARRAY(Uuid))), *self.within)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Name them as the index of words does."""
+        prefix = "o:" if self.column is files.c.organization_id else "w:"
+        return tuple(f"{prefix}{each}" for each in self.ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Strand:
+    """Conditions along which an index gives the newest first, or which few rows meet; no two hold for one file."""
+
+    conditions: tuple[ColumnElement[bool], ...]
+    has_few: bool = False
 
 
 def list_files(
@@ -51,72 +107,129 @@ def list_files(
 ) -> Page:
     """List the files of the caller's owner scope, newest first; a user without FileRead sees none.
 
-    `pending` says what staged content counts as. Raises PermissionDenied.
+    `pending` says what staged content counts as. Raises PermissionDenied, ValidationFailed.
     """
-    strands = _Strands(*_scope(caller), cursor=cursor, count=limit + 1)
-    found = union_all(*strands.of(wanted, pending)).subquery()
-    newest = select(found.c.id).order_by(found.c.id.desc()).limit(limit + 1)
+    scope = _narrowed(_scope(caller), wanted.owner_id)
+    strands = [*_strands(wanted, pending)]
+    if wanted.name is None and wanted.media_type is None:
+        found = _newest(scope, strands, _span(wanted, cursor), limit + 1).subquery()
+        newest: Any = select(found.c.id).order_by(found.c.id.desc()).limit(limit + 1)
+    else:
+        newest = _search(session, scope, strands, wanted, cursor=cursor, count=limit + 1)
     rows = session.execute(SELECT_FILE.where(files.c.id.in_(newest)).order_by(files.c.id.desc())).all()
     page = [read_file(row, pending) for row in rows[:limit]]
     return Page(files=page, next_cursor=page[-1].id if len(rows) > limit else None)
 
 
-def _scope(caller: Caller) -> tuple[ColumnElement[UUID], Sequence[UUID]]:
-    """Give the column that says whose a file is, and its values in what the caller may list."""
+def _search(
+    session: Session,
+    scope: _Scope,
+    strands: Sequence[_Strand],
+    wanted: FileFilter,
+    *,
+    cursor: UUID | None,
+    count: int,
+) -> Sequence[UUID]:
+    """Find the newest by their words: among the newest of one owner or organization first, then by the index."""
+    wording = Wording(whose=scope.words, media_type=wanted.media_type, name=wanted.name)
+    found: Sequence[UUID] = ()
+    if len(scope.ids) == 1:
+        recent = _newest(scope, strands, _span(wanted, cursor), LOOKED_AT)
+        found, cursor = search_newest(session, wording, recent, count)
+        if cursor is None or len(found) == count:
+            return found
+    is_wanted = or_(*(and_(*strand.conditions) for strand in strands))
+    conditions = (scope.is_theirs, *_span(wanted, cursor), is_wanted)
+    return [*found, *search_matching(session, wording, conditions, count - len(found))]
+
+
+def _scope(caller: Caller) -> _Scope:
+    """Give what the caller may list."""
     if caller.owner is not None:
         owner = caller.owner
         permissions = caller.permissions_on(organization_id=owner.organization_id, owner_id=owner.id)
         if Permission.FILE_READ not in permissions:
             raise caller.lacks(Permission.FILE_READ, where=OVER_OWNER)
-        return files.c.owner_id, [owner.id]
+        return _Scope(column=files.c.owner_id, ids=[owner.id])
     if caller.organization_id is None:
-        return files.c.organization_id, []
+        return _Scope(column=files.c.organization_id, ids=[])
     if Permission.FILE_READ in caller.permissions_on(organization_id=caller.organization_id):
-        return files.c.organization_id, [caller.organization_id]
+        return _Scope(column=files.c.organization_id, ids=[caller.organization_id])
     held = caller.permissions_by_scope.items()
-    return files.c.owner_id, [scope for scope, permissions in held if Permission.FILE_READ in permissions]
+    ids = [scope for scope, permissions in held if Permission.FILE_READ in permissions]
+    return _Scope(column=files.c.owner_id, ids=ids)
 
 
-class _Strands:
-    """Selects of ids from one scope; what one of them gives no other does."""
+def _narrowed(scope: _Scope, owner_id: UUID | None) -> _Scope:
+    """Leave one owner's files of those that the caller may list."""
+    if owner_id is None:
+        return scope
+    if scope.column is files.c.owner_id:
+        return replace(scope, ids=[each for each in scope.ids if each == owner_id])
+    return _Scope(column=files.c.owner_id, ids=[owner_id], within=(scope.is_theirs,))
 
-    def __init__(
-        self, column: ColumnElement[UUID], ids: Sequence[UUID], *, cursor: UUID | None, count: int
-    ) -> None:
-        self._column = column
-        self._ids = cast(list(ids), ARRAY(Uuid))
-        self._is_older = true() if cursor is None else files.c.id < cursor
-        self._count = count
 
-    def of(self, wanted: FileFilter, pending: Availability) -> Iterator[Select[Any]]:
-        """Give those that hold what is wanted."""
-        for purpose in Purpose if wanted.purpose is None else (wanted.purpose,):
-            is_for = files.c.purpose == purpose.value
-            match wanted.availability:
-                case None:
-                    for state in _STATES:
-                        yield self._newest(is_for, files.c.state == state)
-                case Availability.AVAILABLE:
-                    is_readable = _is_placed if pending is Availability.PENDING else true()
-                    yield self._newest(is_for, files.c.state == "Available", is_unexpired, is_readable)
-                case Availability.PENDING:
-                    is_staged = files.c.id.in_(_staged_files) if pending is Availability.PENDING else false()
-                    yield self._all(is_for, files.c.state == "Available", is_unexpired, is_staged)
-                case Availability.EXPIRED:
-                    yield self._newest(is_for, files.c.state == "Expired")
-                    # Those that no sweep has met yet.
-                    is_over = files.c.retention_expires_at <= func.now()
-                    yield self._all(is_for, files.c.state == "Available", is_over)
-                case Availability.DELETED:
-                    yield self._newest(is_for, files.c.state == "Deleted")
+def _span(wanted: FileFilter, cursor: UUID | None) -> tuple[ColumnElement[bool], ...]:
+    """Say from which file on, and up to which."""
+    lower = least_id(wanted.created_from) if wanted.created_from else None
+    uppers = [cursor, least_id(wanted.created_to) if wanted.created_to else None]
+    return (
+        *(files.c.id < upper for upper in uppers if upper is not None),
+        *((files.c.id >= lower,) if lower is not None else ()),
+    )
 
-    def _newest(self, *conditions: ColumnElement[bool]) -> Select[Any]:
-        """Give the newest of each owner, along an index that begins with the conditions' columns."""
-        whose = func.unnest(self._ids).table_valued("id").render_derived("whose")
-        own = select(files.c.id).where(self._column == whose.c.id, self._is_older, *conditions)
-        page = own.order_by(files.c.id.desc()).limit(self._count).lateral()
-        return select(page.c.id).select_from(whose.join(page, true()))
 
-    def _all(self, *conditions: ColumnElement[bool]) -> Select[Any]:
-        """Give every pending file: there are never many."""
-        return select(files.c.id).where(self._column == any_(self._ids), self._is_older, *conditions)
+def _strands(wanted: FileFilter, pending: Availability) -> Iterator[_Strand]:
+    """Give those that hold what is wanted."""
+    for purpose in Purpose if wanted.purpose is None else (wanted.purpose,):
+        for strand in _strands_of(wanted.availability, pending):
+            yield replace(strand, conditions=(files.c.purpose == purpose.value, *strand.conditions))
+
+
+def _strands_of(availability: Availability | None, pending: Availability) -> Iterator[_Strand]:
+    is_available = files.c.state == "Available"
+    match availability:
+        case None:
+            for state in _STATES:
+                yield _Strand(conditions=(files.c.state == state,))
+        case Availability.AVAILABLE:
+            is_readable = _is_placed if pending is Availability.PENDING else true()
+            yield _Strand(conditions=(is_available, is_unexpired, is_readable))
+        case Availability.PENDING:
+            is_staged = files.c.id.in_(_staged_files) if pending is Availability.PENDING else false()
+            yield _Strand(conditions=(is_available, is_unexpired, is_staged), has_few=True)
+        case Availability.EXPIRED:
+            yield _Strand(conditions=(files.c.state == "Expired",))
+            # Those that no sweep has met yet.
+            is_over = files.c.retention_expires_at <= func.now()
+            yield _Strand(conditions=(is_available, is_over), has_few=True)
+        case Availability.DELETED:
+            yield _Strand(conditions=(files.c.state == "Deleted",))
+
+
+def _newest(
+    scope: _Scope, strands: Sequence[_Strand], span: Sequence[ColumnElement[bool]], count: int
+) -> CompoundSelect[Any]:
+    """Select the ids of all strands, so many of each owner at the most."""
+    return union_all(
+        *(
+            _few(scope, span, strand) if strand.has_few else _newest_of(scope, span, strand, count)
+            for strand in strands
+        )
+    )
+
+
+def _newest_of(
+    scope: _Scope, span: Sequence[ColumnElement[bool]], strand: _Strand, count: int
+) -> Select[Any]:
+    """Give the newest of each owner, along an index that begins with the conditions' columns."""
+    ids = cast(list(scope.ids), ARRAY(Uuid))
+    whose = func.unnest(ids).table_valued("id").render_derived("whose")
+    own = select(files.c.id).where(scope.column == whose.c.id, *scope.within, *span, *strand.conditions)
+    page = own.order_by(files.c.id.desc()).limit(count).lateral()
+    return select(page.c.id).select_from(whose.join(page, true()))
+
+
+def _few(scope: _Scope, span: Sequence[ColumnElement[bool]], strand: _Strand) -> Select[Any]:
+    """Give every one, as of the pending files: there are never many."""
+    return select(files.c.id).where(scope.is_theirs, *span, *strand.conditions)

@@ -34,12 +34,10 @@ class ReferenceKind(StrEnum):
     RESOURCE = "Resource"
 
 
-def list_references(session: Session, file_id: UUID) -> list[Reference]:
+def list_references(session: Session, file_id: UUID, *, limit: int = REFERENCE_LIMIT) -> list[Reference]:
     """List what refers to a file, oldest first, at most a thousand."""
     query = select(references).where(references.c.file_id == file_id)
-    rows = session.execute(
-        query.order_by(references.c.created_at, references.c.reference_id).limit(REFERENCE_LIMIT)
-    )
+    rows = session.execute(query.order_by(references.c.created_at, references.c.reference_id).limit(limit))
     return [
         Reference(kind=row.kind, reference_id=row.reference_id, created_at=row.created_at) for row in rows
     ]

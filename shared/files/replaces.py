@@ -30,6 +30,8 @@ from shared.files.idempotency import (
 )
 from shared.files.resources import File, Receipt, ReceivedContent
 from shared.files.staging import Nowhere, Receive, stage, staged_availability
+from shared.identity.audit import RECORD_EVENT, event_parameters
+from shared.identity.authorization import Actor
 from shared.identity.callers import Caller
 from shared.identity.permissions import Permission
 from shared.identity.rechecking import authority
@@ -48,7 +50,7 @@ class ReplaceRequest:
 
 
 # The UPDATE decides: it waits for a concurrent writer's lock and then looks at the row as that writer left it.
-_COMMIT = """
+_COMMIT = f"""
 WITH file AS (
     UPDATE files SET current_version_id = :version_id, revision = revision + 1
     WHERE id = :file_id AND current_version_id = :expected_version_id AND revision = :expected_revision
@@ -64,29 +66,31 @@ operation AS (
 version AS (
     INSERT INTO file_versions (id, file_id, revision, file_name, media_type, byte_size, content_sha256)
     SELECT :version_id, id, revision, :file_name, :media_type, :byte_size, :content_sha256 FROM file
-    WHERE {require_authority} RETURNING created_at
+    WHERE {{require_authority}} RETURNING created_at
 ),
-blob AS ({record_staged})
+audit AS ({RECORD_EVENT} FROM version),
+blob AS ({{record_staged}})
 SELECT version.created_at, file.retention_expires_at, blob.version_id IS NOT NULL AS is_staged
 FROM version CROSS JOIN file LEFT JOIN blob ON true
-"""
+"""  # noqa: S608 (constants)
 
 
 def replace(
     database: Database,
     store: BlobStore,
-    caller: Caller,
+    by: Actor,
     request: ReplaceRequest,
     receive: Receive,
     *,
     recheck: Recheck = as_it_was,
 ) -> Receipt:
-    """Store the content as the file's next version; a retry gets the first result.
+    """Store the content as the file's next version, and record by whom; a retry gets the first result.
 
     The commit is refused if the caller was revoked during the reception. Raises FileNotFound, PermissionDenied,
     OperationConflict, OperationInProgress, ReplaceNotSupported, FileExpired, FileDeleted, PreconditionRequired,
     VersionMismatch, StorageUnpaid, the errors of `body_errors.py`, BlobStoreUnavailable, StorageFull, Unavailable.
     """
+    caller = by.caller
     file, judged = judge_replace(database, store, caller, request)
     operation = judged.operation
     authorize_again = partial(_authorize_again, recheck, caller, file)
@@ -99,7 +103,11 @@ def replace(
     ) as staged:
         content = receive(staged)
         staged.seal()
-        values = {**_expected(caller, file, request), **operation_values(operation, content)}
+        values = {
+            **_expected(caller, file, request),
+            **operation_values(operation, content),
+            **_event(by, file, staged.version_id),
+        }
         with one_at_a_time(), explaining_refusal(authorize_again), staged.committing() as session:
             row = staged.write_rows(session, _COMMIT, values, content)
     if row is None:
@@ -150,6 +158,17 @@ def _expected(caller: Caller, file: File, request: ReplaceRequest) -> dict[str, 
         "expected_version_id": request.expected_version_id,
         "expected_revision": request.expected_revision,
     }
+
+
+def _event(by: Actor, file: File, version_id: UUID) -> dict[str, Any]:
+    return event_parameters(
+        by,
+        "file.content_replaced",
+        file.id,
+        organization_id=file.organization_id,
+        version_id=version_id,
+        instead_of=file.version.id,
+    )
 
 
 def _explain_loss(

@@ -86,7 +86,7 @@ def _claim(database: Database, interval: timedelta) -> list[Row[Any]]:
 def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
     """Read one blob and record the result; return False when the store could not be asked."""
     try:
-        digest, checksums = _read(store, row.version_id, row.byte_size)
+        digest, checksums = read_digest(store, row.version_id, row.byte_size)
         is_sound = digest == bytes(row.content_sha256)
         if is_sound and row.chunk_checksums is None:
             _keep_checksums(database, row.version_id, checksums)
@@ -95,9 +95,7 @@ def _verify(database: Database, store: BlobStore, row: Row[Any]) -> bool:
     except (BlobMissing, BlobDamaged):
         is_sound = False
     outcome = "sound" if is_sound else "damaged"
-    if (not is_sound or row.damaged_at is not None) and not _record(
-        database, row.version_id, is_sound=is_sound
-    ):
+    if (not is_sound or row.damaged_at is not None) and not mark(database, row.version_id, is_sound=is_sound):
         outcome = "removed"
     SCRUBBED.labels(outcome).inc()
     return True
@@ -107,15 +105,15 @@ def report_damage(database: Database, version_id: UUID) -> None:
     """Mark content that a reader has found rotten, as a run would; that it cannot be marked now harms nothing more."""
     SCRUBBED.labels("damaged").inc()
     try:
-        is_marked = _record(database, version_id, is_sound=False)
+        is_marked = mark(database, version_id, is_sound=False)
     except DomainError:
         is_marked = False
     if not is_marked:
         log.warning("blob.damaged", version_id=version_id)
 
 
-def _read(store: BlobStore, version_id: UUID, size_bytes: int) -> tuple[bytes, bytes]:
-    """Give the digest of a blob, and the checksums of its chunks."""
+def read_digest(store: BlobStore, version_id: UUID, size_bytes: int) -> tuple[bytes, bytes]:
+    """Read a blob whole; give its digest, and the checksums of its chunks. Raises what the store raises."""
     digest, checksums = hashlib.sha256(), ChunkChecksums()
     with store.open(version_id, placed=True) as reader:
         for chunk in reader.chunks(0, size_bytes):
@@ -131,7 +129,7 @@ def _keep_checksums(database: Database, version_id: UUID, checksums: bytes) -> N
         session.execute(kept)
 
 
-def _record(database: Database, version_id: UUID, *, is_sound: bool) -> bool:
+def mark(database: Database, version_id: UUID, *, is_sound: bool) -> bool:
     """Mark a blob damaged or sound again; False if it was removed while it was read."""
     marked = (
         update(blobs)

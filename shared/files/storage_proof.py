@@ -28,6 +28,8 @@ MAX_REPORTED = 100
 BATCH_SIZE = 5000
 """Files whose versions are added up in one statement."""
 KIND = "storage_measured"
+PARTS = "purpose, owner_kind, owner_id, distribution_id"
+"""The columns by which `storage_parts` divides a day of an organization."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +157,17 @@ def count_stored(session: Session) -> int:
     if mark is None:
         return 0
     session.execute(_CLEAR, {"day": mark.day})
-    return session.execute(_COUNT, {"days": [mark.day], "measured_to": mark.measured_to}).rowcount
+    counted = session.execute(_COUNT, {"days": [mark.day], "measured_to": mark.measured_to}).rowcount
+    count_parts(session)
+    return counted
+
+
+def count_parts(session: Session) -> None:
+    """Write the parts of that day anew: they are new with a release, or the release before has measured meanwhile."""
+    mark = session.execute(_LOCK_MARK).one()
+    session.execute(_CLEAR_PARTS, {"day": mark.day})
+    session.execute(_COUNT_PARTS, {"days": [mark.day], "measured_to": mark.measured_to})
+    session.execute(_MARK_PARTS)
 
 
 _LOCK_MARK = text(
@@ -170,8 +182,8 @@ _ROWS = text(
 )
 
 
-def _stored(source: str) -> str:
-    """Add up, for each payer, what days' rows say when all before the mark has been folded in.
+def _stored(source: str, parts: str = "") -> str:
+    """Add up, for each payer and part, what days' rows say when all before the mark has been folded in.
 
     A version whose end is not known yet counts until the end of the day.
     """
@@ -181,7 +193,7 @@ WITH span AS (
         least(:measured_to, (day + 1)::timestamp AT TIME ZONE 'UTC') AS known_to
     FROM unnest(CAST(:days AS date[])) AS day
 ), batch AS ({source}), stored AS (
-    SELECT span.day, f.payer_id, v.byte_size, greatest(v.created_at, span.starts_at) AS since,
+    SELECT span.day, f.payer_id, {PARTS}, v.byte_size, greatest(v.created_at, span.starts_at) AS since,
         CASE WHEN file_end.at < span.known_to THEN file_end.at END AS until, span.ends_at
     FROM span, batch f
     CROSS JOIN LATERAL (SELECT coalesce(f.ended_at, f.retention_expires_at) AS at) AS file_end
@@ -190,13 +202,14 @@ WITH span AS (
         AND (file_end.at IS NULL OR (file_end.at >= span.starts_at AND file_end.at > v.created_at))
         AND v.created_at < span.known_to
 ), expected AS (
-    SELECT day, payer_id AS organization_id, coalesce(sum(byte_size) FILTER (WHERE until IS NULL), 0) AS stored_bytes,
+    SELECT day, payer_id AS organization_id, {parts}
+        coalesce(sum(byte_size) FILTER (WHERE until IS NULL), 0) AS stored_bytes,
         sum(byte_size * (extract(epoch FROM coalesce(until, ends_at) - since) * 1000000)) AS byte_microseconds
-    FROM stored GROUP BY day, payer_id
+    FROM stored GROUP BY {parts} day, payer_id
 )"""  # noqa: S608 (this module's own text)
 
 
-_FILES = "SELECT id, payer_id, ended_at, retention_expires_at FROM files"
+_FILES = f"SELECT id, payer_id, ended_at, retention_expires_at, {PARTS} FROM files"  # noqa: S608 (its own text)
 _BATCH = f"{_FILES} WHERE id > :after ORDER BY id LIMIT :size"
 _ADD_UP = text(
     f"""{_stored(_BATCH)}
@@ -215,3 +228,11 @@ ON CONFLICT (organization_id, day) DO UPDATE SET
     stored_bytes = excluded.stored_bytes, byte_microseconds = excluded.byte_microseconds
 """  # noqa: S608 (this module's own text)
 )
+_CLEAR_PARTS = text("DELETE FROM storage_parts WHERE day = :day")
+_COUNT_PARTS = text(
+    f"""{_stored(_FILES, f"{PARTS},")}
+INSERT INTO storage_parts (organization_id, day, {PARTS}, stored_bytes, byte_microseconds)
+SELECT organization_id, day, {PARTS}, stored_bytes, byte_microseconds FROM expected
+"""  # noqa: S608 (this module's own text)
+)
+_MARK_PARTS = text("UPDATE storage_mark SET parts_to = measured_to")

@@ -1,4 +1,7 @@
-"""The id of this database's one blob store: recorded at its first use, looked up whenever it is in doubt.
+"""The ids of this database's blob stores: recorded at their first use, looked up whenever they are in doubt.
+
+There is one; while content is moved, there are two (`moving`). A process must know every store that is used: the one
+that new content goes to, and one from which not everything was moved.
 
 A process that uses the store marks it, never a migration, which may run where the volume is not mounted. An empty
 store and a database without content are joined at the first use; so are, once, unmarked content and the rows that
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import delete, insert, select, text, update
 
 from shared.database import Database, Session
 from shared.files.blobs.base import BlobStoreUnavailable
@@ -19,12 +22,14 @@ from shared.files.tables import blob_stores
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_operation
 from shared.ids import new_id
+from shared.schema import columns_of
 from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
 SAMPLE = 10
 _ONLY = 1
+_SECOND = 2
 # The oldest and the newest: a twin that took uploads for an hour holds only the latter.
 _KNOWN = text(
     """
@@ -38,13 +43,15 @@ UNION (SELECT version_id, state FROM blobs ORDER BY version_id DESC LIMIT :sampl
 class StoreRecord:
     """What the database knows of its store; `address` is where it was first used."""
 
+    number: int
     store_id: UUID
     address: str
+    is_used: bool
     created_at: datetime
 
 
 class RecordedIdentity:
-    """The id that the database knows (`marker.Identity`)."""
+    """The id that the database knows (`marker.Identity`), of the only store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,8 +59,14 @@ class RecordedIdentity:
     def resolve(self, found: Marked) -> UUID:
         """Look the id up; at the first use, claim the store."""
         with self._database.autocommit() as session:
-            known = find_store(session)
-        return self._claim(found) if known is None else known.store_id
+            known = list_stores(session)
+        if not known:
+            return self._claim(found)
+        if sum(store.is_used for store in known) > 1:
+            raise BlobStoreUnavailable.wrong(
+                "The content of this database lies in two stores: set SECOND_BLOB_STORE, or end the move."
+            )
+        return next((store.store_id for store in known if store.is_used), known[0].store_id)
 
     def _claim(self, marked: Marked) -> UUID:
         with self._database.transaction() as session:
@@ -68,12 +81,70 @@ class RecordedIdentity:
         return store_id
 
 
+class FirstIdentity(RecordedIdentity):
+    """The id of the first of two stores: any that the database knows, and from now on it is used."""
+
+    def resolve(self, found: Marked) -> UUID:
+        """Look the marker's id up."""
+        with self._database.autocommit() as session:
+            known = {store.store_id: store for store in list_stores(session)}
+            store_id = found.find_id()
+            if store_id in known and not known[store_id].is_used:
+                session.execute(
+                    update(blob_stores).where(blob_stores.c.store_id == store_id).values(is_used=True)
+                )
+                log.info("blob_store.used", address=found.address, store_id=store_id)
+        if not known:
+            return self._claim(found)
+        return store_id if store_id is not None and store_id in known else next(iter(known))
+
+
+class SecondIdentity(RecordedIdentity):
+    """The id of the second of two stores: one that the database knows, or a new one, which must be empty."""
+
+    def resolve(self, found: Marked) -> UUID:
+        """Look the marker's id up; claim an empty store, in the place of one that is no longer used."""
+        with self._database.transaction() as session:
+            _lock(session)
+            known = {store.store_id: store for store in list_stores(session)}
+            store_id = found.find_id()
+            if store_id is not None and store_id in known:
+                return store_id
+            unused = [store for store in known.values() if not store.is_used]
+            if not known or len(known) - len(unused) > 1 or not found.is_empty():
+                raise BlobStoreUnavailable.wrong(
+                    "The store at SECOND_BLOB_STORE is not known to this database, and not empty: is it mounted?"
+                )
+            store_id = _mark(found)
+            session.execute(delete(blob_stores).where(~blob_stores.c.is_used))
+            (used,) = (store.number for store in known.values() if store.is_used)
+            _record(
+                session, store_id, found.address, number=_SECOND if used == _ONLY else _ONLY, is_used=False
+            )
+        log.info("blob_store.claimed", address=found.address, store_id=store_id)
+        return store_id
+
+
+def list_stores(session: Session) -> list[StoreRecord]:
+    """List what the database knows of its stores; none before the first use."""
+    columns = columns_of(StoreRecord, blob_stores)
+    rows = session.execute(select(*columns).order_by(blob_stores.c.number))
+    return [StoreRecord(**row._asdict()) for row in rows]
+
+
 def find_store(session: Session) -> StoreRecord | None:
-    """Find what the database knows of its store; None before its first use."""
-    row = session.execute(
-        select(blob_stores.c.store_id, blob_stores.c.address, blob_stores.c.created_at)
-    ).one_or_none()
-    return None if row is None else StoreRecord(**row._asdict())
+    """Find what the database knows of the store that is used; None before its first use."""
+    return next((store for store in list_stores(session) if store.is_used), None)
+
+
+def retire_store(session: Session, *, by: Actor, moved_to: Marked) -> None:
+    """Record that everything was moved: no process needs to know another store. Raises PermissionDenied."""
+    authorize_operation(by)
+    _lock(session)
+    store_id = moved_to.find_id()
+    others = update(blob_stores).where(blob_stores.c.store_id != store_id, blob_stores.c.is_used)
+    if store_id is not None and session.execute(others.values(is_used=False)).rowcount:
+        record(session, by, "blob_store.moved", store_id)
 
 
 def adopt_store(session: Session, *, by: Actor, marked: Marked) -> StoreRecord:
@@ -88,6 +159,9 @@ def adopt_store(session: Session, *, by: Actor, marked: Marked) -> StoreRecord:
     if known is None:
         _record(session, store_id, marked.address)
     else:
+        if sum(store.is_used for store in list_stores(session)) > 1:
+            raise BlobStoreUnavailable.wrong("The content of this database lies in two stores: end the move.")
+        session.execute(delete(blob_stores).where(~blob_stores.c.is_used))
         session.execute(update(blob_stores).values(store_id=store_id, address=marked.address))
     record(session, by, "blob_store.adopted", store_id, replaced=None if known is None else known.store_id)
     adopted = find_store(session)
@@ -111,8 +185,11 @@ def _mark(marked: Marked) -> UUID:
     return store_id
 
 
-def _record(session: Session, store_id: UUID, address: str) -> None:
-    session.execute(insert(blob_stores).values(number=_ONLY, store_id=store_id, address=address))
+def _record(
+    session: Session, store_id: UUID, address: str, *, number: int = _ONLY, is_used: bool = True
+) -> None:
+    row = {"number": number, "store_id": store_id, "address": address, "is_used": is_used}
+    session.execute(insert(blob_stores).values(row))
 
 
 def _require_ours(session: Session, marked: Marked) -> None:

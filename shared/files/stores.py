@@ -8,8 +8,9 @@ from shared.database import Database
 from shared.errors import DomainError
 from shared.files.blobs import S3Access, open_blob_store, open_marked
 from shared.files.blobs.base import BlobStore, BlobStoreUnavailable
-from shared.files.blobs.marker import Marked
-from shared.files.store_identity import RecordedIdentity
+from shared.files.blobs.marker import Identity, Marked
+from shared.files.blobs.paired import PairedBlobStore
+from shared.files.store_identity import FirstIdentity, RecordedIdentity, SecondIdentity
 from shared.jobs import Context
 from shared.settings import Settings
 from shared.telemetry import get_logger
@@ -26,15 +27,28 @@ class StoreContext(Context, Protocol):
 
 
 def open_configured_store(settings: Settings, database: Database) -> BlobStore:
-    """Open the store at BLOB_STORE, used only while it is the one that the database knows.
+    """Open the store at BLOB_STORE, used only while it is the one that the database knows; with a second, both.
 
     Raises ValueError for an address that names none.
     """
+    if settings.second_blob_store is not None:
+        return open_pair(settings, database)
+    return _open(settings.blob_store, settings, RecordedIdentity(database))
+
+
+def open_pair(settings: Settings, database: Database) -> PairedBlobStore:
+    """Open the stores between which content is moved. Raises ValueError unless there are two."""
+    if settings.second_blob_store is None or settings.second_blob_store == settings.blob_store:
+        raise ValueError("SECOND_BLOB_STORE names the store that content is moved from")
+    return PairedBlobStore(
+        _open(settings.blob_store, settings, FirstIdentity(database)),
+        _open(settings.second_blob_store, settings, SecondIdentity(database)),
+    )
+
+
+def _open(url: str, settings: Settings, identity: Identity) -> BlobStore:
     return open_blob_store(
-        settings.blob_store,
-        s3=_s3_access(settings),
-        identity=RecordedIdentity(database),
-        reserve_bytes=settings.blob_store_reserve_bytes,
+        url, s3=_s3_access(settings), identity=identity, reserve_bytes=settings.blob_store_reserve_bytes
     )
 
 

@@ -40,7 +40,7 @@ def sweep_staging(database: Database, store: BlobStore) -> int:
     """
     discarded = 0
     for candidates in store.unattended():
-        dead = _doom_ownerless(database, [candidate.version_id for candidate in candidates])
+        dead = doom_ownerless(database, [candidate.version_id for candidate in candidates])
         failpoints.hit("sweep.doomed")
         for candidate in candidates:
             if candidate.version_id in dead:
@@ -66,7 +66,8 @@ ON CONFLICT DO NOTHING RETURNING version_id
 )
 
 
-def _doom_ownerless(database: Database, ids: Sequence[UUID]) -> set[UUID]:
+def doom_ownerless(database: Database, ids: Sequence[UUID]) -> set[UUID]:
+    """Make rows, for the collector, of bytes that have none; return those that had none."""
     with database.transaction() as session:
         return set(
             session.execute(

@@ -7,7 +7,7 @@ answer what they were.
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 from shared.schema import created_at, id_column, instant, metadata, required
 
@@ -26,6 +26,7 @@ files = sa.Table(
     instant("retention_expires_at"),
     instant("ended_at"),
     created_at(),
+    sa.Column("distribution_id", sa.Uuid),
     sa.CheckConstraint("state IN ('Available', 'Expired', 'Deleted')", name="state"),
     sa.CheckConstraint("purpose IN ('AgentArtifact', 'MessagingMedia')", name="purpose"),
     sa.CheckConstraint("(state = 'Available') = (ended_at IS NULL)", name="ended"),
@@ -68,6 +69,21 @@ versions = sa.Table(
     ),
 )
 
+# Kept by a trigger of `file_versions`, `sql/files_note_words.sql`; found by `searching.py`.
+file_words = sa.Table(
+    "file_words",
+    metadata,
+    id_column("file_id"),
+    required("words", TSVECTOR),
+    # What waits to be sorted into the index is looked through by every search: little of it.
+    sa.Index(
+        "ix_file_words_words",
+        "words",
+        postgresql_using="gin",
+        postgresql_with={"gin_pending_list_limit": "256"},
+    ),
+)
+
 blobs = sa.Table(
     "blobs",
     metadata,
@@ -104,7 +120,8 @@ blob_stores = sa.Table(
     required("store_id", sa.Uuid),
     required("address", sa.Text),
     created_at(),
-    sa.CheckConstraint("number = 1", name="one_row"),
+    required("is_used", sa.Boolean, server_default=sa.true()),
+    sa.CheckConstraint("number IN (1, 2)", name="number"),
 )
 
 operations = sa.Table(

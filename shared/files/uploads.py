@@ -64,9 +64,9 @@ WITH operation AS (
 ),
 file AS (
     INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id,
-        revision, retention_expires_at)
+        revision, retention_expires_at, distribution_id)
     SELECT file_id, :organization_id, :payer_id, 'AgentArtifact', :owner_kind, :owner_id, 'Available', :version_id,
-        1, CAST(:retention_expires_at AS timestamptz)
+        1, CAST(:retention_expires_at AS timestamptz), CAST(:distribution_id AS uuid)
     FROM operation RETURNING id
 ),
 version AS (
@@ -188,6 +188,7 @@ def _file_values(caller: Caller, owner: Owner, request: UploadRequest, file_id: 
         "payer_id": caller.payer_id,
         "owner_kind": owner.kind.value,
         "owner_id": owner.id,
+        "distribution_id": caller.distribution_id,
         "retention_expires_at": request.retention_expires_at,
         "authority": authority(
             caller, Permission.FILE_CREATE, owner_id=owner.id, organization_id=owner.organization_id

@@ -1,5 +1,6 @@
 """The audit log: what was done to identity, by whom; written with the change, never altered, without secrets."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,8 +36,33 @@ class AuditEvent:
     at: datetime
 
 
-def record(
-    session: Session,
+RECORD_EVENT = """
+INSERT INTO audit_events (id, organization_id, actor_kind, actor_id, action, resource_kind, resource_id, details,
+    request_id, credential_id, client_address)
+SELECT :audit_id, :audit_organization_id, :audit_actor_kind, :audit_actor_id, :audit_action, :audit_resource_kind,
+    :audit_resource_id, CAST(:audit_details AS jsonb), :audit_request_id, :audit_credential_id, :audit_client_address
+"""
+"""Records an act in the statement that does it, by `event_parameters`; a FROM says of which row, and whether."""
+
+
+def record(session: Session, by: Actor, action: str, resource_id: UUID | str, **said: Any) -> None:
+    """Record an act, to be committed together with it.
+
+    Its action begins with the kind of resource, unless `resource_kind` says another. `organization_id` tells whose
+    the resource is; all else that is said are details.
+    """
+    session.execute(insert(audit_events).values(_event_values(by, action, resource_id, **said)))
+
+
+def event_parameters(by: Actor, action: str, resource_id: UUID | str, **said: Any) -> dict[str, Any]:
+    """Give the parameters of `RECORD_EVENT` for what `record` takes."""
+    values = _event_values(by, action, resource_id, **said)
+    return {f"audit_{name}": value for name, value in values.items()} | {
+        "audit_details": json.dumps(values["details"])
+    }
+
+
+def _event_values(
     by: Actor,
     action: str,
     resource_id: UUID | str,
@@ -44,24 +70,21 @@ def record(
     resource_kind: str | None = None,
     organization_id: UUID | None = None,
     **details: Any,
-) -> None:
-    """Record an act, to be committed together with it; its action begins with the kind of resource, unless said."""
+) -> dict[str, Any]:
     executor = by.caller.executor
-    session.execute(
-        insert(audit_events).values(
-            id=new_id(),
-            organization_id=organization_id,
-            actor_kind=executor.kind,
-            actor_id=executor.id,
-            action=action,
-            resource_kind=resource_kind or action.partition(".")[0],
-            resource_id=str(resource_id),
-            details={name: value if value is None else str(value) for name, value in details.items()},
-            request_id=by.request_id,
-            credential_id=None if executor.kind is ExecutorKind.OPERATOR else by.caller.credential_id,
-            client_address=by.client_address,
-        )
-    )
+    return {
+        "id": new_id(),
+        "organization_id": organization_id,
+        "actor_kind": executor.kind.value,
+        "actor_id": executor.id,
+        "action": action,
+        "resource_kind": resource_kind or action.partition(".")[0],
+        "resource_id": str(resource_id),
+        "details": {name: value if value is None else str(value) for name, value in details.items()},
+        "request_id": by.request_id,
+        "credential_id": None if executor.kind is ExecutorKind.OPERATOR else by.caller.credential_id,
+        "client_address": by.client_address,
+    }
 
 
 def list_audit_events(

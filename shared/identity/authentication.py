@@ -11,10 +11,12 @@ from shared.database import Database
 from shared.identity import access_tokens, usage_attribution
 from shared.identity.access_tokens import AccessClaims
 from shared.identity.callers import Caller, Proof
+from shared.identity.console_tables import console_sessions
 from shared.identity.credential_lookup import (
     find_live_api_key,
     find_live_attribution,
     find_live_runtime,
+    find_live_session,
     is_expired_api_key,
 )
 from shared.identity.credentials import (
@@ -71,6 +73,22 @@ class Authenticator:
         token = _bearer(authorization)
         digest = _digest(token)
         return self._credentials.find(digest) or self._recognize(token, digest)
+
+    def authenticate_session(self, token: str) -> Credential:
+        """Recognize the session of a browser; nothing is cached, so that what it chooses and ends counts at once.
+
+        Raises InvalidToken.
+        """
+        if not is_well_formed(token, Prefix.CONSOLE_SESSION):
+            raise InvalidToken
+        digest = _digest(token)
+        with self._database.autocommit() as session:
+            found = find_live_session(session, digest)
+        if found is None:
+            raise InvalidToken
+        if not found.used_recently:
+            self._last_use.note(console_sessions, found.id)
+        return user_credential(Proof(digest=digest, is_session=True), found)
 
     def find_known(self, authorization: str | None) -> Credential | None:
         """Find a credential in the cache, without asking the database.

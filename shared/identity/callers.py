@@ -81,6 +81,7 @@ class Proof:
     """
 
     digest: bytes = field(repr=False)
+    is_session: bool = False
     access: AccessClaims | None = None
     attribution: AttributionClaims | None = None
 
@@ -113,6 +114,12 @@ class Caller:
     permissions_by_scope: Mapping[UUID, frozenset[Permission]] = field(
         default_factory=dict, hash=False, repr=False
     )
+
+    @property
+    def api_key_id(self) -> UUID | None:
+        """The user's key that was presented; None for a deployment, and for a session of the console."""
+        is_of_session = self.proof is not None and self.proof.is_session
+        return None if self.executor.kind is not ExecutorKind.USER or is_of_session else self.credential_id
 
     def permissions_on(self, *, organization_id: UUID, owner_id: UUID | None = None) -> frozenset[Permission]:
         """Give what the executor may do to an owner of an organization, or, without an owner, in the organization."""

@@ -6,14 +6,16 @@ its credentials worthless from the next reading on. A function gives None for a 
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Uuid, and_, bindparam, exists, func, or_, select
+from sqlalchemy import ColumnElement, Row, Uuid, and_, bindparam, exists, func, null, or_, select
 
 from shared.database import Session
 from shared.identity.access_tokens import AccessClaims
 from shared.identity.callers import OwnerKind
+from shared.identity.console_tables import console_sessions
 from shared.identity.effective_permissions import (
     PermissionsByScope,
     bindings_of,
@@ -34,6 +36,11 @@ from shared.identity.tables import (
     versions,
 )
 from shared.identity.usage_attribution import AttributionClaims
+
+IDLE = timedelta(hours=2)
+"""A session of the console that is not used for so long is over."""
+STEP_UP = timedelta(minutes=10)
+"""For so long after its user has proved who they are, a session may do what costs money or shows secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,13 @@ class LiveApiKey:
     permissions_by_scope: PermissionsByScope
     is_suspended: bool
     used_recently: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSession(LiveApiKey):
+    """A user's session of the console: it acts as an unbound key does, in an organization of its own choice."""
+
+    has_stepped_up: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,18 +111,15 @@ def find_live_api_key(
     `acting_in` keeps a call in its organization if its user has selected another meanwhile.
     """
     row = session.execute(_API_KEY, {"hash": key_hash, "acting_in": acting_in}).one_or_none()
-    if row is None:
-        return None
-    return LiveApiKey(
-        id=row.id,
-        user_id=row.user_id,
-        is_operator=row.is_operator and row.bound_organization_id is None,
-        bound_organization_id=row.bound_organization_id,
-        organization_id=row.organization_id,
-        permissions_by_scope=member_permissions(row.organization_id, row.role, row.bindings),
-        is_suspended=row.is_suspended,
-        used_recently=row.used_recently,
-    )
+    return LiveApiKey(**_user_values(row)) if row is not None else None
+
+
+def find_live_session(
+    session: Session, token_hash: bytes, *, acting_in: UUID | None = None
+) -> LiveSession | None:
+    """Read a session of the console; None when it is unknown, over, idle or revoked, or its user is disabled."""
+    row = session.execute(_SESSION, {"hash": token_hash, "acting_in": acting_in}).one_or_none()
+    return LiveSession(**_user_values(row), has_stepped_up=row.has_stepped_up) if row is not None else None
 
 
 def is_expired_api_key(session: Session, key_hash: bytes) -> bool:
@@ -131,6 +142,19 @@ def find_live_attribution(session: Session, claims: AttributionClaims) -> LiveAt
         organization_id=row.organization_id,
         is_suspended=row.is_suspended,
     )
+
+
+def _user_values(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "user_id": row.user_id,
+        "is_operator": row.is_operator and row.bound_organization_id is None,
+        "bound_organization_id": row.bound_organization_id,
+        "organization_id": row.organization_id,
+        "permissions_by_scope": member_permissions(row.organization_id, row.role, row.bindings),
+        "is_suspended": row.is_suspended,
+        "used_recently": row.used_recently,
+    }
 
 
 def is_live(columns: Any) -> ColumnElement[bool]:
@@ -173,6 +197,20 @@ _RUNTIME = (
         ~exists().where(revoked_tokens.c.jti == bindparam("token")),
     )
 )
+_user_bindings = bindings_of(
+    and_(
+        role_bindings.c.subject_user_id == users.c.id,
+        role_bindings.c.organization_id == memberships.c.organization_id,
+    )
+)
+
+
+def _is_membership_in(*organizations_in_turn: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Match the user's membership in the first of these that is named: the organization that they act in."""
+    acting_in = func.coalesce(*organizations_in_turn)
+    return and_(memberships.c.user_id == users.c.id, memberships.c.organization_id == acting_in)
+
+
 _API_KEY = (
     select(
         api_keys.c.id,
@@ -183,22 +221,13 @@ _API_KEY = (
         memberships.c.role,
         _suspended.label("is_suspended"),
         used_recently(api_keys.c.last_used_at),
-        bindings_of(
-            and_(
-                role_bindings.c.subject_user_id == users.c.id,
-                role_bindings.c.organization_id == memberships.c.organization_id,
-            )
-        ),
+        _user_bindings,
     )
     .join(users, users.c.id == api_keys.c.user_id)
     .outerjoin(
         memberships,
-        and_(
-            memberships.c.user_id == users.c.id,
-            memberships.c.organization_id
-            == func.coalesce(
-                api_keys.c.organization_id, bindparam("acting_in", type_=Uuid), users.c.active_organization_id
-            ),
+        _is_membership_in(
+            api_keys.c.organization_id, bindparam("acting_in", type_=Uuid), users.c.active_organization_id
         ),
     )
     .outerjoin(organizations, organizations.c.id == memberships.c.organization_id)
@@ -207,6 +236,36 @@ _API_KEY = (
         is_live(api_keys.c),
         users.c.disabled_at.is_(None),
         or_(api_keys.c.organization_id.is_(None), memberships.c.organization_id.is_not(None)),
+    )
+)
+_SESSION = (
+    select(
+        console_sessions.c.id,
+        console_sessions.c.user_id,
+        null().label("bound_organization_id"),
+        users.c.is_operator,
+        memberships.c.organization_id,
+        memberships.c.role,
+        _suspended.label("is_suspended"),
+        used_recently(console_sessions.c.last_used_at),
+        (console_sessions.c.stepped_up_at > func.now() - STEP_UP).label("has_stepped_up"),
+        _user_bindings,
+    )
+    .join(users, users.c.id == console_sessions.c.user_id)
+    .outerjoin(
+        memberships,
+        _is_membership_in(
+            bindparam("acting_in", type_=Uuid),
+            console_sessions.c.organization_id,
+            users.c.active_organization_id,
+        ),
+    )
+    .outerjoin(organizations, organizations.c.id == memberships.c.organization_id)
+    .where(
+        console_sessions.c.hash == bindparam("hash"),
+        is_live(console_sessions.c),
+        console_sessions.c.last_used_at > func.now() - IDLE,
+        users.c.disabled_at.is_(None),
     )
 )
 _EXPIRED_API_KEY = select(

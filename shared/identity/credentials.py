@@ -7,7 +7,7 @@ from uuid import UUID
 from shared.errors import PermissionDenied
 from shared.identity.access_tokens import AccessClaims
 from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, OwnerKind, Proof
-from shared.identity.credential_lookup import LiveApiKey, LiveAttribution, LiveRuntime
+from shared.identity.credential_lookup import LiveApiKey, LiveAttribution, LiveRuntime, LiveSession
 from shared.identity.errors import OrganizationSuspended
 from shared.identity.receiving import LiveDistribution
 from shared.identity.usage_attribution import AttributionClaims
@@ -19,6 +19,10 @@ class CredentialKind(StrEnum):
     ACCESS_TOKEN = "access_token"  # noqa: S105 (a kind, not a secret)
     API_KEY = "api_key"
     DISTRIBUTION_TOKEN = "distribution_token"  # noqa: S105 (a kind, not a secret)
+    SESSION = "session"
+
+
+_OF_USERS = (CredentialKind.API_KEY, CredentialKind.SESSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,6 +38,8 @@ class Credential:
     caller: Caller | None
     distribution: LiveDistribution | None = None
     is_suspended: bool = False
+    has_stepped_up: bool = False
+    """Whether a session's user has proved only just who they are."""
 
 
 def direct_caller(credential: Credential) -> Caller:
@@ -51,7 +57,7 @@ def caller_outside(credential: Credential) -> Caller:
     Raises OrganizationSuspended, PermissionDenied.
     """
     caller = credential.caller
-    if not credential.is_suspended or caller is None or credential.kind is not CredentialKind.API_KEY:
+    if not credential.is_suspended or caller is None or credential.kind not in _OF_USERS:
         return direct_caller(credential)
     if caller.bound_organization_id is not None:
         raise OrganizationSuspended
@@ -83,7 +89,10 @@ def runtime_credential(proof: Proof, claims: AccessClaims, runtime: LiveRuntime)
 
 
 def user_credential(proof: Proof, key: LiveApiKey) -> Credential:
-    """Make a user's credential; an operator stays able to act on a suspended organization, from outside it."""
+    """Make the credential of a user's key or session.
+
+    An operator stays able to act on a suspended organization, from outside it.
+    """
     outside = key.is_suspended and key.is_operator
     organization_id = None if outside else key.organization_id
     caller = Caller(
@@ -99,10 +108,11 @@ def user_credential(proof: Proof, key: LiveApiKey) -> Credential:
         permissions_by_scope={} if outside else key.permissions_by_scope,
     )
     return Credential(
-        kind=CredentialKind.API_KEY,
+        kind=CredentialKind.SESSION if isinstance(key, LiveSession) else CredentialKind.API_KEY,
         id=key.id,
         caller=caller,
         is_suspended=key.is_suspended and not outside,
+        has_stepped_up=isinstance(key, LiveSession) and key.has_stepped_up,
     )
 
 

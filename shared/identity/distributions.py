@@ -101,6 +101,13 @@ def create_distribution(
     return CreatedDistribution(distribution=distribution, token=token, webhook_secret=webhook_secret)
 
 
+def get_managed_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
+    """Get a distribution that the caller may manage. Raises ResourceNotFound, PermissionDenied."""
+    distribution = get_distribution(session, by=by, distribution_id=distribution_id)
+    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
+    return distribution
+
+
 def get_distribution(session: Session, *, by: Actor, distribution_id: UUID) -> Distribution:
     """Get a distribution of an organization that the actor acts in."""
     return _authorized(session, by, Permission.ORGANIZATION_READ, distribution_id)

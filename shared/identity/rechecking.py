@@ -12,7 +12,12 @@ from uuid import UUID
 
 from shared.database import Database
 from shared.identity.callers import Caller, Proof
-from shared.identity.credential_lookup import find_live_api_key, find_live_attribution, find_live_runtime
+from shared.identity.credential_lookup import (
+    find_live_api_key,
+    find_live_attribution,
+    find_live_runtime,
+    find_live_session,
+)
 from shared.identity.credentials import (
     Credential,
     attributed_caller,
@@ -58,7 +63,7 @@ def _roles_with(permission: Permission) -> tuple[str, ...]:
 def _credential_of(proof: Proof) -> dict[str, Any]:
     access = proof.access
     if access is None:
-        return {"key": proof.digest.hex()}
+        return {"session" if proof.is_session else "key": proof.digest.hex()}
     return {
         "deployment": access.deployment_id,
         "client": access.client_id,
@@ -94,7 +99,8 @@ class Rechecks:
     def _read(self, proof: Proof, acting_in: UUID | None) -> Credential:
         with self._database.autocommit() as session:
             if proof.access is None:
-                key = find_live_api_key(session, proof.digest, acting_in=acting_in)
+                find = find_live_session if proof.is_session else find_live_api_key
+                key = find(session, proof.digest, acting_in=acting_in)
                 credential = user_credential(proof, key) if key is not None else None
             else:
                 runtime = find_live_runtime(session, proof.access)

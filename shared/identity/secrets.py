@@ -1,8 +1,9 @@
 """The form of our secrets: a prefix that says what it opens, 256 random bits in base62, and a checksum.
 
-`svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token, `svi_` invitation; `whsec_`
-webhook secret, base64 without a checksum, as in Standard Webhooks. The checksum (CRC32) drops typing errors before
-any query. With 256 random bits a plain SHA-256 is safe to store; a slow hash would let strangers burn our processor.
+`svk_` API key, `svs_` client secret, `svg_` read grant, `svd_` distribution token, `svi_` invitation, `svl_` console
+link, `svc_` console session; `whsec_` webhook secret, base64 without a checksum, as in Standard Webhooks. The checksum
+(CRC32) drops typing errors before any query. With 256 random bits a plain SHA-256 is safe to store; a slow hash would
+let strangers burn our processor.
 """
 
 import base64
@@ -31,6 +32,8 @@ class Prefix(StrEnum):
     GRANT = "svg_"
     DISTRIBUTION_TOKEN = "svd_"  # noqa: S105 (a prefix, not a secret)
     INVITATION = "svi_"
+    CONSOLE_LINK = "svl_"
+    CONSOLE_SESSION = "svc_"
 
 
 _LENGTH = len(Prefix.API_KEY) + _BODY_CHARACTERS + _CHECKSUM_CHARACTERS

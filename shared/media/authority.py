@@ -9,13 +9,14 @@ from uuid import UUID
 
 from sqlalchemy import select
 
+from shared.credits.errors import StorageUnpaid
 from shared.credits.storage import refuse_unpaid_storage, storage_is_refused
 from shared.database import Session
-from shared.errors import PermissionDenied
+from shared.errors import DomainError, PermissionDenied
 from shared.identity.errors import InvalidToken, OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.identity.permissions import Permission
 from shared.identity.receiving import LIVE_RECEIVER, LiveReceiver, read_receiver
-from shared.media.errors import DistributionDisabled
+from shared.media.errors import DistributionDisabled, NetworkNotConfigured, SourceRefused
 from shared.statements import Prepared
 
 
@@ -48,6 +49,17 @@ def authorize_message(
     return _require_live(read_receiver(_read(session, distribution_id, token_hash)))
 
 
+def waits_for_somebody(error: DomainError) -> bool:
+    """Tell whether somebody can mend what failed, so that an import waits for them."""
+    return isinstance(error, _MENDABLE)
+
+
+def find_organization(session: Session, distribution_id: UUID) -> UUID:
+    """Find whose distribution it is. Raises ResourceNotFound."""
+    found: UUID = _read(session, distribution_id, None).organization_id
+    return found
+
+
 def require_executor(receiver: LiveReceiver, permission: Permission) -> None:
     """Raise PermissionDenied unless the target deployment's daemon holds this over the receiving identity."""
     if permission not in receiver.executor_permissions:
@@ -75,6 +87,15 @@ def _require_live(receiver: LiveReceiver) -> LiveReceiver:
     return receiver
 
 
+_MENDABLE = (
+    DistributionDisabled,
+    OrganizationSuspended,
+    TargetDisabled,
+    PermissionDenied,
+    StorageUnpaid,
+    NetworkNotConfigured,
+    SourceRefused,
+)
 _receiver = LIVE_RECEIVER.subquery()
 _AUTHORITY = Prepared(
     select(_receiver, storage_is_refused(_receiver.c.organization_id).label("is_storage_refused"))

@@ -1,14 +1,15 @@
 """The states of an import that waits, and who may move it: one worker at a time, under a lease, for one attempt.
 
     Queued ──claim────────▶ Fetching ──stored──▶ Stored
-      ▲                        │   └────failed──▶ Failed
-      └────put_back, postpone──┘
+      ▲ ▲                      │ │ └────failed──▶ Failed
+      │ └──put_back, postpone──┘ └─hold─▶ Held     │
+      └────────────────resume, retry──────┴────────┘
 
 Organizations take turns, and within each its distributions (`shared/fair_claims.py`): no import waits for everything
 that somebody else has pushed. `is_ready` marks what may be claimed now. `due_at` is when an import is marked again:
 the time of its next attempt, or the end of the lease of the worker that has it. Each claim counts an attempt, and
-every later step names it: a worker that was given up, however late it comes back, changes nothing. Moving to an end
-erases what was secret or perishable about the source, in the same statement.
+every later step names it: a worker that was given up, however late it comes back, changes nothing. Storing
+erases what was secret or perishable about the source, in the same statement. What is held is `holding.py`'s.
 """
 
 from collections.abc import Collection, Hashable
@@ -77,7 +78,8 @@ MARK_READY = _LEASED.mark_ready()
 _CLAIM, _MARK_READY = Prepared(text(CLAIM)), text(MARK_READY)
 _END = Prepared(f"""
 UPDATE media_imports SET state = %(state)s, code = %(code)s, file_id = %(file_id)s, version_id = %(version_id)s,
-    location = '{{}}', headers_encrypted = NULL,
+    location = CASE WHEN %(state)s = 'Stored' THEN '{{}}'::jsonb ELSE location END,
+    headers_encrypted = CASE WHEN %(state)s = 'Stored' THEN NULL ELSE headers_encrypted END,
     ended_at = now(), forget_at = now() + make_interval(days => %(kept_days)s)
 WHERE id = %(id)s AND state = 'Fetching' AND attempts = %(attempts)s
 RETURNING {IMPORT_COLUMNS}, is_awaited
@@ -159,7 +161,7 @@ def put_back(session: Session, claimed: Import, *, code: str, retry_after_second
             state=ImportState.QUEUED.value,
             code=code,
             is_ready=False,
-            due_at=func.now() + literal(delay(claimed.attempts, retry_after_seconds)),
+            due_at=func.now() + literal(delay(claimed.spent_attempts, retry_after_seconds)),
         )
     )
     return session.execute(put).rowcount == 1

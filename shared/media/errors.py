@@ -78,6 +78,19 @@ class SourceGone(MediaError):
     code = "media_gone"
 
 
+class SourceMissing(SourceGone):
+    """The network does not know this media: it was deleted, or has not arrived there yet."""
+
+    is_transient = True
+
+
+class ImportNotRetryable(DomainError):
+    """The import is under way, or was stored, or what it takes to fetch it again is no longer kept."""
+
+    code = "import_not_retryable"
+    kind = Kind.CONFLICT
+
+
 class SourceElsewhere(MediaError):
     """The network does not keep this media itself, but points at another server."""
 

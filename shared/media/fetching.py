@@ -1,7 +1,8 @@
 """Carry imports out: claim → locate → fetch → store, each attempt under a lease, each import stored once.
 
 A worker that dies leaves a row whose lease ends and staged bytes that a sweep removes. Transient failures are retried
-with growing pauses; a lack on our own side counts no attempt; any other failure ends the import with its code.
+with growing pauses; a lack on our own side counts no attempt; what somebody can mend holds the import until they have;
+any other failure ends it with its code.
 """
 
 import json
@@ -26,6 +27,7 @@ from shared.media.attachments import Source
 from shared.media.authority import authorize_import
 from shared.media.claims import LeaseLost
 from shared.media.errors import ImportAbandoned, NetworkNotConfigured
+from shared.media.holding import can_be_mended, hold
 from shared.media.imports import STANDARD, FetchMedia, Import
 from shared.media.leases import KeptLease, keep_leases
 from shared.media.network_settings import get_credentials
@@ -160,7 +162,7 @@ def _carry_out(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> None
 
 
 def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import:
-    if claimed.attempts > fetcher.settings.media_attempts:
+    if claimed.spent_attempts > fetcher.settings.media_attempts:
         raise ImportAbandoned
     with fetcher.database.autocommit() as session:
         # Asked before anything is fetched, and again when it is stored.
@@ -176,6 +178,7 @@ def _attempt(fetcher: Fetcher, claimed: Import, headers: bytes | None) -> Import
             policy=fetcher.policy,
             limits=fetcher.limits,
             check_lease=lease.check,
+            is_vouched_for=claimed.network != STANDARD,
         )
         stored = store_fetched(fetcher.database, fetcher.store, fetcher.settings, claimed, fetching)
     failpoints.hit("import.stored")
@@ -201,7 +204,9 @@ def _record_failure(fetcher: Fetcher, claimed: Import, error: DomainError) -> No
     with fetcher.database.transaction() as session:
         if error.kind in _OURS and claims.postpone(session, claimed, code=error.code):
             outcome = "postponed"
-        elif is_transient(error) and claimed.attempts < fetcher.settings.media_attempts:
+        elif can_be_mended(claimed, error) and hold(session, fetcher.settings, claimed, code=error.code):
+            outcome = "held"
+        elif is_transient(error) and claimed.spent_attempts < fetcher.settings.media_attempts:
             outcome = "put_back" if _put_back(session, claimed, error) else "lost"
         else:
             outcome = "failed" if _end(session, fetcher.settings, claimed, error) else "lost"

@@ -1,4 +1,4 @@
-"""Queue imports, and read what became of them.
+"""Imports: their rows, how one is written, and what became of it.
 
 The unique key of distribution, network, message id and attachment id makes every push, however often repeated, one
 import. What is secret about a source is kept encrypted, apart from the `Import` that is handed around.
@@ -15,18 +15,15 @@ from uuid import UUID
 from sqlalchemy import select
 
 from shared.database import Session
-from shared.encryption import Encryption
 from shared.errors import Unavailable
 from shared.ids import new_id
 from shared.jobs import Job
 from shared.media.attachments import Attachment
-from shared.media.authority import authorize_import
-from shared.media.descriptions import hash_description, normalize
-from shared.media.errors import ImportConflict, ImportNotFound, TooManyImports
+from shared.media.descriptions import hash_description
+from shared.media.errors import ImportConflict, ImportNotFound
 from shared.media.tables import media_imports
 from shared.pagination import Page, Position, newest_first
 from shared.queues import MEDIA
-from shared.settings import Settings
 from shared.statements import Prepared
 
 STANDARD = "standard"
@@ -40,6 +37,7 @@ class ImportState(StrEnum):
 
     QUEUED = "Queued"
     FETCHING = "Fetching"
+    HELD = "Held"
     STORED = "Stored"
     FAILED = "Failed"
 
@@ -54,7 +52,10 @@ class FetchMedia(Job):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """An import at one moment; `code` is the reason of its last failure, `due_at` its next attempt."""
+    """An import at one moment; `code` is the reason of its last failure, `due_at` its next attempt.
+
+    `forgiven_attempts` were made before somebody had it retried.
+    """
 
     id: UUID
     distribution_id: UUID
@@ -71,6 +72,7 @@ class Import:
     state: ImportState
     code: str | None
     attempts: int
+    forgiven_attempts: int
     due_at: datetime
     file_id: UUID | None
     version_id: UUID | None
@@ -78,6 +80,11 @@ class Import:
     created_at: datetime
     is_new: bool = False
     """Whether this very push made it."""
+
+    @property
+    def spent_attempts(self) -> int:
+        """How many attempts it has had since it was pushed or retried."""
+        return self.attempts - self.forgiven_attempts
 
     @property
     def attachment(self) -> Attachment:
@@ -92,46 +99,6 @@ class Import:
             sha256=self.content_sha256,
             conversation_id=self.conversation_id,
         )
-
-
-def queue_imports(
-    session: Session,
-    settings: Settings,
-    *,
-    distribution_id: UUID,
-    network: str,
-    attachments: Sequence[Attachment],
-    secret_headers: Mapping[str, Mapping[str, str]] | None = None,
-) -> tuple[Import, ...]:
-    """Queue the fetching of a message's attachments; give the imports in order, those made before included.
-
-    `secret_headers` go with the request for an attachment, by its id. A generic push must describe an attachment as
-    it did before; a native network vouches for its ids.
-
-    Raises what `authorize_import` raises, ImportConflict, TooManyImports, ValidationFailed for ids that cannot be
-    kept.
-    """
-    receiver = authorize_import(session, distribution_id)
-    if len(attachments) > settings.queued_imports:
-        # More than may wait: refused before a row is written.
-        raise TooManyImports
-    attachments = [normalize(attachment) for attachment in attachments]
-    encryption = Encryption(settings)
-    owner = {
-        "distribution_id": distribution_id,
-        "organization_id": receiver.organization_id,
-        "network": network,
-    }
-    found: dict[int, Import] = {}
-    # Ordered by key, so that two pushes of the same message never deadlock.
-    for index in sorted(range(len(attachments)), key=lambda index: _key(attachments[index])):
-        attachment = attachments[index]
-        headers = (secret_headers or {}).get(attachment.attachment_id)
-        secret = encryption.encrypt(json.dumps(dict(headers))) if headers else None
-        found[index] = _queue(session, owner, attachment, secret)
-    if any(queued.is_new for queued in found.values()):
-        _refuse_excess(session, distribution_id, settings.queued_imports)
-    return tuple(found[index] for index in range(len(attachments)))
 
 
 def insert_import(session: Session, values: Mapping[str, Any], attachment: Attachment) -> Import | None:
@@ -215,33 +182,6 @@ def list_imports(
     return newest_first(session, statement, _table.id, read_import, **page)
 
 
-def _queue(
-    session: Session, owner: Mapping[str, Any], attachment: Attachment, secret: bytes | None
-) -> Import:
-    values = {**owner, "headers_encrypted": secret, "state": ImportState.QUEUED.value}
-    queued = insert_import(session, values, attachment)
-    if queued is None:
-        return get_repeated(
-            session,
-            distribution_id=owner["distribution_id"],
-            network=owner["network"],
-            attachment=attachment,
-        )
-    session.enqueue(FetchMedia())
-    return queued
-
-
-def _refuse_excess(session: Session, distribution_id: UUID, limit: int) -> None:
-    """Raise TooManyImports at the limit, which bounds the count as well."""
-    row = session.fetch_one(_COUNT_WAITING, {"distribution_id": distribution_id, "limit": limit + 1})
-    if row is not None and row.waiting > limit:
-        raise TooManyImports
-
-
-def _key(attachment: Attachment) -> tuple[str, str]:
-    return attachment.message_id, attachment.attachment_id
-
-
 def read_import(row: Any, *, is_new: bool = False) -> Import:
     """Read an import's row."""
     values = {column.key: getattr(row, column.key) for column in _columns}
@@ -268,27 +208,24 @@ _columns = (
     _table.state,
     _table.code,
     _table.attempts,
+    _table.forgiven_attempts,
     _table.due_at,
     _table.file_id,
     _table.version_id,
     _table.ended_at,
     _table.created_at,
 )
-_UNSET = dict.fromkeys(("headers_encrypted", "file_id", "version_id", "kept_days"))
+_UNSET = dict.fromkeys(("headers_encrypted", "code", "file_id", "version_id", "kept_days"))
 IMPORT_COLUMNS = ", ".join(column.name for column in _columns)
 _INSERT = Prepared(f"""
 INSERT INTO media_imports (id, distribution_id, organization_id, network, message_id, attachment_id, conversation_id,
     location, headers_encrypted, file_name, media_type, byte_size, content_sha256, request_hash, state,
-    file_id, version_id, ended_at, forget_at)
+    code, is_ready, due_at, file_id, version_id, ended_at, forget_at)
 VALUES (%(id)s, %(distribution_id)s, %(organization_id)s, %(network)s, %(message_id)s, %(attachment_id)s,
     %(conversation_id)s, %(location)s, %(headers_encrypted)s, %(file_name)s, %(media_type)s, %(byte_size)s,
-    %(content_sha256)s, %(request_hash)s, %(state)s, %(file_id)s, %(version_id)s,
+    %(content_sha256)s, %(request_hash)s, %(state)s,
+    %(code)s, %(state)s <> 'Held',
+    now() + CASE WHEN %(state)s = 'Held' THEN interval '1 min' ELSE interval '0' END, %(file_id)s, %(version_id)s,
     CASE WHEN CAST(%(kept_days)s AS int) IS NOT NULL THEN now() END, now() + make_interval(days => %(kept_days)s))
 ON CONFLICT ON CONSTRAINT uq_media_imports_attachment DO NOTHING RETURNING {IMPORT_COLUMNS}
 """)  # noqa: S608 (columns from the code)
-_COUNT_WAITING = Prepared("""
-SELECT count(*) AS waiting FROM (
-    SELECT FROM media_imports WHERE distribution_id = %(distribution_id)s AND state IN ('Queued', 'Fetching')
-    LIMIT %(limit)s
-) waiting
-""")

@@ -17,18 +17,17 @@ from sqlalchemy.dialects.postgresql import insert
 from shared.database import Session
 from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
-from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.authorization import Actor
 from shared.identity.distributions import (
     DEFAULT_OVERLAP_SECONDS,
     MAX_OVERLAP_SECONDS,
-    Distribution,
-    get_distribution,
+    get_managed_distribution,
     record_change,
 )
 from shared.identity.errors import ResourceNotFound
-from shared.identity.permissions import Permission
 from shared.identity.tables import distributions
 from shared.media.errors import NetworkNotRouted
+from shared.media.holding import resume
 from shared.media.network_tables import network_settings
 from shared.media.networks.base import Network, NetworkSetting, SettingKind
 from shared.settings import Settings
@@ -69,10 +68,11 @@ def put_network_settings(
 ) -> NetworkSettings:
     """Replace a distribution's settings for a network; a setting left out goes back to its default.
 
-    A replaced signing secret stays valid for the overlap; the one before it does not. Raises NetworkNotRouted,
+    A replaced signing secret stays valid for the overlap; the one before it does not. Imports that the network's
+    settings held up are tried again. Raises NetworkNotRouted,
     ValidationFailed, ResourceNotFound and PermissionDenied.
     """
-    distribution = _authorized(session, by, distribution_id)
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
     if network.name not in distribution.networks:
         raise NetworkNotRouted
     checked = _check(settings, network, values)
@@ -85,6 +85,7 @@ def put_network_settings(
             key = (distribution_id, network, setting.name)
             _replace(session, encryption, key, checked[setting.name], overlap)
     _remove(session, distribution_id, network.name, _table.name.not_in(checked))
+    resume(session, distribution_id, network=network.name)
     changed = {"network": network.name, "settings": ", ".join(sorted(checked))}
     record_change(session, by, "distribution.network_set", distribution, **changed)
     return _shown(session, distribution_id, network.name)
@@ -94,22 +95,16 @@ def get_network_settings(
     session: Session, *, by: Actor, distribution_id: UUID, network: Network
 ) -> NetworkSettings:
     """Tell which settings a distribution has for a network. Raises ResourceNotFound where it has none."""
-    _authorized(session, by, distribution_id)
+    get_managed_distribution(session, by=by, distribution_id=distribution_id)
     return _shown(session, distribution_id, network.name)
 
 
 def remove_network_settings(session: Session, *, by: Actor, distribution_id: UUID, network: Network) -> None:
     """Forget all settings of a network: its webhooks are refused from now on, and what still waits will fail."""
-    distribution = _authorized(session, by, distribution_id)
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
     if not _remove(session, distribution_id, network.name):
         raise ResourceNotFound
     record_change(session, by, "distribution.network_removed", distribution, network=network.name)
-
-
-def _authorized(session: Session, by: Actor, distribution_id: UUID) -> Distribution:
-    distribution = get_distribution(session, by=by, distribution_id=distribution_id)
-    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
-    return distribution
 
 
 def _hold(session: Session, distribution_id: UUID) -> None:

@@ -1,12 +1,12 @@
-"""The settings of messaging networks by distribution, mirrored by migration 0008.
+"""The settings of messaging networks by distribution, and the accounts that one app receives for.
 
-Each row is an encrypted value, with its last four characters to recognize it by. A setting that verifies webhooks
-also keeps the value it replaced, until its time is over.
+Each row of settings is an encrypted value, with its last four characters to recognize it by. A setting that verifies
+webhooks also keeps the value it replaced, until its time is over.
 """
 
 import sqlalchemy as sa
 
-from shared.schema import instant, metadata
+from shared.schema import id_column, instant, metadata, required
 
 network_settings = sa.Table(
     "network_settings",
@@ -20,4 +20,17 @@ network_settings = sa.Table(
     instant("previous_expires_at"),
     instant("changed_at", nullable=False, server_default=sa.func.now()),
     sa.CheckConstraint("(previous_encrypted IS NULL) = (previous_expires_at IS NULL)", name="previous"),
+)
+network_accounts = sa.Table(
+    "network_accounts",
+    metadata,
+    id_column(),
+    required("distribution_id", sa.ForeignKey("distributions.id")),
+    required("network", sa.Text),
+    required("account", sa.Text),
+    required("target_distribution_id", sa.ForeignKey("distributions.id")),
+    instant("changed_at", nullable=False, server_default=sa.func.now()),
+    sa.UniqueConstraint("distribution_id", "network", "account", name="uq_network_accounts_account"),
+    sa.Index("ix_network_accounts_page", "distribution_id", "network", "id"),
+    sa.Index("ix_network_accounts_target", "target_distribution_id"),
 )

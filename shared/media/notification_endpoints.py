@@ -10,13 +10,12 @@ from typing import Unpack
 from uuid import UUID
 
 from shared.database import Session
-from shared.deliveries import outbox
+from shared.deliveries import outbox, replaying
 from shared.deliveries.outbox import Delivery, DeliveryState
-from shared.identity import distributions
-from shared.identity.authorization import Actor, authorize_administration
-from shared.identity.distributions import Distribution, record_change
+from shared.deliveries.replaying import Replayed
+from shared.identity.authorization import Actor
+from shared.identity.distributions import get_managed_distribution, record_change
 from shared.identity.errors import ResourceNotFound
-from shared.identity.permissions import Permission
 from shared.media.notification_channel import ENDPOINTS
 from shared.pagination import Page, Position
 from shared.settings import Settings
@@ -39,7 +38,7 @@ def set_endpoint(
 
     Raises SchemeRefused, UrlRefused and AddressRefused for an address that could never be posted to.
     """
-    distribution = _authorized(session, by, distribution_id)
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
     ENDPOINTS.put(session, settings, distribution_id, url, organization_id=distribution.organization_id)
     record_change(session, by, "notification_endpoint.set", distribution)
     return _get(session, settings, distribution_id)
@@ -49,13 +48,13 @@ def get_endpoint(
     session: Session, settings: Settings, *, by: Actor, distribution_id: UUID
 ) -> NotificationEndpoint:
     """Read the endpoint. Raises ResourceNotFound when there is none."""
-    _authorized(session, by, distribution_id)
+    get_managed_distribution(session, by=by, distribution_id=distribution_id)
     return _get(session, settings, distribution_id)
 
 
 def remove_endpoint(session: Session, *, by: Actor, distribution_id: UUID) -> None:
     """Remove the endpoint; what waits for it is given up, and can be sent again to the next one."""
-    distribution = _authorized(session, by, distribution_id)
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
     if ENDPOINTS.remove(session, distribution_id):
         record_change(session, by, "notification_endpoint.removed", distribution)
 
@@ -69,33 +68,42 @@ def list_notifications(
     **page: Unpack[Position],
 ) -> Page[Delivery]:
     """List the notifications to a distribution, newest first."""
-    _authorized(session, by, distribution_id)
+    get_managed_distribution(session, by=by, distribution_id=distribution_id)
     return outbox.list_deliveries(session, destination_id=distribution_id, state=state, **page)
 
 
 def resend_notification(
     session: Session, *, by: Actor, distribution_id: UUID, notification_id: UUID
 ) -> Delivery:
-    """Send a notification again that was given up. Raises DeliveryNotFound, DeliveryNotDead."""
-    distribution = _authorized(session, by, distribution_id)
-    resent = outbox.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
+    """Send a notification now that waits or was given up. Raises DeliveryNotFound, DeliveryNotDead."""
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    resent = replaying.resend_delivery(session, destination_id=distribution_id, delivery_id=notification_id)
     record_change(session, by, "notification.resent", distribution, notification_id=notification_id)
     return resent
 
 
 def resend_dead_notifications(session: Session, *, by: Actor, distribution_id: UUID) -> int:
-    """Send every notification again that was given up; give how many."""
-    distribution = _authorized(session, by, distribution_id)
-    count = outbox.resend_dead(session, destination_id=distribution_id)
+    """Send the first so many notifications again that were given up; give how many."""
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    count = replaying.resend_dead(session, destination_id=distribution_id)
     if count:
         record_change(session, by, "notification.dead_resent", distribution, count=count)
     return count
 
 
-def _authorized(session: Session, by: Actor, distribution_id: UUID) -> Distribution:
-    distribution = distributions.get_distribution(session, by=by, distribution_id=distribution_id)
-    authorize_administration(by, Permission.DISTRIBUTION_MANAGE, distribution.organization_id)
-    return distribution
+def replay_notifications(
+    session: Session,
+    *,
+    by: Actor,
+    distribution_id: UUID,
+    since: datetime | None = None,
+    cursor: UUID | None = None,
+) -> Replayed:
+    """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
+    distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
+    replayed = replaying.replay(session, destination_id=distribution_id, since=since, cursor=cursor)
+    record_change(session, by, "notifications.replayed", distribution, count=replayed.count)
+    return replayed
 
 
 def _get(session: Session, settings: Settings, distribution_id: UUID) -> NotificationEndpoint:

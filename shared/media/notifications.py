@@ -81,9 +81,10 @@ def notify(
     sequence: int | None = None,
     render: Callable[[Any], str] = _render,
 ) -> UUID | None:
-    """Tell a distribution of an event, after the commit; None when it has named no endpoint, or a disabled one.
+    """Tell a distribution of an event, after the commit; None when it has named no endpoint.
 
-    Events with a `sequence` arrive in the order in which they are written.
+    What a disabled endpoint misses is kept for a replay. Events with a `sequence` arrive in the order in which they
+    are written.
     """
     endpoint = session.fetch_one(_ENDPOINT, {"distribution_id": distribution_id})
     if endpoint is None:
@@ -99,6 +100,7 @@ def notify(
         body=body.encode(),
         ordered=sequence is not None,
         sequence=sequence,
+        is_missed=endpoint.is_disabled,
     )
 
 
@@ -135,11 +137,14 @@ def _notice(session: Session) -> int:
 
 
 _ENDPOINT = Prepared(
-    select(notification_endpoints.c.organization_id, func.now().label("at"))
+    select(
+        notification_endpoints.c.organization_id,
+        func.now().label("at"),
+        notification_endpoints.c.disabled_at.is_not(None).label("is_disabled"),
+    )
     .join(distributions, distributions.c.id == notification_endpoints.c.distribution_id)
     .where(
         notification_endpoints.c.distribution_id == bindparam("distribution_id"),
-        notification_endpoints.c.disabled_at.is_(None),
         distributions.c.disabled_at.is_(None),
     )
 )

@@ -19,11 +19,12 @@ from shared.files.staging import Sink
 from shared.media.attachments import Attachment, Source
 from shared.media.content_signatures import HEAD_BYTES, sniff
 from shared.media.descriptions import read_media_type
-from shared.media.errors import MediaTypeMismatch, SourceGone, SourceRefused
+from shared.media.errors import MediaTypeMismatch, SourceGone, SourceMissing, SourceRefused
 from shared.media.media_types import claim_of, essence_of, label, suffix_of
 
 NAMELESS = "attachment"
-_GONE = frozenset({404, 410})
+_MISSING = 404
+_GONE = frozenset({_MISSING, 410})
 _REFUSED = frozenset({401, 403})
 
 
@@ -37,6 +38,8 @@ class Fetching:
     limits: FetchLimits
     check_lease: Callable[[], None]
     """Raises LeaseLost."""
+    is_vouched_for: bool
+    """Whether a network has told us of it: then what is missing may still arrive there."""
 
     @property
     def announced_bytes(self) -> int | None:
@@ -53,8 +56,8 @@ class Fetching:
     def receive(self, sink: Sink) -> ReceivedContent:
         """Fetch the content into the sink, opened once the source answers.
 
-        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceRefused, MediaTypeMismatch,
-        ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
+        Raises the errors of `shared/egress/errors.py`, SourceGone, SourceMissing, SourceRefused,
+        MediaTypeMismatch, ByteSizeMismatch, DigestMismatch, LeaseLost, BlobStoreUnavailable, StorageFull.
         """
         if (self.announced_bytes or 0) > self.limits.maximum_bytes:
             raise MediaTooLarge
@@ -70,6 +73,8 @@ class Fetching:
                 failpoints.hit("import.connected")
                 return self._read(fetched, sink)
         except SourceAnswered as answer:
+            if answer.status == _MISSING and self.is_vouched_for:
+                raise SourceMissing from None
             if answer.status in _GONE:
                 raise SourceGone from None
             if answer.status in _REFUSED and self.source.headers:

@@ -57,6 +57,7 @@ def write_file(
         file_id=file_id,
         organization_id=receiver.organization_id,
         owner_id=receiver.principal_id,
+        distribution_id=receiver.distribution_id,
         retention_days=receiver.media_retention_days,
     )
     write_media(session, staged, media, content)

@@ -1,7 +1,7 @@
-"""The rows of imports, mirrored by migrations 0004, 0014 and 0031.
+"""The rows of imports, mirrored by migrations 0004, 0014, 0031 and 0048.
 
-A row outlives its work for a while, so that a repeated push finds it. Its headers and location, secret or perishable,
-are erased when it ends.
+A row outlives its work for a while, so that a repeated push finds it and a failed import can be retried. Its headers
+and location, secret or perishable, are erased when it is stored, and with the row of one that failed.
 """
 
 import sqlalchemy as sa
@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from shared.schema import created_at, id_column, instant, metadata, required
 
 _WAITING = sa.text("state IN ('Queued', 'Fetching')")
+_HELD = sa.text("state = 'Held'")
 _ENDED = sa.text("state IN ('Stored', 'Failed')")
 
 media_imports = sa.Table(
@@ -32,6 +33,7 @@ media_imports = sa.Table(
     required("state", sa.Text),
     sa.Column("code", sa.Text),
     required("attempts", sa.Integer, server_default=sa.text("0")),
+    required("forgiven_attempts", sa.Integer, server_default=sa.text("0")),
     instant("due_at", nullable=False, server_default=sa.func.now()),
     required("is_ready", sa.Boolean, server_default=sa.text("true")),
     sa.Column("file_id", sa.Uuid),
@@ -40,14 +42,14 @@ media_imports = sa.Table(
     instant("ended_at"),
     instant("forget_at"),
     created_at(),
-    sa.CheckConstraint("state IN ('Queued', 'Fetching', 'Stored', 'Failed')", name="state"),
+    sa.CheckConstraint("state IN ('Queued', 'Fetching', 'Held', 'Stored', 'Failed')", name="state"),
     sa.CheckConstraint("(state IN ('Stored', 'Failed')) = (ended_at IS NOT NULL)", name="ended"),
     sa.CheckConstraint("(ended_at IS NULL) = (forget_at IS NULL)", name="forgotten"),
     sa.CheckConstraint(
         "(state = 'Stored') = (file_id IS NOT NULL AND version_id IS NOT NULL)", name="stored"
     ),
-    sa.CheckConstraint("state <> 'Failed' OR code IS NOT NULL", name="failed"),
-    sa.CheckConstraint("ended_at IS NULL OR headers_encrypted IS NULL", name="headers"),
+    sa.CheckConstraint("state NOT IN ('Failed', 'Held') OR code IS NOT NULL", name="failed"),
+    sa.CheckConstraint("state <> 'Stored' OR headers_encrypted IS NULL", name="headers"),
     sa.UniqueConstraint(
         "distribution_id", "network", "message_id", "attachment_id", name="uq_media_imports_attachment"
     ),
@@ -67,6 +69,9 @@ media_imports = sa.Table(
     ),
     sa.Index("ix_media_imports_waiting", "distribution_id", postgresql_where=_WAITING),
     sa.Index("ix_media_imports_fetching", "distribution_id", postgresql_where=sa.text("state = 'Fetching'")),
+    sa.Index("ix_media_imports_held", "distribution_id", "created_at", postgresql_where=_HELD),
+    sa.Index("ix_media_imports_held_turns", "organization_id", "due_at", postgresql_where=_HELD),
+    sa.Index("ix_media_imports_held_due", "due_at", postgresql_where=_HELD),
     sa.Index("ix_media_imports_ended", "distribution_id", "state", "id", postgresql_where=_ENDED),
     sa.Index(
         "ix_media_imports_awaited", "id", postgresql_where=sa.text("is_awaited AND ended_at IS NOT NULL")

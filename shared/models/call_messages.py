@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.publisher import KEY_PREFIX
+from shared.broker import KEY_PREFIX
 from shared.queues import MODELS, MODELS_ASIDE
 from shared.replies import ReplyAddress
 
@@ -44,11 +44,11 @@ def key_of(queue: str) -> str:
     return KEY_PREFIX + queue
 
 
-def write_message(call: QueuedCall) -> str:
-    """Write a call as an entry of a queue."""
+def message_parts(call: QueuedCall) -> dict[str, Any]:
+    """Give the parts of a call's message."""
     task_id = str(call.address.invocation_id)
     fields = {"channel": call.address.channel, "provider": call.provider}
-    message = {
+    return {
         "body": _ENCODE(((), fields, {})),
         "content-encoding": "utf-8",
         "content-type": "application/json",
@@ -70,7 +70,11 @@ def write_message(call: QueuedCall) -> str:
             "delivery_tag": task_id,
         },
     }
-    return _ENCODE(message)
+
+
+def write_message(call: QueuedCall) -> str:
+    """Write a call as an entry of a queue in Valkey."""
+    return _ENCODE(message_parts(call))
 
 
 def read_message(headers: dict[str, Any], body: str | bytes, delivery_info: dict[str, Any]) -> QueuedCall:

@@ -10,6 +10,7 @@ have read another file.
 """
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -20,6 +21,7 @@ import redis
 from pydantic import TypeAdapter
 
 from shared.credits.prices import Prices
+from shared.ids import made_at
 from shared.models.call_messages import QueuedCall, aside_queue, key_of, queue_of, read_entry, write_message
 from shared.models.catalog import ModelEntry
 from shared.models.dialects import Dialect, ParsedRequest, describe
@@ -46,6 +48,8 @@ class AcceptedRequest:
     is_stream: bool
     created: int
     body: dict[str, Any]
+    traceparent: str | None = None
+    """The trace of the request that it came by."""
 
     def parsed(self) -> ParsedRequest:
         """Tell the facts of the body again; the front has validated it."""
@@ -72,22 +76,20 @@ class CallQueue:
         """Count the calls that wait, without those put aside."""
         return sum(ask_together(self._valkey, *(("LLEN", key) for key in _KEYS)))
 
+    def oldest_seconds(self) -> float:
+        """Tell how long the call has waited that is next of all, by its id; 0 where none waits."""
+        entries = ask_together(self._valkey, *(("LINDEX", key, -1) for key in _KEYS))
+        made = [made_at(read_entry(entry).address.invocation_id) for entry in entries if entry is not None]
+        return max(0.0, time.time() - min(made)) if made else 0.0
+
     def put(self, address: ReplyAddress, request: AcceptedRequest, *, organization_id: UUID) -> None:
         """Let a call wait for a worker."""
-        values = {
-            "entry": _write_entry(request.entry),
-            "dialect": request.dialect.value,
-            "is_stream": request.is_stream,
-            "created": request.created,
-            "body": request.body,
-        }
-        content = json.dumps(values, separators=(",", ":"))
         provider = request.entry.upstreams[0].provider.name
         call = QueuedCall(address=address, provider=provider, queue=queue_of(provider, organization_id))
         try:
             _, self._in_last_queue = ask_together(
                 self._valkey,
-                ("SET", _request_key(address.invocation_id), content, "EX", KEPT_SECONDS),
+                write_request(address.invocation_id, request),
                 ("LPUSH", key_of(call.queue), write_message(call)),
             )
         except redis.RedisError:
@@ -137,6 +139,21 @@ class CallQueue:
         """Cancel a call, begun or not, because nobody waits for it any more."""
         self.drop_request(invocation_id)
         cancel(self._valkey, invocation_id)
+
+
+def write_request(invocation_id: UUID, request: AcceptedRequest) -> tuple[Any, ...]:
+    """Give the command that keeps a call's request for a while."""
+    values = {
+        "entry": _write_entry(request.entry),
+        "dialect": request.dialect.value,
+        "is_stream": request.is_stream,
+        "created": request.created,
+        "body": request.body,
+    }
+    if request.traceparent is not None:
+        values["traceparent"] = request.traceparent
+    content = json.dumps(values, separators=(",", ":"))
+    return ("SET", _request_key(invocation_id), content, "EX", KEPT_SECONDS)
 
 
 def _request_key(invocation_id: UUID) -> str:

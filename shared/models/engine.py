@@ -23,6 +23,7 @@ from shared.credits.prices import TokenCounts
 from shared.credits.settlement import Outcome, Settlement, Status
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
+from shared.models.call_metrics import count_settled
 from shared.models.catalog import ModelEntry, Upstream, speaking_for
 from shared.models.dialects import (
     Delta,
@@ -87,6 +88,8 @@ class Engine:
         except Unavailable:
             log.warning("invocation.not_settled", invocation_id=dispatch.invocation_id)
         failpoints.hit("invocation.settled")
+        if settled is not None:
+            count_settled(outcome, settled)
         return format_credits(settled.cost) if settled is not None and self.shows_cost else None
 
     def _take_dispatch(self, invocation_id: UUID) -> holds.Dispatch | None:

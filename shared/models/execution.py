@@ -7,7 +7,8 @@ the client reads has been charged.
 """
 
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -18,7 +19,7 @@ import redis
 from shared.admission import Pool, PoolKey, Slot
 from shared.credits.settlement import Outcome, Status
 from shared.errors import DomainError, Unavailable
-from shared.models.call_messages import QueuedCall, aside_queue
+from shared.models.call_messages import TASK, QueuedCall, aside_queue
 from shared.models.call_queue import AcceptedRequest, CallQueue, is_cancelled
 from shared.models.catalog import ModelEntry
 from shared.models.catalog_file import CatalogFile
@@ -31,7 +32,8 @@ from shared.models.shares import PROVIDER_ALPHA
 from shared.models.stream_loop import StreamLoop
 from shared.replies import ReplyAddress, ReplyKind, ReplyWriter
 from shared.reply_lane import ReplyLane
-from shared.telemetry import get_logger
+from shared.telemetry import bind_log_context, get_logger, reset_log_context
+from shared.tracing import continued, trace_id
 
 log = get_logger(__name__)
 
@@ -50,13 +52,15 @@ class Executor:
     loop: StreamLoop
 
     @classmethod
-    def over(cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile) -> Self:
-        """Make one whose requests come, and whose replies leave, by this Valkey."""
+    def over(
+        cls, valkey: redis.Redis, *, engine: Engine, catalog: CatalogFile, queue: CallQueue | None = None
+    ) -> Self:
+        """Make one whose requests come, and whose replies leave, by this Valkey; so do messages, without a queue."""
         lane = ReplyLane(valkey)
         return cls(
             engine=engine,
             valkey=valkey,
-            queue=CallQueue(valkey),
+            queue=queue or CallQueue(valkey),
             catalog=catalog,
             lane=lane,
             loop=StreamLoop(lane.together),
@@ -75,7 +79,21 @@ def execute(executor: Executor, address: ReplyAddress) -> None:
         if request is None:
             _end_unmade(executor, attended)
         else:
-            _carry_out(executor, request, attended)
+            with _traced(request):
+                _carry_out(executor, request, attended)
+
+
+@contextmanager
+def _traced(request: AcceptedRequest) -> Iterator[None]:
+    """Let the call, and its log lines, belong to the trace of the request that it came by."""
+    parent = request.traceparent
+    token = bind_log_context(trace_id=trace_id(parent)) if parent else None
+    try:
+        with continued(TASK, parent, quartermaster__job=TASK, gen_ai__request__model=request.entry.id):
+            yield
+    finally:
+        if token is not None:
+            reset_log_context(token)
 
 
 def _take(executor: Executor, invocation_id: UUID) -> AcceptedRequest | None:
@@ -175,6 +193,12 @@ class FairCalls:
             self._queue.give_back(call)
         except redis.RedisError as error:
             log.warning("call.not_given_back", provider=call.provider, error=str(error))
+
+    def look_aside(self, provider: str) -> AdmittedCall | None:
+        """Take a call that any worker has put aside for want of room at this provider; None when there is none."""
+        with self._lock:
+            self._put_aside |= {provider}
+        return self.take_following(provider)
 
     def take_following(self, provider: str) -> AdmittedCall | None:
         """Take a call that was put aside for want of what has just been given back; None when there is none."""

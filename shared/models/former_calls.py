@@ -7,7 +7,8 @@ from uuid import UUID
 
 import redis
 
-from shared.models.call_messages import QueuedCall, key_of, queue_of, write_message
+from shared.models.call_messages import QueuedCall, queue_of
+from shared.models.call_queue import CallQueue
 from shared.periodic_thread import PeriodicThread
 from shared.replies import ReplyAddress
 from shared.valkey import ask_together
@@ -22,9 +23,10 @@ _ID_BYTES = 16
 class FormerCalls:
     """The lists of the release before, as one worker process looks after them."""
 
-    def __init__(self, valkey: redis.Redis) -> None:
+    def __init__(self, valkey: redis.Redis, queue: CallQueue) -> None:
         """Look at nothing yet."""
         self._valkey = valkey
+        self._queue = queue
         self._thread = PeriodicThread(self._move, name="former-calls", pause_seconds=LOOK_SECONDS)
 
     def start(self) -> None:
@@ -39,8 +41,7 @@ class FormerCalls:
         aside = [f"{ASIDE}:{provider.decode()}" for provider in self._members()]
         found = ask_together(self._valkey, *(("LPOP", key, AT_ONCE) for key in (*LISTS, *aside)))
         for entry in (entry for entries in found if entries for entry in entries):
-            call = _read(entry)
-            self._valkey.lpush(key_of(call.queue), write_message(call))
+            self._queue.give_back(_read(entry))
 
     def _members(self) -> set[bytes]:
         members: set[bytes] = self._valkey.smembers(ASIDE)  # type: ignore[assignment]

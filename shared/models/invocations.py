@@ -26,6 +26,7 @@ from shared.models.errors import ModelAuthorizationDenied, ModelNotFound, ModelN
 from shared.models.heartbeats import LeaseReader
 from shared.replies import Inbox, ReplyAddress, ReplyChannel
 from shared.telemetry import get_logger
+from shared.tracing import traceparent
 
 log = get_logger(__name__)
 
@@ -157,6 +158,7 @@ def _queue(
         is_stream=request.is_stream,
         created=int(time.time()),
         body=request.body,
+        traceparent=traceparent(),
     )
     try:
         invoker.queue.put(address, accepted, organization_id=payer_id)

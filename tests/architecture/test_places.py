@@ -4,17 +4,25 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.discovered import found
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("web", "workers", "shared", "deploy")
 ACROSS = {
     "architecture",
     "benchmarks",
+    "brokers",
+    "browser",
     "chaos",
     "clients",
     "contracts",
+    "deployment",
     "fuzz",
+    "hosts",
     "journeys",
+    "mutants",
     "openapi",
+    "proof",
     "strict_clients",
     "support",
     "upstreams",
@@ -41,7 +49,7 @@ def test_style_names_the_folders_of_what_crosses_packages() -> None:
 
 
 def test_every_file_of_tests_says_what_it_is_about() -> None:
-    for path in (ROOT / "tests").rglob("test_*.py"):
+    for path in found((ROOT / "tests").rglob("test_*.py")):
         said = ast.get_docstring(ast.parse(path.read_text()))
         assert said, f"{path} says nothing"
         assert path.parent.joinpath("__init__.py").exists(), f"{path.parent} is no package"
@@ -49,7 +57,7 @@ def test_every_file_of_tests_says_what_it_is_about() -> None:
 
 def test_nothing_else_is_named_like_a_test() -> None:
     """Pytest would collect a file of helpers, and pass over tests in a file of another name."""
-    for path in (ROOT / "tests").rglob("*.py"):
+    for path in found((ROOT / "tests").rglob("*.py")):
         names = [at.name for at in ast.parse(path.read_text()).body if isinstance(at, ast.FunctionDef)]
         has_tests = any(name.startswith("test_") for name in names)
         assert has_tests == path.name.startswith("test_"), path

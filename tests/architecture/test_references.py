@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import web
+from tests.support.discovered import found
 
 ROOT = Path(web.__file__).parents[1]
 TEXTS = {".py", ".md", ".sql", ".toml", ".yaml", ".yml", ".html", ".conf", ".example", ""}
@@ -75,7 +76,7 @@ def test_every_section_that_is_referred_to_exists() -> None:
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:
-    for path, text in pages():
+    for path, text in found(pages()):
         for link in _LINK.findall(text):
             if re.match(r"[a-z]+:", link):
                 continue
@@ -85,7 +86,7 @@ def test_every_link_between_pages_leads_somewhere() -> None:
 
 
 def test_every_file_that_a_page_names_exists() -> None:
-    for path, text in pages():
+    for path, text in found(pages()):
         for name in _NAMED.findall(text):
             beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
             # The docs say of names like `errors.py` that they recur; a domain's README means its own.
@@ -105,7 +106,7 @@ def test_the_walks_through_the_files_name_files_by_their_whole_path() -> None:
 
 def test_a_walk_goes_from_one_file_to_the_next_by_imports() -> None:
     """A file that another of the walk neither imports nor is imported by has left the way, or is told elsewhere."""
-    for walk in WALK.findall((ROOT / "README.md").read_text()):
+    for walk in found(WALK.findall((ROOT / "README.md").read_text())):
         named = dict.fromkeys(re.findall(r"`([\w./-]+\.py)`", walk))
         imported = {name: imports_of(name) for name in named}
         for name in named:
@@ -130,7 +131,7 @@ def test_no_reason_lies_outside_the_project() -> None:
 
 
 def test_every_section_of_the_specification_has_an_anchor_that_stays() -> None:
-    for path, text in pages():
+    for path, text in found(pages()):
         if path.startswith("docs/specification/") and not path.endswith("README.md"):
             assert len(re.findall(r"^## ", text, re.MULTILINE)) == len(
                 re.findall(r'<a id="[\w-]+"></a>\n## ', text)

@@ -13,7 +13,7 @@ from tests.support.front import Front
 
 # Verbs that readers search for. A new one is added only if the field uses it and none of these says the same.
 _VERBS = """
-Accept Activate Add Cancel Check Confirm Create Delete Describe Disable Download Enable Encrypt Exchange Get Import
+Accept Activate Add Cancel Check Confirm Copy Create Delete Describe Disable Download Enable Encrypt Exchange Get Import
 List Migrate Push Remove Renew Replace Replay Resume Retry Revoke Rotate Run Send Set Subscribe Suspend Update Upload
 """
 VERBS = frozenset(_VERBS.split())

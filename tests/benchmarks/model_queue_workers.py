@@ -12,13 +12,13 @@ from uuid import UUID
 import redis
 
 from shared.admission import Pool, PoolKey, Slot
-from shared.broker import QueuesInTurn
 from shared.models.call_messages import TASK, QueuedCall
 from shared.models.call_queue import CallQueue
 from shared.models.execution import FairCalls
 from shared.models.shares import PROVIDER_ALPHA
 from shared.publisher import create_celery
 from shared.queues import MODELS
+from shared.redis_transport import QueuesInTurn
 from shared.valkey import ask_together, connect_valkey
 from workers.call_strategy import CallStrategy
 from workers.consumer_pool import ConsumerPool

@@ -2,7 +2,7 @@
 
 It runs as it comes, in one process, but without a database: its client of Postgres downloads programs that no package
 index has. So it checks one master key and keeps no keys, budgets or spend, which makes it cheaper than the job
-compared; whoever prints a comparison says so.
+compared; a comparison that is printed says so.
 """
 
 import json

@@ -1,7 +1,7 @@
 """An upstream that paces its chunks and stamps each with the time it was sent; its one argument is a port.
 
 The model's name says how: `paced-<milliseconds>-<chunks>`. The stamp is `time.perf_counter()`, which all processes of
-a machine share, so that whoever reads the chunk knows how late it is. Whole replies take the same time.
+a machine share, so that the reader of a chunk knows how late it is. Whole replies take the same time.
 """
 
 import asyncio

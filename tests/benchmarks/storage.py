@@ -10,6 +10,7 @@ import psycopg2
 
 from shared.database import Database
 from shared.files.storage_charges import accrue_storage
+from shared.files.storage_prices import StoragePrice
 from shared.files.storage_proof import find_mismeasured
 from tests.benchmarks.measuring import CpuMeter, Sample, interleave
 from tests.benchmarks.product import Bench
@@ -50,14 +51,21 @@ def storage(bench: Bench) -> Iterator[Line]:
     database = Database(url.replace("postgresql://", "postgresql+psycopg2://", 1))
     meter = CpuMeter({"postgres": [bench.postgres_pid]}, own="worker")
     days = iter(range(20, 40))
-    accrue_storage(database, price=PRICE, grace=timedelta(0), slack=datetime.now(UTC) - _day(starts_at, 20))
+    accrue_storage(
+        database,
+        price=StoragePrice(amount=PRICE),
+        grace=timedelta(0),
+        slack=datetime.now(UTC) - _day(starts_at, 20),
+    )
     charged = 0
 
     def accrue() -> Sample:
         def next_day() -> None:
             nonlocal charged
             slack = datetime.now(UTC) - _day(starts_at, next(days) + 1)
-            charged = accrue_storage(database, price=PRICE, grace=timedelta(0), slack=slack)
+            charged = accrue_storage(
+                database, price=StoragePrice(amount=PRICE), grace=timedelta(0), slack=slack
+            )
 
         return meter.run(next_day)
 

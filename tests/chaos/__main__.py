@@ -14,6 +14,7 @@ from tests.chaos.remote.workload import RemoteAgents
 from tests.chaos.run import Run
 from tests.chaos.sabotage import MODES
 from tests.chaos.workload import Workload
+from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import Servers
 
 WORKLOADS: dict[str, type[Workload]] = {
@@ -43,12 +44,18 @@ def main() -> int:
     parser.add_argument(
         "--sabotage", choices=sorted(MODES), nargs="+", default=(), help="run the service with rules broken"
     )
+    parser.add_argument(
+        "--broker", choices=("valkey", "rabbitmq"), default="valkey", help="what carries messages"
+    )
     options = parser.parse_args()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     names = options.only or list(WORKLOADS)
-    print(f"chaos: {options.seconds:.0f} s of {', '.join(names)}, seed {seed}", flush=True)
+    print(
+        f"chaos: {options.seconds:.0f} s of {', '.join(names)} over {options.broker}, seed {seed}", flush=True
+    )
     with tempfile.TemporaryDirectory(prefix="quartermaster-chaos-") as directory:
-        servers = Servers(Path(directory) / "servers")
+        rabbitmq = RabbitMQ(Path(directory) / "rabbitmq") if options.broker == "rabbitmq" else None
+        servers = Servers(Path(directory) / "servers", rabbitmq=rabbitmq)
         servers.start()
         try:
             workloads = [WORKLOADS[name] for name in names]

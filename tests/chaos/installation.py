@@ -15,6 +15,9 @@ from tests.support.agents import Client, exchange_token
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.stack import Stack
 
+STORAGE_PRICE = 25
+"""Credits for a GiB and 30 days: a day keeps the price that the service's own meter has found on it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
@@ -27,6 +30,7 @@ class Installation:
     identity: IdentityFactory
     oracle: Oracle
     seed: int
+    loses_links: bool = False
 
     @property
     def organization_id(self) -> UUID:
@@ -51,8 +55,11 @@ class Installation:
         return Client(self.fronts[0], self.credentials["ownerApiKey"])
 
 
-def set_up(stack: Stack, ports: Sequence[int], oracle: Oracle, seed: int) -> Installation:
+def set_up(
+    stack: Stack, fronts: Sequence[str], oracle: Oracle, seed: int, *, loses_links: bool = False
+) -> Installation:
     """Migrate, and make the first owner and organization."""
+    stack.environment["STORAGE_PRICE"] = str(STORAGE_PRICE)
     credentials = stack.set_up()
     settings = make_settings(
         database_url=stack.database_url,
@@ -62,10 +69,11 @@ def set_up(stack: Stack, ports: Sequence[int], oracle: Oracle, seed: int) -> Ins
     database = Database(settings.database_url)
     return Installation(
         stack=stack,
-        fronts=[f"http://127.0.0.1:{port}" for port in ports],
+        fronts=fronts,
         credentials=credentials,
         database=database,
         identity=IdentityFactory(database, settings),
         oracle=oracle,
         seed=seed,
+        loses_links=loses_links,
     )

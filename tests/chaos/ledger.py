@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 from shared.credits.reconciliation import reconcile
 from shared.credits.rollups import roll_up_usage
 from shared.files.storage_charges import accrue_storage
+from shared.files.storage_prices import StoragePrice
 from shared.files.storage_proof import find_mismeasured
-from tests.chaos.installation import Installation
+from tests.chaos.installation import STORAGE_PRICE, Installation
 from tests.support.inventory import query
 
-PRICE = 25_000_000
+PRICE = STORAGE_PRICE * 1_000_000
 """µcr for a GiB and 30 days."""
 _UNIT = (1 << 30) * 30 * 24 * 3600 * 1_000_000
 _STORED = """
@@ -32,7 +33,7 @@ def find_ledger_faults(installation: Installation) -> Iterator[str]:
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     midnight = today + timedelta(days=1)
     slack = datetime.now(UTC) - midnight - timedelta(seconds=1)
-    accrue_storage(database, price=PRICE, grace=timedelta(0), slack=slack)
+    accrue_storage(database, price=StoragePrice(amount=PRICE), grace=timedelta(0), slack=slack)
     expected = _expected(installation, today, midnight)
     charged = dict(query(installation.stack, _CHARGED, (today.date().isoformat(),)))
     if charged != expected:

@@ -17,6 +17,7 @@ import psutil
 import redis
 
 from tests.chaos.settling import Settling
+from tests.support.rabbitmq import RabbitMQ
 from tests.support.small_disks import CannotMount, SmallDisk
 from tests.support.stack import Servers, Service
 
@@ -34,6 +35,8 @@ MOST_PASSES = 256
 GRACE_SECONDS = 2.0
 """What a process is left alone for once it works, or a busy machine would see nothing but starts."""
 LOOK_SECONDS = 0.2
+RABBITMQ_SHARE = 0.4
+"""Of the strikes at servers, where RabbitMQ is one."""
 MakeService = Callable[[str], Service]
 
 
@@ -171,6 +174,9 @@ class Monkey:
         )
 
     def _strike_servers(self) -> None:
+        if self._servers.rabbitmq is not None and self._random.random() < RABBITMQ_SHARE:
+            self._strike_rabbitmq(self._servers.rabbitmq)
+            return
         self._choose_action(
             (self._kill_valkey, 2),
             (self._empty_valkey, 1),
@@ -245,6 +251,17 @@ class Monkey:
     def _end_leases(self) -> None:
         self.kills["leases ended"] += 1
         self._settling.let_leases_end()
+
+    def _strike_rabbitmq(self, rabbitmq: RabbitMQ) -> None:
+        """Kill the broker, or let it take nothing for a while."""
+        strike = self._random.choice(("killed", "mute", "in alarm"))
+        self.kills[f"rabbitmq {strike}"] += 1
+        if strike == "killed":
+            rabbitmq.kill()
+            rabbitmq.start_again()
+            return
+        with rabbitmq.mute() if strike == "mute" else rabbitmq.in_alarm():
+            time.sleep(self._random.uniform(*NAP_SECONDS))
 
     def _kill_valkey(self) -> None:
         lose_memory = self._random.random() < 0.5

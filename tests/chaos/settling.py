@@ -89,7 +89,7 @@ class Settling:
 
     def request_sweeps(self) -> None:
         """Ask the workers for every sweep now, as beat does in its time."""
-        send_sweeps(self._stack.redis_url, [kind for domain in self._domains for kind in domain.kinds])
+        send_sweeps(self._stack.broker_url, [kind for domain in self._domains for kind in domain.kinds])
 
     def let_leases_end(self) -> None:
         """Let claims end: some holders have died, some live."""

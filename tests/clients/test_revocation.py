@@ -30,6 +30,8 @@ ENDLESS = "!delay 200\n!tokens 600"
 CREDITS = 1_000_000
 LARGE_BYTES = 64 << 20
 """More than the kernel takes for a client that does not read."""
+OF_THE_CALLER = ("deployment", "role")
+OF_A_LINK = ("grant", "file", "organization")
 Revoke = Callable[[], object]
 
 
@@ -156,37 +158,56 @@ def test_a_plain_call_is_refused_and_its_upstream_cancelled(revocable: Revocable
             answer.result(60)
 
 
-@pytest.mark.parametrize("end", ["deployment", "role"])
-def test_a_download_is_broken_off(revocable: Revocable, end: str) -> None:
-    act = revocable.disable if end == "deployment" else revocable.take_role
-    assert download(f"{revocable.store_zeros()}/content", revocable.authorization, act) < LARGE_BYTES
+class Download:
+    """A download of which a little has been read, and what happens meanwhile."""
+
+    def __init__(self, service: ModelService, end: str) -> None:
+        revocable = Revocable(service)
+        file_url = revocable.store_zeros()
+        url, headers = f"{file_url}/content", revocable.authorization
+        if end not in OF_THE_CALLER:
+            version = revocable.version_of(file_url)
+            grant = revocable.ask("POST", f"{file_url}/versions/{version}/grants").json()
+            url, headers = grant["url"], {}
+        acts: dict[str, Revoke] = {
+            "deployment": revocable.disable,
+            "role": revocable.take_role,
+            "grant": lambda: revocable.ask("DELETE", f"{file_url}/grants/{grant['grantId']}"),
+            "file": revocable.delete_files,
+            "organization": revocable.suspend,
+            "expiry": revocable.let_grants_expire,
+        }
+        self.act = acts[end]
+        self._answer = requests.get(url, headers=headers, stream=True, timeout=60)
+        self._received = len(self._answer.raw.read(1 << 20))
+
+    def read_rest(self) -> int:
+        """Give how many bytes have come altogether."""
+        with self._answer, contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
+            while piece := self._answer.raw.read(1 << 20):
+                self._received += len(piece)
+        return self._received
 
 
-@pytest.mark.parametrize("end", ["grant", "file", "organization"])
-def test_a_download_by_a_link_is_broken_off(revocable: Revocable, end: str) -> None:
-    file_url = revocable.store_zeros()
-    grant = revocable.ask("POST", f"{file_url}/versions/{revocable.version_of(file_url)}/grants").json()
-    acts: dict[str, Revoke] = {
-        "grant": lambda: revocable.ask("DELETE", f"{file_url}/grants/{grant['grantId']}"),
-        "file": revocable.delete_files,
-        "organization": revocable.suspend,
-    }
-    assert download(grant["url"], {}, acts[end]) < LARGE_BYTES
+@pytest.fixture(scope="module")
+def received(service: ModelService) -> dict[str, int]:
+    """How many bytes come of the downloads during which these things happen, which all wait to be noticed at once."""
+    downloads = {end: Download(service, end) for end in (*OF_THE_CALLER, *OF_A_LINK, "expiry")}
+    for download in downloads.values():
+        download.act()
+    time.sleep(2 * CHECK_SECONDS)
+    return {end: download.read_rest() for end, download in downloads.items()}
 
 
-def test_a_download_by_a_link_that_expires_meanwhile_runs_to_its_end(revocable: Revocable) -> None:
-    file_url = revocable.store_zeros()
-    grant = revocable.ask("POST", f"{file_url}/versions/{revocable.version_of(file_url)}/grants").json()
-    assert download(grant["url"], {}, revocable.let_grants_expire) == LARGE_BYTES
+@pytest.mark.parametrize("end", OF_THE_CALLER)
+def test_a_download_is_broken_off(received: dict[str, int], end: str) -> None:
+    assert received[end] < LARGE_BYTES
 
 
-def download(url: str, headers: dict[str, str], act: Revoke) -> int:
-    """Read a little, let something happen and be noticed; give how many bytes come altogether."""
-    with requests.get(url, headers=headers, stream=True, timeout=60) as answer:
-        received = len(answer.raw.read(1 << 20))
-        act()
-        time.sleep(2 * CHECK_SECONDS)
-        with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
-            while piece := answer.raw.read(1 << 20):
-                received += len(piece)
-    return received
+@pytest.mark.parametrize("end", OF_A_LINK)
+def test_a_download_by_a_link_is_broken_off(received: dict[str, int], end: str) -> None:
+    assert received[end] < LARGE_BYTES
+
+
+def test_a_download_by_a_link_that_expires_meanwhile_runs_to_its_end(received: dict[str, int]) -> None:
+    assert received["expiry"] == LARGE_BYTES

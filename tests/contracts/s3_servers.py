@@ -1,4 +1,7 @@
-"""S3 servers to test against: separate processes on a free port, gone with the test run."""
+"""S3 servers to test against: separate processes on a free port, gone with the test run.
+
+Each starts once; tests that share it have buckets of their own.
+"""
 
 import os
 import socket
@@ -17,13 +20,13 @@ from shared.files.blobs import S3Access
 START_SECONDS = 30.0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
     with running_moto(tmp_path_factory.mktemp("moto")) as access:
         yield access
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
     with running_ministack(tmp_path_factory.mktemp("ministack")) as access:
         yield access

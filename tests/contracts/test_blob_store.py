@@ -338,3 +338,22 @@ def _first_line(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     said: dict[str, Any] = json.loads(process.stdout.readline())
     return said
+
+
+def test_a_store_tells_what_it_holds_without_reading_it(bench: Bench, store: BlobStore) -> None:
+    placed, staged = [put(store, size) for size in (0, 1, 70_000)], stage(store, 500)
+    absent = Blob(version_id=new_id(), size_bytes=1)
+    held = store.measure([*placed, staged, absent])
+    assert {at: (found.size_bytes, found.is_placed) for at, found in held.items()} == {
+        **{blob.version_id: (blob.size_bytes, True) for blob in placed},
+        staged.version_id: (500, False),
+    }
+    listed = {found.version_id: found.size_bytes for batch in store.list_placed() for found in batch}
+    assert listed == {blob.version_id: blob.size_bytes for blob in placed}
+
+
+def test_a_removed_blob_is_neither_measured_nor_listed(store: BlobStore) -> None:
+    blob = put(store)
+    store.remove([blob])
+    assert store.measure([blob]) == {}
+    assert [found for batch in store.list_placed() for found in batch] == []

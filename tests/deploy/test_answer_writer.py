@@ -25,6 +25,13 @@ def waits(start_response):
     start_response("200 OK", [("Content-Length", "4")])
     yield b"done"
 
+def late(start_response):
+    (HERE / "asked").touch()
+    while not (HERE / "go").exists():
+        time.sleep(0.02)
+    start_response("200 OK", [("Content-Length", "4")])
+    yield b"late"
+
 def rung(start_response, bell):
     is_over = []
     threading.Timer(0.5, lambda: (is_over.append(True), bell.ring())).start()
@@ -57,12 +64,13 @@ def application(environ, start_response):
     body = environ["wsgi.input"].read()
     pieces = {
         "/waits": lambda: waits(start_response),
+        "/late": lambda: late(start_response),
         "/rung": lambda: rung(start_response, bell),
         "/stream": lambda: streams(start_response, b""),
         "/flood": lambda: streams(start_response, bytes(1 << 16)),
         "/fails": lambda: fails(start_response),
     }[path]()
-    idle = 60 if path == "/rung" else 0.2
+    idle = {"/rung": 60, "/late": 0}.get(path, 0.2)
     return HeldAnswer(pieces, bell, idle_seconds=lambda: idle, is_blocking=environ["QUERY_STRING"] == "blocking")
 """
 
@@ -95,6 +103,15 @@ def test_a_bell_ends_a_wait_at_once(front: TrivialFront) -> None:
     with contextlib.ExitStack() as stack:
         asking = [stack.enter_context(front.connect(post(b"x", path=b"/rung"))) for _ in range(50)]
         assert {read_answer(connection) for connection in asking} == {(200, b"rung")}
+
+
+def test_an_answer_whose_time_is_over_while_a_thread_asks_it_delays_no_other(front: TrivialFront) -> None:
+    with front.connect(post(b"x", path=b"/late?blocking")) as late:
+        wait_until((front.directory / "asked").exists, "a thread asks")
+        with front.connect(post(b"x", path=b"/rung")) as other:
+            assert read_answer(other) == (200, b"rung")
+        (front.directory / "go").touch()
+        assert read_answer(late) == (200, b"late")
 
 
 def test_a_client_that_hangs_up_ends_its_answer(front: TrivialFront) -> None:

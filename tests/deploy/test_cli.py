@@ -1,11 +1,8 @@
 """The `quartermaster` command, run as a program: the first run through any crash, and administration."""
 
 import json
-import os
 import re
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +14,9 @@ from cryptography.fernet import Fernet
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
+from tests.support.command_line import CommandLine
 from tests.support.front import Front, open_front
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = "from deploy.cli import main; main()"
 DYING_BEFORE_THE_COMMIT = """
 import os
 from deploy import first_run
@@ -48,22 +44,10 @@ def environment(
     }
 
 
-def start(environment: Mapping[str, str], *arguments: str, prepare: str = "") -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", prepare + COMMAND, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def run(environment: Mapping[str, str], *arguments: str, prepare: str = "", status: int = 0) -> str:
     """Run the command to its end; give its output, or its complaint when it is expected to fail."""
-    process = start(environment, *arguments, prepare=prepare)
-    output, complaint = process.communicate(timeout=60)
-    assert process.returncode == status, output + complaint
+    ended, output, complaint = CommandLine(environment, *arguments, prepare=prepare).finish()
+    assert ended == status, output + complaint
     return complaint if status else output
 
 
@@ -141,10 +125,10 @@ def test_a_first_run_that_dies_around_its_commit_loses_no_credentials(
 
 def test_of_two_first_runs_at_once_one_sets_up(environment: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "credentials.json"
-    both = [start(environment, "bootstrap", "--credentials", str(path)) for _ in range(2)]
-    outputs = [process.communicate(timeout=60) for process in both]
-    assert [process.returncode for process in both] == [0, 0], outputs
-    assert sorted(bool(output) for output, _ in outputs) == [False, True]
+    both = [CommandLine(environment, "bootstrap", "--credentials", str(path)) for _ in range(2)]
+    ended = [command.finish() for command in both]
+    assert [status for status, _, _ in ended] == [0, 0], ended
+    assert sorted(bool(output) for _, output, _ in ended) == [False, True]
     assert_credentials_work(environment, path, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What is written down for operators agrees with the code: Procfile, compose file, secrets, requirements."""
+"""What is written down for operators agrees with the code: compose file, secrets, catalog, requirements."""
 
 import re
 import stat
@@ -8,30 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import make_secrets, process_types
+from deploy import make_secrets
+from deploy.front_settings import FrontSettings
 from deploy.secret_files import read_secret_files
-from shared.queues import WORKER_QUEUES
+from shared.models.catalog_format import parse_catalog
 from shared.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 OURS = {name: service for name, service in COMPOSE["services"].items() if "build" in service}
-
-
-def test_every_queue_has_a_worker() -> None:
-    assert set(process_types.WORKERS) == set(WORKER_QUEUES)
-
-
-def test_the_procfile_and_the_compose_file_run_the_same_processes() -> None:
-    lines = (line.partition(":") for line in (ROOT / "Procfile").read_text().splitlines())
-    procfile = {name: command.split() for name, _, command in lines}
-    assert procfile == {name: ["quartermaster", *service["command"]] for name, service in OURS.items()}
-
-
-def test_every_worker_is_in_the_procfile() -> None:
-    names = set(re.findall(r"quartermaster worker (\w+)", (ROOT / "Procfile").read_text()))
-    assert names == set(process_types.WORKERS)
 
 
 @pytest.mark.parametrize("name", COMPOSE["services"])
@@ -45,11 +31,6 @@ def test_containers_have_no_rights_they_do_not_need(name: str) -> None:
 def test_only_the_front_is_published() -> None:
     assert [name for name, service in COMPOSE["services"].items() if "ports" in service] == ["web"]
     assert COMPOSE["networks"]["inside"] == {"internal": True}
-
-
-def test_workers_that_ask_addresses_of_others_reach_the_outside() -> None:
-    reaching = {name for name, service in COMPOSE["services"].items() if "outside" in service["networks"]}
-    assert reaching == {"web", "worker-models", "worker-media", "worker-agents"}
 
 
 def test_every_process_of_the_compose_file_is_asked_for_its_health() -> None:
@@ -96,8 +77,19 @@ def test_secrets_that_exist_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_a_containers_variables_and_secrets_are_settings(name: str) -> None:
     given = {*OURS[name]["environment"], *(secret.upper() for secret in OURS[name]["secrets"])}
-    of_the_server = set(re.findall(r'environ\.get\("(\w+)"\)', (DEPLOY / "gunicorn.conf.py").read_text()))
-    assert given <= {field.upper() for field in Settings.model_fields} | of_the_server
+    assert given <= {field.upper() for fields in (Settings, FrontSettings) for field in fields.model_fields}
+
+
+def test_the_first_catalog_of_the_compose_file_offers_a_script_and_is_kept(tmp_path: Path) -> None:
+    make_secrets.write_catalog(tmp_path / "models")
+    written = tmp_path / "models" / "models.toml"
+    assert len(parse_catalog(written.read_text(), source="written")) == 1
+    for name in ("web", "worker-models", "worker-agents"):
+        assert OURS[name]["environment"]["MODELS_CONFIG"] == "/etc/quartermaster/models.toml"
+        assert "./models:/etc/quartermaster:ro" in OURS[name]["volumes"]
+    written.write_text("mine")
+    make_secrets.write_catalog(tmp_path / "models")
+    assert written.read_text() == "mine"
 
 
 def test_mounted_secrets_become_settings_that_a_variable_overrides(tmp_path: Path) -> None:

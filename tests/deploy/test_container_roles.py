@@ -11,7 +11,7 @@ import psycopg2
 import pytest
 
 from deploy import make_secrets
-from deploy.embedded.postgres import SETTINGS, SUPERUSER, EmbeddedPostgres
+from deploy.embedded.postgres import SUPERUSER, EmbeddedPostgres
 from deploy.embedded.wheels import find_program
 from tests.support.stack import free_port
 
@@ -24,18 +24,13 @@ class NetworkPostgres(EmbeddedPostgres):
     """A Postgres that is reached over the network by a password, as the one of a container."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, durable=False)
+        super().__init__(directory, durable=False, address="127.0.0.1", access=CLOSED)
         self.port = free_port()
         # The port names the socket, too: the superuser's own addresses have to name it.
-        self._settings = SETTINGS | {"fsync": "off", "listen_addresses": "127.0.0.1", "port": str(self.port)}
+        self._settings["port"] = str(self.port)
 
     def database_url(self, database: str, *, role: str = SUPERUSER) -> str:
         return f"{super().database_url(database, role=role)}&port={self.port}"
-
-    def _write_access_rules(self) -> None:
-        super()._write_access_rules()
-        rules = self._data / "pg_hba.conf"
-        rules.write_text(rules.read_text() + CLOSED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.migrations.grants import grant_access
 from shared.migrations.runner import migrate
 from shared.valkey import writes_to_disk
+from tests.support.discovered import found
 
 
 def run(url: str, statement: str) -> list[tuple[object, ...]]:
@@ -169,7 +170,7 @@ def test_postgres_has_no_capability_where_its_files_are_open_to_it(open_director
         pytest.skip("the installed packages lie in a closed directory")
     server.start()
     try:
-        for status in filter(None, map(status_of, server_processes(server))):
+        for status in found(filter(None, map(status_of, server_processes(server)))):
             assert {status[name] for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb", "CapInh")} == {0}
             assert status["NoNewPrivs"] == 1
     finally:
@@ -187,7 +188,7 @@ def test_in_a_closed_directory_postgres_passes_it_and_reads_no_files_but_its_own
     assert server.program().reach_all_paths
     server.start()
     try:
-        for status in filter(None, map(status_of, server_processes(server))):
+        for status in found(filter(None, map(status_of, server_processes(server)))):
             held = status["CapEff"] | status["CapPrm"] | status["CapAmb"]
             assert held in (1 << 2, 1 << 1), "to search and read, or what a container grants in its place"
             assert status["CapBnd"] & ~0b110 == 0

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from deploy import environment_example, process_types
+from deploy.front_settings import FrontSettings
 from shared.settings import Settings
+from shared.tracing import ENDPOINTS
 from tests.support.identity import make_settings
 
 DEPLOY = Path(environment_example.__file__).parent
@@ -16,7 +18,16 @@ DEPLOYMENT = EXAMPLE.partition(environment_example.BY_HAND)[2]
 READ = re.compile(r"environ(?:ment)?(?:\.get\(|\[)[\"']([A-Z][A-Z0-9_]+)[\"']")
 OPTIONAL = re.compile(r"^#([A-Z][A-Z0-9_]+)=(.*)$", re.MULTILINE)
 NAMED = re.compile(r"^#?([A-Z][A-Z0-9_]+)=", re.MULTILINE)
-SURROUNDINGS = {"PATH", "HOME", "MAKELEVEL", "BASE_URL", "LOG_LEVEL", "METRICS_DIRECTORY", "WEB_THREADS"}
+SURROUNDINGS = {
+    "PATH",
+    "HOME",
+    "MAKELEVEL",
+    "BASE_URL",
+    "LOG_LEVEL",
+    "METRICS_DIRECTORY",
+    "WEB_THREADS",
+    "TASK_EVENTS",
+}
 """What deployment code reads of the system, or of the service's settings."""
 
 
@@ -47,8 +58,17 @@ def test_every_default_may_be_taken_as_it_is_written(monkeypatch: pytest.MonkeyP
 def test_every_variable_that_deployment_reads_stands_there_and_no_other() -> None:
     sources = [*DEPLOY.glob("*.py"), *DEPLOY.glob("embedded/*.py")]
     read = {name for source in sources for name in READ.findall(source.read_text())}
+    read |= {name.upper() for name in FrontSettings.model_fields}
     read |= {worker.threads_variable for worker in process_types.WORKERS.values()}
+    read |= {ENDPOINTS[0], "OTEL_TRACES_SAMPLER"}  # by OpenTelemetry's SDK
     assert set(NAMED.findall(DEPLOYMENT)) == read - SURROUNDINGS
+
+
+def test_a_default_of_the_front_is_the_one_that_stands_there() -> None:
+    written = {
+        name: value for name, value in OPTIONAL.findall(EXAMPLE) if name.lower() in FrontSettings.model_fields
+    }
+    assert written == {name.upper(): f"{field.default}" for name, field in FrontSettings.model_fields.items()}
 
 
 def test_no_variable_stands_there_twice() -> None:

@@ -1,12 +1,15 @@
 """The front server's settings, tried on a real gunicorn."""
 
 import contextlib
+import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.process_types import web_command
 from tests.deploy.trivial_front import trivial_front
 from tests.support.stack import wait_until
 
@@ -18,6 +21,27 @@ def port(tmp_path: Path) -> Iterator[int]:
     """Run gunicorn with our settings and a trivial application."""
     with trivial_front(tmp_path, WEB_SEND_SECONDS="1") as front:
         yield front.port
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WEB_THREADS", "many"),
+        ("WEB_PROCESSES", "0"),
+        ("WEB_HEAD_SECONDS", "nan"),
+        ("STORAGE_GRACE_DAYS", "-1"),
+    ],
+)
+def test_a_wrong_setting_ends_the_start_with_a_line_that_says_what_to_do(name: str, value: str) -> None:
+    service = {"BLOB_STORE": "file:///b", "DATABASE_URL": "postgresql:///d", "REDIS_URL": "redis://h/0"}
+    environment = os.environ | service | {"ENCRYPTION_KEYS": "k", name: value}
+    started = subprocess.run(
+        web_command(), env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert started.returncode == 1
+    (line,) = started.stderr.splitlines()
+    assert line.startswith(f"{name}={value} is not usable: ")
+    assert "Change it or leave it out" in line
 
 
 def test_clients_that_do_not_hang_up_hold_nobody_up(port: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import gunicorn  # type: ignore[import-untyped]
 import pytest
 from gunicorn import util
+from gunicorn.arbiter import Arbiter  # type: ignore[import-untyped]
 from gunicorn.http import wsgi  # type: ignore[import-untyped]
 from gunicorn.http.body import LengthReader  # type: ignore[import-untyped]
 from gunicorn.http.parser import Parser  # type: ignore[import-untyped]
@@ -95,6 +96,20 @@ def test_gunicorn_writes_its_own_refusals_by_one_function() -> None:
     assert "util.write_error(client, status_int, reason, mesg)" in handler
     assert list(inspect.signature(util.write_error).parameters) == ["sock", "status_int", "reason", "mesg"]
     assert inspect.getsource(ThreadWorker.handle).count("self.handle_error(req, conn.sock,") == 2
+
+
+def test_a_stop_passes_where_ours_takes_hold_of_it() -> None:
+    """The master stops by one method, which knows who else listens; a worker then begins to wait by one, once."""
+    stopping = inspect.getsource(Arbiter.stop)
+    assert list(inspect.signature(Arbiter.stop).parameters) == ["self", "graceful"]
+    assert "self.reexec_pid == self.master_pid == 0" in stopping
+    assert "not self.systemd" in stopping
+    assert stopping.index("close_sockets(") < stopping.index("self.kill_workers(")
+    waiting = inspect.getsource(ThreadWorker.run).partition("while self.alive:")[2]
+    order = ["set_accept_enabled(False)", "self._cap_keepalive(", "while self.nr_conns > 0", "s.close()"]
+    assert sorted(order, key=waiting.index) == order
+    assert waiting.count("self._cap_keepalive(") == 1
+    assert "self._accepting = enabled" in inspect.getsource(ThreadWorker.set_accept_enabled)
 
 
 def test_every_look_at_the_connections_is_followed_by_one_for_what_is_late() -> None:

@@ -3,26 +3,25 @@
 import contextlib
 import http.client
 import http.server
-import os
 import re
-import shutil
 import socket
-import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from deploy.embedded.ports import find_free_port
+from deploy.front_settings import FrontSettings
+from deploy.listeners import STOPPING_SECONDS
+from tests.deploy.trivial_front import trivial_front
+from tests.support.nginx import CONFIGURATION, NGINX, SHIPPED, running_nginx
 
-SHIPPED = Path(__file__).resolve().parents[2] / "deploy" / "nginx"
-CONFIGURATION = SHIPPED / "quartermaster.conf"
-NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 CONTENT = b"exactly these bytes"
-TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 PROTECTED = {
     "ETag": '"digest"',
     "Repr-Digest": "sha-256=:x:",
@@ -82,53 +81,6 @@ def proxy(tmp_path: Path) -> Iterator[int]:
     finally:
         service.shutdown()
         service.server_close()
-
-
-@contextlib.contextmanager
-def running_nginx(directory: Path, service_port: int) -> Iterator[int]:
-    """Run nginx with what is shipped before a service on this host; give its port."""
-    port = find_free_port()
-    ours = {
-        "server 127.0.0.1:8080;": f"server 127.0.0.1:{service_port};",
-        "listen 80;": f"listen 127.0.0.1:{port};",
-        "/var/log/nginx/": f"{directory}/",
-        "/var/lib/quartermaster/blobs/": f"{directory}/blobs/",
-    }
-    (directory / "quartermaster.conf").write_text(_changed(CONFIGURATION, ours))
-    main = {
-        "user quartermaster;": "user root;" if os.geteuid() == 0 else "",
-        "worker_processes auto;": "daemon off;",
-        "/run/nginx.pid": f"{directory}/pid",
-        "/var/log/nginx/error.log": f"{directory}/error.log",
-        "include mime.types;": "".join(f"{name}_temp_path {directory}/{name};" for name in TEMPORARY),
-        "conf.d/*.conf": f"{directory}/quartermaster.conf",
-    }
-    (directory / "nginx.conf").write_text(_changed(SHIPPED / "nginx.conf", main))
-    nginx = subprocess.Popen([str(NGINX), "-p", str(directory), "-c", str(directory / "nginx.conf")])
-    try:
-        wait_for(port)
-        yield port
-    finally:
-        nginx.terminate()
-        nginx.wait(10)
-
-
-def _changed(path: Path, changes: dict[str, str]) -> str:
-    text = path.read_text()
-    for stated, actual in changes.items():
-        assert stated in text
-        text = text.replace(stated, actual)
-    return text
-
-
-def wait_for(port: int) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-    raise AssertionError("nginx does not listen")
 
 
 def get(
@@ -259,3 +211,53 @@ def test_there_is_room_for_thousands_of_silent_clients() -> None:
     assert int(connections[1]) >= 16_000
     for rule in ("client_header_timeout 5s;", "client_body_timeout 10s;", "reset_timedout_connection on;"):
         assert rule in proxied
+
+
+def test_a_front_that_is_away_costs_no_request(tmp_path: Path) -> None:
+    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    with running_nginx(tmp_path, find_free_port(), service.server_port) as port:
+        for path in ("/message:send", "/files/agent-artifacts"):
+            request = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok".encode()
+            for _ in range(4):  # the fronts take turns
+                assert send(port, request).startswith(b"HTTP/1.1 200")
+    service.shutdown()
+    service.server_close()
+
+
+def test_fronts_that_are_replaced_in_turn_cost_no_request(tmp_path: Path) -> None:
+    """Each stops as soon as the other answers again, which nginx still takes for failed."""
+    ports = [find_free_port(), find_free_port()]
+    over = threading.Event()
+    with contextlib.ExitStack() as closing:
+        replaced = [closing.enter_context(contextlib.ExitStack()) for _ in ports]
+        for front, at in zip(replaced, ports, strict=True):
+            front.enter_context(trivial_front(tmp_path, PORT=str(at), WEB_THREADS="8"))
+        proxy = closing.enter_context(running_nginx(tmp_path, *ports, error_level="error"))
+        with ThreadPoolExecutor(8) as clients:
+            asking = [clients.submit(_ask_until, over, proxy) for _ in range(8)]
+            for front, at in zip(replaced, ports, strict=True):
+                front.close()
+                front.enter_context(trivial_front(tmp_path, PORT=str(at), WEB_THREADS="8"))
+            over.set()
+        answers = sum((each.result() for each in asking), Counter[int]())
+    assert answers.keys() == {200}, (tmp_path / "quartermaster.error.log").read_text()
+
+
+def _ask_until(over: threading.Event, port: int) -> Counter[int]:
+    """Post again and again, on one connection where nginx keeps it; count the answers' statuses."""
+    statuses: Counter[int] = Counter()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    while not over.is_set():
+        connection.request("POST", "/message:send", b"something")
+        answer = connection.getresponse()
+        answer.read()
+        statuses[answer.status] += 1
+    connection.close()
+    return statuses
+
+
+def test_nginx_gives_an_idle_connection_up_before_a_front_does() -> None:
+    kept = re.search(r"\n    keepalive_timeout (\d+)s;", CONFIGURATION.read_text())
+    assert kept is not None
+    assert int(kept[1]) < min(STOPPING_SECONDS, FrontSettings().web_keepalive_seconds)

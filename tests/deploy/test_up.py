@@ -1,7 +1,9 @@
 """`make up`, with small stand-ins for the service's processes: one line when ready, and nothing left behind."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -11,12 +13,14 @@ import textwrap
 import time
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
 from deploy.embedded.ports import find_free_port
+from tests.support.stack import wait_until
 
 PATIENCE_SECONDS = 60
 SECRETS = re.compile(r"(?:sv[a-z]|whsec)_[A-Za-z0-9+/=]{20,}")
@@ -58,10 +62,11 @@ def root(tmp_path: Path) -> Path:
 class Copy:
     """One run of the stack over a home."""
 
-    def __init__(self, root: Path | None, home: Path, port: int) -> None:
+    def __init__(self, root: Path | None, home: Path, port: int, *, has_owner: bool = False) -> None:
         self.home, self.port = home, port
         code = "from pathlib import Path; from deploy import up; "
-        code += f"up.main(root=Path({str(root)!r}), bootstrap=('true',))" if root else "up.main()"
+        bootstrap = "up.BOOTSTRAP" if has_owner else "('true',)"
+        code += f"up.main(root=Path({str(root)!r}), bootstrap={bootstrap})" if root else "up.main()"
         environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -136,6 +141,43 @@ def assert_nothing_left(copy: Copy) -> None:
     while copy.processes() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert copy.processes() == []
+
+
+def test_a_person_is_told_where_everything_is_and_the_logs_go_to_files(root: Path) -> None:
+    ours, theirs = pty.openpty()
+    code = (
+        "from pathlib import Path; from deploy import up; up.main("
+        f"root=Path({str(root)!r}), bootstrap=('echo', '{{\\\"event\\\": 1}}'), link=lambda *_: 'http://here/console/in#svl_1')"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment | {"QM_HOME": str(root / "home"), "PORT": str(find_free_port())},
+        stdout=theirs,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen = ""
+    try:
+        while "Ctrl-C" not in seen:
+            seen += os.read(ours, 1 << 16).decode()
+    finally:
+        process.terminate()
+        with contextlib.suppress(OSError):  # a terminal that nobody writes to any more
+            while os.read(ours, 1 << 16):
+                pass
+        assert process.wait(PATIENCE_SECONDS) == 0
+        os.close(ours)
+    for told in ("Postgres", "Quartermaster is ready at http://127.0.0.1", "http://here/console/in#svl_1",
+                 "credentials.json", "console link"):  # fmt: skip
+        assert told in seen
+    steps = [line.partition("✓")[2] for line in seen.splitlines() if "✓" in line]
+    assert len(steps) == len(set(steps)) >= 4, steps
+    logs = {path.name: path.read_text() for path in (root / "home/logs").iterdir()}
+    assert "event" in logs["bootstrap.log"]
+    assert "event" not in seen
+    assert not any("svl_" in text for text in logs.values())
 
 
 def test_it_announces_itself_and_stops_without_leaving_a_process(root: Path, copies: list[Copy]) -> None:
@@ -227,13 +269,26 @@ def command_beside(home: Path, *words: str) -> str:
     return ran.stdout
 
 
+def _is_well(port: str) -> bool:
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer,
+    ):
+        return bool(answer.status == 200)
+    return False
+
+
 def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
-    tmp_path: Path, copies: list[Copy]
+    root: Path, copies: list[Copy]
 ) -> None:
     port = find_free_port()
-    copies.append(Copy(None, tmp_path / "home", port))
+    copies.append(Copy(None, root / "home", port))
     printed = copies[-1].read_until_ready()
     assert '"status":"ok"' in copies[-1].get("/readyz")
+    ports = re.findall(r"(\d+) \((?:web|worker-[a-z]+|beat)\)", printed)
+    assert len(set(ports)) == 8, printed
+    for operations_port in ports:
+        wait_until(partial(_is_well, operations_port), f"a process answers at {operations_port}")
     credentials = copies[-1].home / "credentials.json"
     assert credentials.stat().st_mode & 0o777 == 0o600
     first = credentials.read_text()
@@ -248,7 +303,8 @@ def test_the_service_itself_starts_and_hands_over_its_first_credentials_once(
     logs = [path for path in copies[-1].home.rglob("*.log*") if path.is_file()]
     assert logs
     assert [path for path in logs if SECRETS.search(path.read_text(errors="replace"))] == []
-    copies.append(Copy(None, tmp_path / "home", port))
+    # The next start looks for a first owner too; what serves then may be stand-ins.
+    copies.append(Copy(root, root / "home", port, has_owner=True))
     copies[-1].read_until_ready()
     assert credentials.read_text() == first
     assert copies[-1].end(signal.SIGTERM) == 0

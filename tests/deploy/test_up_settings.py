@@ -1,5 +1,6 @@
 """What `make up` chooses by itself, how often it asks, and what it does when its output fails."""
 
+import contextlib
 import errno
 import io
 import socket
@@ -31,13 +32,29 @@ def test_operators_get_another_port_where_that_one_is_taken_and_none_beside_thei
     assert up._operations_port({"OPERATIONS_BIND": "0.0.0.0:9080"}, address) == ""
 
 
-def test_the_front_alone_listens_for_operators() -> None:
-    environment = {"OPERATIONS_PORT": "9080", "OPERATIONS_BIND": "0.0.0.0:9080", "PORT": "8080"}
+def test_each_process_listens_for_operators_on_a_port_of_its_own() -> None:
+    environment = {"OPERATIONS_PORT": "9080", "PORT": "8080", "METRICS_DIRECTORY": "/dev/shm/metrics"}
     programs = up._programs(Path(up.ROOT), environment)
     assert programs["web"].environment == environment
-    others = [program.environment for name, program in programs.items() if name != "web"]
-    assert others
-    assert all(each == {"PORT": "8080"} for each in others)
+    assert "OPERATIONS_PORT" not in (programs.pop("release").environment or {})
+    ports = [(program.environment or {})["OPERATIONS_PORT"] for program in programs.values()]
+    assert len(set(ports)) == len(ports) == 8
+    assert all(dict(program.environment or {}).items() >= {("PORT", "8080")} for program in programs.values())
+
+
+def test_nobody_listens_beside_a_front_that_is_told_where() -> None:
+    environment = {"OPERATIONS_PORT": "", "OPERATIONS_BIND": "0.0.0.0:9080", "PORT": "8080"}
+    programs = up._programs(Path(up.ROOT), environment)
+    assert programs.pop("web").environment == environment
+    assert all(program.environment == {"PORT": "8080"} for program in programs.values())
+
+
+def test_the_ports_of_workers_are_free_ones() -> None:
+    first = find_free_port()
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", first + 1)):
+        chosen = up._ports_above(str(first), 3)
+        assert str(first + 1) not in chosen
+        assert len(set(chosen)) == 3
 
 
 def test_a_question_that_makes_noise_is_not_asked_again_because_of_the_noise() -> None:

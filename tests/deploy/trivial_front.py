@@ -67,9 +67,9 @@ class TrivialFront:
 def trivial_front(directory: Path, application: str = APPLICATION, **settings: str) -> Iterator[TrivialFront]:
     """Run it, with two threads in one process unless `settings` say otherwise."""
     (directory / "trivial.py").write_text(application)
-    port = find_free_port()
-    environment = {**os.environ, "PORT": str(port), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
+    environment = {**os.environ, "PORT": str(find_free_port()), "WEB_PROCESSES": "1", "WEB_THREADS": "2"}
     environment |= {"PYTHONPATH": f"{directory}{os.pathsep}{ROOT}", **settings}
+    port = int(environment["PORT"])
     command = [sys.executable, "-m", "gunicorn", "--config", str(GUNICORN_SETTINGS), "trivial:application"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as server:
         try:

@@ -1,11 +1,13 @@
 """Send hostile and valid requests, made from the OpenAPI document, to the real service; then fuzz the parsers.
 
 `python -m tests.fuzz` takes some ten minutes, `--quick` about one. Any 5xx, undocumented answer, accepted
-nonsense or refused valid request is a failure.
+nonsense or refused valid request is a failure. The long form explores from a new seed each time and prints it; the
+quick one, which guards each change, always begins at the same seed, so that it judges the change and not its luck.
 """
 
 import argparse
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -18,21 +20,26 @@ from tests.support.agents import exchange_token
 from tests.support.stack import Servers, Stack
 
 HERE = Path(__file__).parent
+_SEED = 20261123
 
 
 def main() -> None:
     """Fuzz as an agent, an owner and a distribution, then the parsers alone; exit with 1 on any failure."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a bounded form for every change")
+    parser.add_argument("--seed", type=int, help="where to begin, as an earlier run printed it")
     arguments = parser.parse_args()
     examples = 8 if arguments.quick else 150
+    seed = arguments.seed or (_SEED if arguments.quick else random.getrandbits(64))
+    print(f"fuzz: seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as directory:
-        failed = _fuzz_service(Path(directory), examples)
-    failed |= _run([sys.executable, "-m", "pytest", "-q", str(HERE)], {"FUZZ_EXAMPLES": str(examples * 25)})
+        failed = _fuzz_service(Path(directory), examples, seed)
+    parsers = [sys.executable, "-m", "pytest", "-q", "--hypothesis-seed", str(seed), str(HERE)]
+    failed |= _run(parsers, {"FUZZ_EXAMPLES": str(examples * 25)})
     sys.exit(failed)
 
 
-def _fuzz_service(directory: Path, examples: int) -> int:
+def _fuzz_service(directory: Path, examples: int, seed: int) -> int:
     servers = Servers(directory / "servers")
     servers.start()
     stack = Stack(directory / "stack", servers)
@@ -42,23 +49,28 @@ def _fuzz_service(directory: Path, examples: int) -> int:
         front = stack.web(FAILED_LOGINS_PER_MINUTE="0", A2A_WAIT_SECONDS="2")
         with stack.running(front, stack.worker("agents")):
             tokens = (exchange_token(front.url, credentials), credentials["ownerApiKey"])
-            failed = max(_fuzz_as(token, front.url, examples) for token in tokens)
-            failed |= _fuzz_as_distribution(credentials["distribution"], front.url, examples)
+            failed = max(_fuzz_as(token, front.url, examples, seed) for token in tokens)
+            failed |= _fuzz_as_distribution(credentials["distribution"], front.url, examples, seed)
         return failed | _report_failures(front.log)
     finally:
         stack.kill_all()
         servers.stop()
 
 
-def _fuzz_as_distribution(distribution: dict[str, str], url: str, examples: int) -> int:
+def _fuzz_as_distribution(distribution: dict[str, str], url: str, examples: int, seed: int) -> int:
     """Fuzz what only a distribution does, with its token and mostly at its own address."""
     only = ("--include-path-regex", "^/distributions/")
     environment = {DISTRIBUTION: distribution["id"]}
-    return _fuzz_as(distribution["token"], url, examples, *only, environment=environment)
+    return _fuzz_as(distribution["token"], url, examples, seed, *only, environment=environment)
 
 
 def _fuzz_as(
-    token: str, url: str, examples: int, *more: str, environment: Mapping[str, str] = MappingProxyType({})
+    token: str,
+    url: str,
+    examples: int,
+    seed: int,
+    *more: str,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     command = [
         str(Path(sys.executable).with_name("schemathesis")),
@@ -69,6 +81,7 @@ def _fuzz_as(
     # HEAD is what GET is, but for the body.
     command += ["--exclude-operation-id-regex", "^head_"]
     command += ["--checks", "all", "--max-examples", str(examples), "--continue-on-failure", "--no-shrink"]
+    command += ["--seed", str(seed)]
     return _run([*command, *more], {"SCHEMATHESIS_HOOKS": "tests.fuzz.hooks", **environment})
 
 

@@ -10,9 +10,10 @@ from uuid import uuid4
 
 import pytest
 
+from deploy.home import Home
 from tests.support.agents import Client, exchange_token
 from tests.support.small_disks import MEBIBYTE, CannotMount, SmallDisk, mounted_disk
-from tests.support.stack import ROOT, Servers, Service, Stack
+from tests.support.stack import FOREIGN, ROOT, Servers, Service, Stack, wait_until
 
 GUIDES = ROOT / "docs" / "guides"
 WORKERS = ("files", "background", "models", "agents")
@@ -21,6 +22,8 @@ PATIENCE_SECONDS = 60
 _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What an operator does between two blocks, invisible to readers: the test does it.
 _MEANWHILE = re.compile(r"^<!-- test: ([\w ]+) -->$", re.MULTILINE)
+_OF_OPERATORS = {"full-disk", "brokers", "keys"}
+"""What is run with the settings of the service in the environment."""
 _KEEP_NAMES = 'trap "{ declare -f; export -p; } > names" EXIT'
 
 
@@ -37,10 +40,22 @@ class Guided:
         """Run the front and these workers anew, with these changes to the environment."""
         self.stack.kill_all()
         self.stack.environment = {**self.stack.environment, **environment}
+        Home(self.stack.directory).note_settings(self._settings())
         self._services = [self.stack.web(), *(self.stack.worker(name) for name in workers)]
         for service in self._services:
             service.start()
         self._services[0].wait_until_answering()
+
+    def at_a_shell(self) -> dict[str, str]:
+        """Give the environment of a reader, who has the command and the home of what runs, and nothing more."""
+        return {name: value for name, value in self.stack.environment.items() if name not in self._settings()}
+
+    def _settings(self) -> dict[str, str]:
+        inherited = {"QM_HOME", "PATH"} | (os.environ.keys() - {*FOREIGN})
+        return {name: value for name, value in self.stack.environment.items() if name not in inherited}
+
+    def has_logged(self, text: str) -> bool:
+        return self._services[-1].has_logged(text)
 
     def upload(self, size_bytes: int) -> None:
         front = self._services[0]
@@ -68,7 +83,7 @@ def guided(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             stack.kill_all()
 
 
-@pytest.mark.parametrize("guide", ["files", "models", "agents", "media"])
+@pytest.mark.parametrize("guide", ["files", "models", "agents", "media", "observe", "command-line"])
 def test_a_guides_commands_do_what_it_says(guided: Guided, guide: str, tmp_path: Path) -> None:
     follow(guided, guide, tmp_path, {})
 
@@ -86,6 +101,12 @@ def test_the_guide_to_a_full_disk_frees_space_while_the_disk_stays_full(
         disk.free()
 
 
+def test_the_guide_to_brokers_asks_the_workers(guided: Guided, tmp_path: Path) -> None:
+    guided.restart(workers=("files",))
+    wait_until(lambda: guided.has_logged(" ready."), "the worker is ready")
+    follow(guided, "brokers", tmp_path, {})
+
+
 def test_the_guide_to_keys_leaves_the_service_working_with_the_new_keys_alone(
     guided: Guided, tmp_path: Path
 ) -> None:
@@ -100,30 +121,34 @@ def test_the_guide_to_keys_leaves_the_service_working_with_the_new_keys_alone(
 
 
 def test_every_guide_is_listed_and_run() -> None:
-    run = {"files", "models", "agents", "media", "full-disk", "keys"}
-    assert {page.stem for page in GUIDES.glob("*.md")} - {"README"} == run
+    run = {"files", "models", "agents", "media", "observe", "command-line", "full-disk", "brokers", "keys"}
+    pages = {page.stem: page.read_text() for page in GUIDES.glob("*.md") if page.stem != "README"}
+    assert {name for name, text in pages.items() if _SHELL_BLOCK.search(text)} == run
     listed = re.findall(r"\]\(([\w-]+)\.md\)", (GUIDES / "README.md").read_text())
-    assert set(listed) == run
+    assert set(listed) == set(pages)
 
 
 def follow(
     guided: Guided, guide: str, directory: Path, acts: Mapping[str, Callable[[Mapping[str, str]], None]]
 ) -> None:
     """Run the lines of a guide in order, and in between do what it says an operator does."""
+    environment = guided.stack.environment if guide in _OF_OPERATORS else guided.at_a_shell()
     beginning = "\n".join(_SHELL_BLOCK.findall((GUIDES / "README.md").read_text()))
     pieces = _MEANWHILE.split((GUIDES / f"{guide}.md").read_text())
     lines = "\n".join(_SHELL_BLOCK.findall(pieces[0]))
-    run_lines(guided, directory, f"set -a\n{beginning}\n{lines}")
+    run_lines(environment, directory, f"set -a\n{beginning}\n{lines}")
     for act, text in zip(pieces[1::2], pieces[2::2], strict=True):
         acts[act](exported(directory))
-        run_lines(guided, directory, "source names\n" + "\n".join(_SHELL_BLOCK.findall(text)))
+        run_lines(
+            guided.stack.environment, directory, "source names\n" + "\n".join(_SHELL_BLOCK.findall(text))
+        )
 
 
-def run_lines(guided: Guided, directory: Path, lines: str) -> None:
+def run_lines(environment: Mapping[str, str], directory: Path, lines: str) -> None:
     done = subprocess.run(
         ["bash", "-euxo", "pipefail", "-c", f"{_KEEP_NAMES}\n{lines}"],
         cwd=directory,
-        env=os.environ | guided.stack.environment,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,

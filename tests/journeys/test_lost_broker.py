@@ -27,7 +27,7 @@ WAITING_FOR_LOCK = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type 
 
 @pytest.fixture(autouse=True)
 def _restored(servers: Servers) -> Iterator[None]:
-    """Leave a Valkey that answers to whoever comes next."""
+    """Leave a Valkey that answers to the next test."""
     yield
     if not servers.valkey.is_ready():
         servers.valkey.kill()

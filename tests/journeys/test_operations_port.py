@@ -29,7 +29,9 @@ def test_every_process_of_a_host_is_seen_on_its_operations_port(servers: Servers
         seen("web", 2)
         seen("worker-files", 1)
         worker.kill()
-        wait_until(lambda: "worker-files" not in metrics(port), "a dead worker is not counted")
+        wait_until(
+            lambda: 'processes{role="worker-files"}' not in metrics(port), "a dead worker is not counted"
+        )
 
 
 def test_uploads_are_acknowledged_while_no_number_can_be_written_down(

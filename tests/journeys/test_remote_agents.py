@@ -64,12 +64,27 @@ class House:
         return Client(self.url, self.credentials["ownerApiKey"])
 
     @property
+    def agent(self) -> Client:
+        return Client(self.url, exchange_token(self.url, self.credentials))
+
+    @property
     def deployment_id(self) -> str:
         return str(self.credentials["deployment"]["id"])
 
     @property
     def principal_id(self) -> str:
         return str(self.credentials["distribution"]["principalIdentityId"])
+
+    def register(self, address: str) -> None:
+        """Register the agent's address, and where the distribution is told."""
+        told = f"/admin/distributions/{self.credentials['distribution']['id']}/notification-endpoint"
+        set_endpoint = self.owner.request("PUT", told, json={"url": f"{self.network.url}/told"})
+        assert set_endpoint.status_code == 200, set_endpoint.text
+        endpoint = f"/admin/deployments/{self.deployment_id}/endpoint"
+        put = self.owner.request("PUT", endpoint, json={"url": address})
+        assert put.status_code == 200, put.text
+        checked = self.owner.request("POST", f"{endpoint}/check")
+        assert (checked.status_code, checked.json()["isUsable"]) == (200, True), checked.text
 
     def as_distribution(self, method: str, path: str, **more: Any) -> requests.Response:
         token = self.credentials["distribution"]["token"]
@@ -87,7 +102,7 @@ class House:
     def answered(self, task_id: str, state: str = "TASK_STATE_COMPLETED") -> dict[str, Any]:
         """Give a task of the distribution, as the receiving identity sees it, once it is in this state."""
         minted = self.as_distribution("POST", "/oauth/attributions", json={}).json()["attribution"]
-        agent = Client(self.url, exchange_token(self.url, self.credentials))
+        agent = self.agent
         path, headers = f"/agents/{self.deployment_id}/tasks/{task_id}", {"Service-Usage-Attribution": minted}
         task: dict[str, Any] = {}
 
@@ -116,13 +131,7 @@ def house(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             running_agent(front.url, credentials) as address,
         ):
             house = House(url=front.url, credentials=credentials, network=network)
-            told = f"/admin/distributions/{credentials['distribution']['id']}/notification-endpoint"
-            assert house.owner.request("PUT", told, json={"url": f"{network.url}/told"}).status_code == 200
-            endpoint = f"/admin/deployments/{house.deployment_id}/endpoint"
-            put = house.owner.request("PUT", endpoint, json={"url": address})
-            assert put.status_code == 200, put.text
-            checked = house.owner.request("POST", f"{endpoint}/check")
-            assert (checked.status_code, checked.json()["isUsable"]) == (200, True), checked.text
+            house.register(address)
             yield house
     finally:
         stack.kill_all()

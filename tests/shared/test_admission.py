@@ -1,4 +1,4 @@
-"""A pool is shared: nobody uses it up while others want it, and whoever is refused learns whose lack it is."""
+"""A pool is shared: nobody uses it up while others want it, and a refusal says whose lack it is."""
 
 import threading
 import time

@@ -1,6 +1,6 @@
 """The private parts of redis-py and kombu that we touch are as they were when that was written.
 
-Whoever upgrades one and finds this failing reads the modules named here against the new code. What is corrected of
+Upgrade one, find this failing, and read the modules named here against the new code. What is corrected of
 kombu has tests of its own beside it (`tests/workers/test_broker.py`).
 """
 

@@ -71,7 +71,8 @@ def test_counts_of_processes_that_ended_are_kept_and_their_gauges_are_not(direct
     text = mine.text()
     assert 'quartermaster_things_total{kind="a"} 6.0' in text
     assert "quartermaster_busy 0.0" in text
-    assert 'role="worker-files"' not in text
+    assert 'quartermaster_processes{role="worker-files"}' not in text
+    assert 'memory_bytes{role="worker-files"}' not in text
     assert sorted(path.name for path in directory.iterdir()) == ["ended.json", "lock"]
 
 
@@ -120,7 +121,7 @@ def test_a_killed_process_keeps_what_it_had_counted(directory: Path) -> None:
         process.wait()
     text = mine.text()
     assert "quartermaster_uploaded_bytes_total 17.0" in text
-    assert "worker-files" not in text
+    assert 'quartermaster_processes{role="worker-files"}' not in text
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from deploy.embedded.postgres import EmbeddedPostgres
 from shared.migrations.functions import function_files
 from shared.migrations.runner import migrate
 from shared.schema import metadata
+from tests.support.discovered import found
 
 for _module in walk_packages(shared.__path__, "shared."):
     if _module.name.endswith("tables"):
@@ -36,15 +37,6 @@ _SHAPES = {
 _DEFINITIONS = """
 SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname
 """
-
-
-@pytest.fixture
-def empty(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
-    postgres_server.create_database(name := f"test_{uuid4().hex}")
-    url = postgres_server.migrations_url(name)
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg2://", 1))
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture
@@ -68,14 +60,14 @@ def revisions() -> list[str]:
 
 
 @pytest.mark.parametrize("what", _SHAPES)
-def test_a_migrated_database_is_the_declared_one(empty: Engine, declared: Engine, what: str) -> None:
-    migrate(empty)
-    assert shape(empty, what) == shape(declared, what)
+def test_a_migrated_database_is_the_declared_one(empty_engine: Engine, declared: Engine, what: str) -> None:
+    migrate(empty_engine)
+    assert shape(empty_engine, what) == shape(declared, what)
 
 
-def test_no_migration_is_missing(empty: Engine) -> None:
-    migrate(empty)
-    with empty.connect() as connection:
+def test_no_migration_is_missing(empty_engine: Engine) -> None:
+    migrate(empty_engine)
+    with empty_engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
@@ -85,49 +77,51 @@ def definitions(engine: Engine) -> list[tuple[str, str]]:
         return [(name, definition) for name, definition in connection.execute(text(_DEFINITIONS))]
 
 
-def test_every_function_stands_in_a_file_of_its_name(empty: Engine) -> None:
-    migrate(empty)
-    assert [name for name, _ in definitions(empty)] == sorted(function_files())
+def test_every_function_stands_in_a_file_of_its_name(empty_engine: Engine) -> None:
+    migrate(empty_engine)
+    assert [name for name, _ in definitions(empty_engine)] == sorted(function_files())
 
 
-def test_a_function_is_what_its_file_says(empty: Engine) -> None:
-    migrate(empty)
-    made = dict(definitions(empty))
-    for name, path in function_files().items():
-        with empty.begin() as connection:
+def test_a_function_is_what_its_file_says(empty_engine: Engine) -> None:
+    migrate(empty_engine)
+    made = dict(definitions(empty_engine))
+    for name, path in found(function_files().items()):
+        with empty_engine.begin() as connection:
             connection.connection.cursor().execute(path.read_text())
-        assert dict(definitions(empty)) == made, name
+        assert dict(definitions(empty_engine)) == made, name
 
 
-def test_a_function_that_differs_is_put_right_by_migrating(empty: Engine) -> None:
-    migrate(empty)
-    made = definitions(empty)
-    with empty.begin() as connection:
+def test_a_function_that_differs_is_put_right_by_migrating(empty_engine: Engine) -> None:
+    migrate(empty_engine)
+    made = definitions(empty_engine)
+    with empty_engine.begin() as connection:
         connection.execute(
             text(
                 "CREATE OR REPLACE FUNCTION credits_month() RETURNS date LANGUAGE sql AS 'SELECT NULL::date'"
             )
         )
-    assert definitions(empty) != made
-    migrate(empty)
-    assert definitions(empty) == made
+    assert definitions(empty_engine) != made
+    migrate(empty_engine)
+    assert definitions(empty_engine) == made
 
 
-def test_migrating_twice_changes_nothing(empty: Engine) -> None:
-    migrate(empty)
-    before = {what: shape(empty, what) for what in _SHAPES}, definitions(empty)
-    migrate(empty)
-    assert ({what: shape(empty, what) for what in _SHAPES}, definitions(empty)) == before
+def test_migrating_twice_changes_nothing(empty_engine: Engine) -> None:
+    migrate(empty_engine)
+    before = {what: shape(empty_engine, what) for what in _SHAPES}, definitions(empty_engine)
+    migrate(empty_engine)
+    assert ({what: shape(empty_engine, what) for what in _SHAPES}, definitions(empty_engine)) == before
 
 
 def test_migrations_are_one_line_of_numbers() -> None:
     assert revisions() == [f"{number:04d}" for number in range(1, len(revisions()) + 1)]
 
 
-def test_a_migration_bounds_its_waits_for_locks(empty: Engine) -> None:
+def test_a_migration_bounds_its_waits_for_locks(empty_engine: Engine) -> None:
     statements: list[str] = []
-    event.listen(empty, "before_cursor_execute", lambda _connection, _cursor, sql, *_: statements.append(sql))
-    migrate(empty)
+    event.listen(
+        empty_engine, "before_cursor_execute", lambda _connection, _cursor, sql, *_: statements.append(sql)
+    )
+    migrate(empty_engine)
     first_change = next(index for index, sql in enumerate(statements) if "CREATE TABLE" in sql)
     before = " ".join(statements[:first_change])
     assert "SET LOCAL lock_timeout" in before

@@ -157,4 +157,4 @@ def test_metrics_can_be_taken_off_the_public_port(
 ) -> None:
     with open_front(database_url, valkey_server.url, tmp_path, public_metrics=False) as front:
         assert front.get("/metrics").status_code == 404
-        assert front.get("/readyz").status_code == 200
+        wait_until(lambda: front.get("/readyz").status_code == 200, "it is ready")

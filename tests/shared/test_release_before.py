@@ -20,6 +20,11 @@ CREATE FUNCTION credits_enter(
 ) LANGUAGE sql AS 'SELECT NULL::ledger_entries, true'
 """
 WIDENED = {
+    "TRIGGER note_words": "writes the words that a file is found by, and lets every version pass",
+    "blob_stores: CHECK ((number = ANY": "takes a second store besides",
+    "media_imports: CHECK ((state = ANY": "takes `Held` besides",
+    "media_imports: CHECK (((state <> ALL": "asks a code of `Held` too, which the release before does not write",
+    "media_imports: CHECK (((state <> 'Stored'": "lets one that failed keep its headers",
     "behaviors: CHECK ((kind = ANY": "takes `remote` besides",
     "ix_deliveries_order": "holds rows with a place alone, which the release before gives none",
     "uq_usage_hours_group": "tells more groups apart, and `credits_roll_up` alone names it",

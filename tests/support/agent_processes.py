@@ -1,4 +1,4 @@
-"""The SDK's example agent, as a process of its own that a service on this machine sends messages to."""
+"""The example of an agent by the SDK, as a process of its own that a service on this machine sends messages to."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ DEVELOPMENT = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true"}
 
 @contextlib.contextmanager
 def running_agent(url: str, credentials: dict[str, Any]) -> Iterator[str]:
-    """Run the SDK's example with its deployment's credentials; give its address."""
+    """Run the example with its deployment's credentials; give its address."""
     port = free_port()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("SERVICE_")},
@@ -26,7 +26,7 @@ def running_agent(url: str, credentials: dict[str, Any]) -> Iterator[str]:
         "SERVICE_CLIENT_SECRET": credentials["deployment"]["clientSecret"],
         "PORT": str(port),
     }
-    example = ROOT / "sdk" / "examples" / "reporter.py"
+    example = ROOT / "docs" / "examples" / "agent.py"
     with subprocess.Popen([sys.executable, str(example)], env=environment, cwd=ROOT) as agent:
         try:
             address = f"http://127.0.0.1:{port}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 
 from deploy.embedded.postgres import APPLICATION_ROLE, MIGRATIONS_ROLE, SUPERUSER, EmbeddedPostgres
 from shared.database import Database
@@ -57,6 +57,15 @@ def clone(server: EmbeddedPostgres, template: str) -> str:
         connection.execute(text(f"CREATE DATABASE {name} {strategy}"))
     administrator.dispose()
     return server.database_url(name)
+
+
+@pytest.fixture
+def empty_engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
+    """Open a database without a schema, as who migrates it."""
+    postgres_server.create_database(name := f"test_{uuid4().hex}")
+    engine = create_engine(_driver_url(postgres_server.migrations_url(name)))
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,12 @@ class Given:
     body: bytes | None
 
 
+def prepare() -> None:
+    """Read the document now, for processes that are forked from this one."""
+    _operations()
+    _registry()
+
+
 def find_undocumented(given: Given) -> str | None:
     """Say what of an answer the document does not describe; None where it describes all of it."""
     method, template = given.method.lower(), _template(given.rule)

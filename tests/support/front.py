@@ -21,11 +21,13 @@ from deploy.embedded.valkey import EmbeddedValkey
 from shared.settings import Settings
 from tests.support.documented import Given, find_undocumented
 from tests.support.identity import IdentityFactory, make_settings
+from tests.support.lazy_rules import build_addresses_lazily
 from tests.support.stores import open_any_store
 from web.app import create_app
 from web.services import Services, build_services
 
 BASE_URL = "http://localhost"
+build_addresses_lazily()
 
 
 class ReadingClient(FlaskClient):

@@ -8,6 +8,7 @@ from typing import Any
 
 import requests
 
+from tests.support.local_servers import ADDRESS
 from tests.support.stack import ROOT, free_port, wait_until
 
 
@@ -16,7 +17,7 @@ class GenuineAgent:
 
     def __init__(self, *, store: str | None = None) -> None:
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{ADDRESS}:{self.port}"
         self._arguments = [str(self.port)] + ([store] if store else [])
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -29,6 +29,7 @@ SWEEPS = (
     "media.fetch_due",
 )
 RESEND_SECONDS = 1.0
+Connection = psycopg2.extensions.connection
 _WAITING = """
 SELECT (SELECT count(*) FROM blobs WHERE state <> 'live')
     + (SELECT count(*) FROM files WHERE state = 'Available' AND retention_expires_at <= now())
@@ -69,9 +70,9 @@ _DISAGREEING_ROWS = {
     "an import that is Stored without its file": """
         SELECT i.id FROM media_imports i LEFT JOIN files f ON f.id = i.file_id AND f.purpose = 'MessagingMedia'
         WHERE i.state = 'Stored' AND f.current_version_id IS DISTINCT FROM i.version_id""",
-    "an import that has ended and keeps its secrets": """
+    "an import that is stored and keeps its secrets": """
         SELECT id FROM media_imports
-        WHERE ended_at IS NOT NULL AND (headers_encrypted IS NOT NULL OR location <> '{}')""",
+        WHERE state = 'Stored' AND (headers_encrypted IS NOT NULL OR location <> '{}')""",
     "a deletion that no operation made": """
         SELECT f.id FROM files f WHERE f.state = 'Deleted' AND 1 <> (SELECT count(*) FROM file_operations o
         WHERE o.file_id = f.id AND o.kind = 'delete')""",
@@ -79,7 +80,7 @@ _DISAGREEING_ROWS = {
 
 
 @contextlib.contextmanager
-def connect(stack: Stack) -> Iterator[psycopg2.extensions.connection]:
+def connect(stack: Stack) -> Iterator[Connection]:
     """Open a plain connection to the stack's database, past everything under test."""
     connection = psycopg2.connect(stack.administrator_url)
     connection.autocommit = True
@@ -90,12 +91,11 @@ def connect(stack: Stack) -> Iterator[psycopg2.extensions.connection]:
 def query(stack: Stack, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
     """Ask the database; give the rows."""
     with connect(stack) as connection:
-        return _ask(connection, statement, parameters)
+        return ask(connection, statement, parameters)
 
 
-def _ask(
-    connection: psycopg2.extensions.connection, statement: str, parameters: tuple[Any, ...] = ()
-) -> list[Any]:
+def ask(connection: Connection, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+    """Ask over a connection that is open; give the rows."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return cursor.fetchall() if cursor.description else []
@@ -104,10 +104,10 @@ def _ask(
 def let_leases_end(stack: Stack) -> None:
     """Let the time pass that a dead worker's claims, or a pause between attempts, keep others waiting."""
     with connect(stack) as connection:
-        _ask(
+        ask(
             connection, "UPDATE blobs SET lease_until = now() - interval '1 second' WHERE lease_until > now()"
         )
-        _ask(
+        ask(
             connection,
             "UPDATE media_imports SET due_at = now() WHERE state IN ('Queued', 'Fetching') AND due_at > now()",
         )
@@ -115,7 +115,7 @@ def let_leases_end(stack: Stack) -> None:
 
 def request_sweeps(stack: Stack) -> None:
     """Ask the workers for every sweep now, as beat does in its time."""
-    send_sweeps(stack.redis_url, SWEEPS)
+    send_sweeps(stack.broker_url, SWEEPS)
 
 
 def send_sweeps(broker_url: str, kinds: Collection[str]) -> None:
@@ -152,8 +152,8 @@ def is_settled(stack: Stack) -> bool:
         return _is_settled(stack, connection)
 
 
-def _is_settled(stack: Stack, connection: psycopg2.extensions.connection) -> bool:
-    return _ask(connection, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
+def _is_settled(stack: Stack, connection: Connection) -> bool:
+    return ask(connection, _WAITING)[0][0] == 0 and not staged_names(stack.blobs)
 
 
 def find_faults(stack: Stack) -> list[str]:
@@ -170,11 +170,16 @@ def find_faults(stack: Stack) -> list[str]:
 def find_disagreeing_rows(stack: Stack) -> list[str]:
     """List everything on which a settled stack's rows do not agree with each other."""
     with connect(stack) as connection:
-        return [
-            f"{what}: {row[0]}"
-            for what, statement in _DISAGREEING_ROWS.items()
-            for row in _ask(connection, statement)
-        ]
+        return list_disagreeing_rows(connection)
+
+
+def list_disagreeing_rows(connection: Connection) -> list[str]:
+    """List what rows do not agree on, over a connection that is open."""
+    return [
+        f"{what}: {row[0]}"
+        for what, statement in _DISAGREEING_ROWS.items()
+        for row in ask(connection, statement)
+    ]
 
 
 def placed_paths(blobs: Path) -> dict[str, Path]:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, text
 
 from shared.a2a.schedules.tables import schedule_runs, schedules
 from shared.a2a.tables import behaviors, task_push_configurations, tasks
-from shared.credits.tables import budgets, ledger_entries, usage_records
+from shared.credits.tables import budgets, invocations, ledger_entries, usage_records
 from shared.deliveries.tables import deliveries
 from shared.files.tables import blobs, files, read_grants, references
 from shared.files.tables import versions as file_versions
@@ -31,6 +31,7 @@ from shared.identity.tables import (
     users,
     versions,
 )
+from shared.media.network_tables import network_accounts
 from shared.media.tables import media_imports
 from shared.schema import metadata
 
@@ -114,6 +115,7 @@ GROWTHS = (
     Growth(
         table=usage_records, owner=_OF_ORGANIZATION, changes={"invocation_id": RANDOM, "occurred_at": EARLIER}
     ),
+    Growth(table=invocations, owner=_OF_ORGANIZATION),
     Growth(
         table=ledger_entries,
         owner=_OF_ORGANIZATION,
@@ -132,6 +134,11 @@ GROWTHS = (
             "forget_at": "now()",
             "headers_encrypted": "NULL",
         },
+    ),
+    Growth(
+        table=network_accounts,
+        owner={"distribution_id": "distributionId"},
+        changes={"id": NEW_ID, "account": "'copy-' || i"},
     ),
     Growth(
         table=deliveries,
@@ -178,6 +185,7 @@ def fill(connection: Connection, resources: Mapping[str, str], organization_id: 
     for growth in GROWTHS:
         _grow(connection, growth, resources)
     _complete_files(connection, resources)
+    _note_words(connection)
     _join(connection, resources)
     connection.execute(text("RESET session_replication_role"))
 
@@ -229,6 +237,16 @@ def _complete_files(connection: Connection, resources: Mapping[str, str]) -> Non
         )
 
 
+def _note_words(connection: Connection) -> None:
+    """Do for the copies what a trigger does, which is off here."""
+    connection.execute(
+        text(
+            "INSERT INTO file_words SELECT files.id, files_vector(organization_id, owner_id, media_type, file_name)"
+            " FROM files JOIN file_versions ON file_versions.id = files.current_version_id ON CONFLICT DO NOTHING"
+        )
+    )
+
+
 def _join(connection: Connection, resources: Mapping[str, str]) -> None:
     """Make every user a member of the organization, and the one user a member of every organization."""
     values = {"organization": resources["organizationId"], "user_id": resources["userId"]}
@@ -254,6 +272,11 @@ def _write_what_no_route_writes(connection: Connection, organization_id: UUID, s
             " cached_tokens, reasoning_tokens, cost, status, is_estimated, user_id, occurred_at)"
             " VALUES (gen_random_uuid(), :organization_id, 'scripted/echo', 1, 1, 0, 0, 0, 'completed', false,"
             " gen_random_uuid(), now())"
+        ),
+        (
+            "INSERT INTO invocations (id, organization_id, hold, model, prompt_price, completion_price,"
+            " estimated_prompt_tokens, lease_until)"
+            " VALUES (uuidv7(), :organization_id, 1, 'scripted/echo', 0, 0, 1, now() + interval '1 hour')"
         ),
         (
             "INSERT INTO ledger_entries (organization_id, version, kind, reference, amount, balance_after, occurred_at)"

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+ADDRESS = os.environ.get("TESTS_ADDRESS", "127.0.0.1")
+"""Where servers of the tests' own listen: this machine, or where hosts made of namespaces find it (`tests/hosts`)."""
+
 
 class LocalServer:
     """Serves while it is entered; `answer` is what it does with a request."""
 
     def __init__(self) -> None:
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server((ADDRESS, 0), _Handler)
         self._server.owner = self
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{ADDRESS}:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

@@ -35,6 +35,13 @@ PRELOADED = (
     *("celery.apps.beat", "celery.apps.worker", "celery.bin.beat", "celery.bin.celery", "celery.bin.worker"),
     *("celery.concurrency.thread", "celery.worker.consumer", "kombu.transport.redis"),
     *("deploy.buffering_worker", "gunicorn.app.wsgiapp", "gunicorn.arbiter"),
+    *(
+        "deploy.cli_agents",
+        "deploy.cli_files",
+        "deploy.cli_identities",
+        "deploy.cli_people",
+        "deploy.first_run",
+    ),
     *("sqlalchemy.dialects.postgresql.psycopg2", "web.app", "workers.handling", "workers.registry"),
 )
 REQUEST_BYTES = 1 << 17
@@ -148,6 +155,8 @@ def main() -> None:
     for module in PRELOADED:
         import_module(module)
     import_module("tests.support.watched_processes").watch_applications()
+    import_module("tests.support.documented").prepare()
+    import_module("tests.support.lazy_rules").build_addresses_lazily()
     gc.collect()
     gc.freeze()
     _become(json.loads(_serve(socket.socket(fileno=0))))

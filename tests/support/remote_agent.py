@@ -33,6 +33,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 
+from tests.support.local_servers import ADDRESS
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -165,7 +167,7 @@ class Noting:
 
 def card_of(port: int, *, streams: bool = True) -> AgentCard:
     """Write the agent's card."""
-    at = f"http://127.0.0.1:{port}"
+    at = f"http://{ADDRESS}:{port}"
     return AgentCard(
         name="Teller",
         description="Does what it is told.",
@@ -218,7 +220,7 @@ def main() -> None:
     elif len(sys.argv) > 2:
         url = make_url(sys.argv[2]).set(drivername="postgresql+asyncpg")
         store = DatabaseTaskStore(create_async_engine(url), table_name="tasks_of_an_agent")
-    uvicorn.run(make_app(port, store), host="127.0.0.1", port=port, log_level="error", access_log=False)
+    uvicorn.run(make_app(port, store), host=ADDRESS, port=port, log_level="error", access_log=False)
 
 
 if __name__ == "__main__":

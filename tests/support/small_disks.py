@@ -53,7 +53,7 @@ class SmallDisk:
         self._remount("rw")
 
     def lose(self) -> None:
-        """Lose the mount: the bare directory below it appears. Whoever has a file open keeps it."""
+        """Lose the mount: the bare directory below it appears. A process that has a file open keeps it."""
         if self.is_mounted:
             _run("umount", "--lazy", str(self.path))
             self.is_mounted = False

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest.mock import patch
 
 from cryptography.fernet import Fernet
@@ -32,6 +32,7 @@ from shared.database import Database
 from shared.settings import load_settings
 from tests.support import quick_starts
 from tests.support.databases import make_template
+from tests.support.rabbitmq import RabbitMQ
 
 PATIENCE_SECONDS = 30.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,7 @@ FOREIGN = (
     "DATABASE_URL",
     "MIGRATIONS_DATABASE_URL",
     "REDIS_URL",
+    "BROKER_URL",
     "MODELS_REDIS_URL",
     "BLOB_STORE",
     "BASE_URL",
@@ -69,8 +71,9 @@ free_port = find_free_port
 class Servers:
     """A Postgres that keeps its promises, a Valkey, and one for model calls, to be killed and started again."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, rabbitmq: RabbitMQ | None = None) -> None:
         self.directory = directory
+        self.rabbitmq = rabbitmq
         self.postgres = EmbeddedPostgres(directory / "postgres", durable=True)
         self.valkey = EmbeddedValkey(directory / "valkey")
         self.valkey_models = EmbeddedValkey(directory / "valkey-models", keeps=False)
@@ -82,6 +85,8 @@ class Servers:
         self.postgres.start()
         for valkey in self.valkeys:
             valkey.start()
+        if self.rabbitmq is not None:
+            self.rabbitmq.start()
 
     def create_database(self, name: str) -> str:
         """Create a database with the newest schema, which is made only once; gives the service's address of it."""
@@ -96,6 +101,8 @@ class Servers:
     def stop(self) -> None:
         for valkey in self.valkeys:
             valkey.kill()
+        if self.rabbitmq is not None:
+            self.rabbitmq.stop()
         self.postgres.stop()
 
 
@@ -110,12 +117,13 @@ class Service:
         self.port = port
         self.settings = settings or {}
         self.log = program.log
+        self._address = "127.0.0.1"
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._address}:{self.port}"
 
     @property
     def is_running(self) -> bool:
@@ -129,6 +137,11 @@ class Service:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    def place(self, address: str, prefix: tuple[str, ...]) -> Self:
+        """Have it run on another host, whose network the prefix enters."""
+        self._address, self._program = address, replace(self._program, prefix=prefix)
+        return self
 
     def start(self) -> None:
         """Start it and do not wait; what it logs is appended to its log."""
@@ -154,7 +167,7 @@ class Service:
 
     def is_answering(self) -> bool:
         """Tell whether this front answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+        connection = http.client.HTTPConnection(self._address, self.port, timeout=2)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.HTTPStatus.OK
@@ -178,6 +191,7 @@ class Stack:
         blob_store: str | None = None,
         settings: Mapping[str, str] | None = None,
         change_command: ChangeCommand | None = None,
+        broker_url: str | None = None,
     ) -> None:
         self.directory = directory
         self._change_command = change_command
@@ -191,11 +205,15 @@ class Stack:
         self.administrator_url = servers.postgres.database_url(name, role=SUPERUSER)
         self.redis_url = servers.valkey.url.rpartition("/")[0] + f"/{number}"
         self.models_redis_url = servers.valkey_models.url.rpartition("/")[0] + f"/{number}"
+        if broker_url is None and servers.rabbitmq is not None:
+            broker_url = servers.rabbitmq.new_installation_url()
+        self.broker_url = broker_url or self.redis_url
         self.web_port = free_port()
         inherited = {name: value for name, value in os.environ.items() if name not in FOREIGN}
         self.environment = inherited | {
             "DATABASE_URL": self.database_url,
             "REDIS_URL": self.redis_url,
+            **({} if broker_url is None else {"BROKER_URL": broker_url}),
             "MODELS_REDIS_URL": self.models_redis_url,
             "BLOB_STORE": blob_store or self.blobs.as_uri(),
             "BASE_URL": f"http://127.0.0.1:{self.web_port}",
@@ -216,7 +234,7 @@ class Stack:
         credentials = self.directory / "credentials.json"
         with patch.dict(os.environ, self.environment, clear=True):
             settings = load_settings()
-        database = Database(settings.database_url, pool_size=2)
+        database = Database.of(settings, pool_size=2)
         try:
             first_run(database, settings, credentials)
         finally:

@@ -1,6 +1,6 @@
 """A fake OpenAI-compatible upstream: fast, scriptable for each request, with books of its own.
 
-It counts what it generated and what it reported, call by call, independently of whoever asked: the credits are
+It counts what it generated and what it reported, call by call, independently of the caller: the credits are
 reconciled against it. In a test: `with FakeUpstream() as upstream:`. As a process, for benchmarks and fault runs:
 `python -m tests.support.upstreams --port 9000`, whose books are at `GET /consumption` and whose standing script is
 set by `PUT /script`. A request's own script travels in its last user text (see `upstream_scripts.DIRECTIVE`).
@@ -21,6 +21,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.local_servers import ADDRESS
 from tests.support.upstream_scripts import Script, Written, answer, script_from, script_in
 
 REMEMBERED_REQUESTS = 1000
@@ -88,7 +89,7 @@ class FakeUpstream:
     @property
     def base_url(self) -> str:
         """Where it listens."""
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/v1"
+        return f"{'https' if self._tls else 'http'}://{ADDRESS}:{self._port}/v1"
 
     def wait_for_end_of(self, calls: int, *, seconds: float = 10.0) -> list[Served]:
         """Wait until so many calls have ended, one way or the other, and give their lines."""
@@ -128,7 +129,7 @@ class FakeUpstream:
 
     async def _listen(self) -> None:
         server = await self._loop.create_server(
-            lambda: _Connection(self), "127.0.0.1", self._port, backlog=512, ssl=self._tls
+            lambda: _Connection(self), ADDRESS, self._port, backlog=512, ssl=self._tls
         )
         self._server = server
         self._port = server.sockets[0].getsockname()[1]

@@ -1,23 +1,28 @@
-"""Fronts that tests start as processes hold all of their answers against the OpenAPI document.
+"""Fronts that tests start as processes hold all of their answers, streams too, against the OpenAPI document.
 
 They write what they find into a file; the test during which it was written fails.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask, Response, request
 
 import web.app
+from shared.held_answers import HeldAnswer
 from shared.settings import Settings
 from tests.support.documented import Given, find_undocumented
 from web.holding import HeldResponse
 from web.services import Services
 
 UNDOCUMENTED = "UNDOCUMENTED_ANSWERS"
+MAXIMUM_BYTES = 1 << 20
+"""Of a stream, what is looked at."""
+_EVENTS = {"Content-Type": "text/event-stream"}
 
 
 def watch_applications() -> None:
@@ -28,30 +33,57 @@ def watch_applications() -> None:
         app = create(settings, services)
         if UNDOCUMENTED in os.environ:
             # The first that is registered is called last, when the answer is as it leaves.
-            look = partial(_look, Path(os.environ[UNDOCUMENTED]))
-            app.after_request_funcs.setdefault(None, []).insert(0, look)
+            looking = partial(look, Path(os.environ[UNDOCUMENTED]))
+            app.after_request_funcs.setdefault(None, []).insert(0, looking)
         return app
 
     web.app.create_app = create_watched
 
 
-def _look(file: Path, response: Response) -> Response:
+def look(file: Path, response: Response) -> Response:
+    """Write down what of an answer the document does not describe, of a stream once it is over."""
+    note = partial(_note, file, request.method, request.url_rule.rule if request.url_rule else None)
     if isinstance(response, HeldResponse):
-        return response  # there will be another in its place
+        # There will be another in its place, which is looked at by itself, and then frames.
+        response._steps = _listened_to(response._steps, partial(note, 200, _EVENTS))
+        return response
+    if response.mimetype == "text/event-stream":
+        _listen(response, partial(note, response.status_code, _EVENTS))
     is_whole = not (response.is_streamed or response.direct_passthrough)
-    found = find_undocumented(
-        Given(
-            method=request.method,
-            rule=request.url_rule.rule if request.url_rule else None,
-            status=response.status_code,
-            headers=dict(response.headers),
-            body=response.get_data() if is_whole else None,
-        )
-    )
+    note(response.status_code, dict(response.headers), response.get_data() if is_whole else None)
+    return response
+
+
+def _listen(response: Response, note: Callable[[bytes], None]) -> None:
+    """Look at the events of a stream once it is over."""
+    frames = response.response
+    if isinstance(frames, HeldAnswer):
+        frames._pieces = _listened_to(frames._pieces, note)
+    elif isinstance(frames, Iterator):
+        response.response = _listened_to(frames, note)
+
+
+def _listened_to(steps: Iterator[Any], note: Callable[[bytes], None]) -> Generator[Any]:
+    said = bytearray()
+    try:
+        for step in steps:
+            if isinstance(step, bytes) and len(said) < MAXIMUM_BYTES:
+                said += step
+            yield step
+    finally:
+        if isinstance(steps, Generator):
+            steps.close()
+        if whole := bytes(said[: said.rfind(b"\n\n") + 2]) if b"\n\n" in said else b"":
+            note(whole)
+
+
+def _note(
+    file: Path, method: str, rule: str | None, status: int, headers: Mapping[str, str], body: bytes | None
+) -> None:
+    found = find_undocumented(Given(method=method, rule=rule, status=status, headers=headers, body=body))
     if found is not None:
         with file.open("a") as written:
             written.write(f"{found}\n")
-    return response
 
 
 @pytest.fixture(scope="session", autouse=True)

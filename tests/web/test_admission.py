@@ -1,4 +1,4 @@
-"""Whoever asks for ten times what a pool of the front has, an honest caller of another organization is served.
+"""Though others ask for ten times what a pool of the front has, an honest caller of another organization is served.
 
 Each pool is tried by a `Trial`: what a hostile request is, what an honest one is, how refusals must look. A saboteur's
 run, in which shares are switched off, must fail every one of them.

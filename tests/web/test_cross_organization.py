@@ -18,6 +18,8 @@ from sqlalchemy import func, select, update
 from werkzeug.test import TestResponse
 
 from shared.deliveries.outbox import enqueue_delivery, give_up
+from shared.identity.authorization import OPERATOR
+from shared.identity.console_sessions import issue_link, sign_in
 from shared.identity.deployments import CreatedDeployment
 from shared.identity.distributions import CreatedDistribution
 from shared.identity.roles import Role
@@ -25,8 +27,11 @@ from shared.identity.tables import audit_events, deployments
 from tests.support.agent_worker import answering_turns
 from tests.support.documents import openapi_document
 from tests.support.front import Front
+from tests.support.identity import Person
 from tests.support.request_examples import CONTENT, RequestExamples
 from tests.web.media.conftest import sign
+from web.console.csrf import token_for
+from web.console.routes import PAGES
 
 DOCUMENT = openapi_document()
 OPERATIONS: dict[str, tuple[str, str, Any]] = {
@@ -245,6 +250,8 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
     models = f"/admin/organizations/{organization_id}/api-keys/{key['id']}/models"
     make(models, {"models": ["scripted/echo"]}, method="PUT")
     make(f"/admin/distributions/{distribution_id}/networks/slack", SLACK, method="PUT")
+    account = {"targetDistributionId": distribution_id}
+    make(f"/admin/distributions/{distribution_id}/networks/slack/accounts/T1", account, method="PUT")
     make(f"/admin/deployments/{deployment_id}/endpoint", ENDPOINT, method="PUT")
     endpoint = {"url": "https://bot.example/notifications"}
     make(f"/admin/distributions/{distribution_id}/notification-endpoint", endpoint, method="PUT")
@@ -273,6 +280,7 @@ def make_resources(front: Front, acme: Tenant) -> dict[str, str]:
         "configId": configuration["id"],
         "model": "scripted/echo",
         "network": "slack",
+        "account": "T1",
         "source": "unknown",
         "month": f"{datetime.now(UTC):%Y-%m}",
         "kind": "Task",
@@ -385,3 +393,81 @@ def assert_tells_nothing(world: World, name: str, answer: TestResponse) -> None:
         if len(secret) > 30 and secret in answer.text and secret not in asked
     ]
     assert told == [], answer.text
+
+
+CONSOLE = {f"{route.method} {route.path}": route for routes in PAGES for route in routes.declared}
+FORM = {
+    "email": "nobody@example.org",
+    "role": "Member",
+    "amount": "1",
+    "name": "Bound",
+    "until": "2100-01-01",
+    "message": "Hello",
+    "model:x": "on",
+    "since": "2026-01-01",
+}
+"""What forms need, so that they are refused for what they name alone."""
+
+
+def visit(world: World, name: str, person: Person) -> TestResponse:
+    """Open a page of the console, or post its form, with a session of a person; about Acme's resources."""
+    front, route = world.front, CONSOLE[name]
+    with front.services.database.transaction() as session:
+        link = issue_link(session, by=OPERATOR, user_id=person.user_id)
+        begun = sign_in(session, link.code.value)
+    assert begun is not None
+    cookie = begun.token.value
+    acme = {
+        "organization": str(world.acme),
+        "scope": world.resources["identityId"],
+        "version": world.file_version,
+    }
+    named = {"subject": world.resources["identityId"] if "bindings" in name else f"user:{person.user_id}"}
+    form = {"csrf": token_for(cookie), **FORM, **acme, **named}
+    path = re.sub(r"<\w+:(\w+)>", lambda match: world.resources[_camel(match[1])], route.path)
+    return front.app.test_client(use_cookies=False).open(
+        path,
+        method=route.method,
+        headers={"Cookie": f"__Host-qm={cookie}", "Sec-Fetch-Site": "same-origin"},
+        data=form if route.method == "POST" else None,
+        buffered=True,
+    )
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+@pytest.fixture(scope="module")
+def visitors(world: World) -> list[Person]:
+    """People of another organization."""
+    make = world.front.identity
+    initech = make.organization("Initech")
+    return [
+        make.person(initech.id, role) for role in (Role.WORKSPACE_OWNER, Role.WORKSPACE_ADMIN, Role.MEMBER)
+    ]
+
+
+@pytest.mark.parametrize("name", CONSOLE)
+def test_the_console_shows_and_does_nothing_in_another_organization(
+    world: World, visitors: list[Person], name: str
+) -> None:
+    before = world.count_acts()
+    for person in visitors:
+        answer = visit(world, name, person)
+        if "<id:" in CONSOLE[name].path:
+            assert answer.status_code in REFUSALS, (name, answer.status_code)
+        named = re.findall(r"<\w+:(\w+)>", CONSOLE[name].path)
+        asked = {world.resources[_camel(at)] for at in named}
+        told = [at for at in world.secrets if len(at) > 30 and at in answer.text and at not in asked]
+        assert told == [], answer.text
+    assert world.count_acts() == before
+
+
+@pytest.mark.parametrize("name", [name for name in CONSOLE if name.startswith("GET") and "<id:" in name])
+def test_the_pages_that_were_asked_for_are_there(world: World, name: str) -> None:
+    """Without this a wrong address would pass for a refusal."""
+    assert (
+        visit(world, name, world.front.identity.person(world.acme, Role.WORKSPACE_OWNER)).status_code == 200
+    )

@@ -1,13 +1,16 @@
 """An answer that the OpenAPI document does not describe fails the test that gets it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Response
+from flask import Flask, Response
 
+from shared.held_answers import Bell, HeldAnswer
 from tests.support.documented import Given, find_undocumented
 from tests.support.front import Front
+from tests.support.watched_processes import look
 
 ID = "01890000-0000-7000-8000-000000000000"
 HEALTH = {"Content-Type": "application/json", "X-Request-Id": "x"}
@@ -79,3 +82,20 @@ def test_the_test_client_refuses_an_answer_that_is_not_described(front: Front) -
             front.get("/healthz")
     finally:
         front.app.after_request_funcs[None].remove(spoil)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_front_that_runs_as_a_process_writes_down_what_its_streams_tell(
+    tmp_path: Path, is_held: bool
+) -> None:
+    frames = iter([b": ping\n\n", b"", b'data: {"object": 7}\n\n', b'data: {"cut'])
+    app = Flask(__name__)
+    app.add_url_rule("/v1/chat/completions", view_func=lambda: "", methods=["POST"])
+    with app.test_request_context("/v1/chat/completions", method="POST"):
+        response = Response(frames, content_type="text/event-stream; charset=utf-8")
+        if is_held:
+            pieces = (frame for frame in frames)
+            response.response = HeldAnswer(pieces, Bell(), idle_seconds=lambda: 0.0, is_blocking=False)
+        watched = look(tmp_path / "found", response)
+        assert len([*watched.response]) == 4
+    assert "POST /v1/chat/completions answered 200" in (tmp_path / "found").read_text()

@@ -1,12 +1,16 @@
 """What the service says of itself: the OpenAPI document, the pages that show it, and a page for every problem."""
 
+import json
 import re
+import shlex
+from html import escape
 from typing import Any
 
 import pytest
 
 from shared.errors import Kind
 from shared.identity.errors import OAuthError
+from tests.support.discovered import found
 from tests.support.front import Front
 from tests.web.files.asking import refuse
 from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
@@ -16,7 +20,9 @@ from web.authentication import Authentication
 from web.errors import STATUSES
 from web.openai_errors import speaks_openai
 from web.openapi.answers import shapes as media_shapes
+from web.openapi.commands import curl
 from web.openapi.problems import list_problems
+from web.openapi.reference import find_operation, operations_by_tag
 from web.openapi.remedies import BY_KIND, REMEDIES
 from web.pages.routes import PLACES
 from web.routes import Route
@@ -68,7 +74,7 @@ def test_every_reference_in_the_document_leads_somewhere(document: Any) -> None:
 
 
 def test_every_error_an_operation_declares_is_described(front: Front, document: Any) -> None:
-    for operation in declared(front):
+    for operation in found(declared(front)):
         if operation.hidden:
             continue
         answers = described(document, operation)["responses"]
@@ -85,7 +91,7 @@ def test_every_error_an_operation_declares_is_described(front: Front, document: 
 
 def test_every_operation_says_how_its_caller_is_known(front: Front, document: Any) -> None:
     schemes = set(document["components"]["securitySchemes"])
-    for operation in declared(front):
+    for operation in found(declared(front)):
         if operation.hidden:
             continue
         security = described(document, operation)["security"]
@@ -99,9 +105,9 @@ def test_operation_names_are_unique(document: Any) -> None:
 
 
 def test_every_operation_that_needs_a_caller_answers_401_without_one(front: Front) -> None:
-    for operation in declared(front):
-        if not operation.authentication.has_caller:
-            continue
+    for operation in found(declared(front)):
+        if not operation.authentication.has_caller or operation.authentication is Authentication.SESSION:
+            continue  # a page of the console leads to signing in: tests/web/console/test_declarations.py
         path = operation.path.replace("<reference_kind:kind>", "Task").replace("<network:network>", "slack")
         path = path.replace("<month:month>", "2026-01")
         path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
@@ -137,7 +143,7 @@ def test_every_code_of_an_operation_has_a_page_that_shows_the_code(front: Front,
 
 def test_every_problem_is_in_the_index_and_says_what_it_means_and_what_to_do(front: Front) -> None:
     index = front.get("/problems").text
-    for code, problem in list_problems().items():
+    for code, problem in found(list_problems().items()):
         page = front.get(f"/problems/{code}").text
         assert f'href="/problems/{code}"' in index
         assert f"{problem.status} {code}</span>" in page
@@ -153,7 +159,7 @@ def test_every_remedy_is_for_a_problem_that_there_is() -> None:
 
 def test_every_error_an_operation_declares_is_among_the_problems(front: Front) -> None:
     known = list_problems()
-    for operation in declared(front):
+    for operation in found(declared(front)):
         for error in operation.errors:
             if not issubclass(error, OAuthError):
                 assert known[error.code].status == STATUSES[error.kind], error
@@ -171,6 +177,27 @@ def test_every_operation_and_schema_has_a_page(front: Front, document: Any) -> N
     assert front.get("/docs/schemas/None").status_code == 404
 
 
+def test_an_operation_can_be_tried_by_the_command_on_its_page(front: Front, document: Any) -> None:
+    found = find_operation(document, "create_grant")
+    assert found is not None
+    command = curl(document, found)
+    assert command.split(" \\\n  ") == [
+        'curl -X POST "$base/files/${fileId}/versions/${versionId}/grants"',
+        '-H "Authorization: Bearer $token"',
+    ]
+    assert escape(command, quote=True).replace("&quot;", "&#34;") in front.get("/docs/create_grant").text
+    for operations in operations_by_tag(document).values():
+        for operation in operations:
+            words = shlex.split(curl(document, operation).replace("\\\n", ""))
+            assert words[0] == "curl"
+            assert all(json.loads(word) is not None for word in words if word.startswith("{"))
+
+
+def is_to_come(path: str) -> bool:
+    """Tell whether there may be nothing yet: there is no agent, and `make guide` builds the guide."""
+    return "agent-card" in path or path == "/docs/guide/"
+
+
 def test_what_pages_link_to_is_there(front: Front) -> None:
     for path in (
         "/",
@@ -183,7 +210,7 @@ def test_what_pages_link_to_is_there(front: Front) -> None:
         page = front.get(path, headers=BROWSER)
         assert page.mimetype == "text/html"
         for address in set(re.findall(r'(?:src|href)="(/[^"]*)"', page.text)):
-            if "agent-card" not in address:  # there is no agent yet
+            if not is_to_come(address):
                 assert front.get(address, headers=BROWSER).status_code == 200, (path, address)
 
 
@@ -212,7 +239,7 @@ def test_every_place_that_the_first_page_names_is_there(front: Front) -> None:
     page = front.get("/", headers=BROWSER).text
     for place in PLACES:
         assert f"<code>{place.path}</code>" in page
-        assert front.get(place.path).status_code in ((200, 404) if "agent-card" in place.path else (200, 401))
+        assert front.get(place.path).status_code in ((200, 404) if is_to_come(place.path) else (200, 401))
 
 
 def test_schema_names_are_short_and_unique(document: Any) -> None:
@@ -244,6 +271,31 @@ def test_a_limit_is_described_with_its_maximum(document: Any) -> None:
     assert {(limit["minimum"], limit["maximum"]) for limit in limits} == {(1, 100)}
 
 
+def test_content_comes_in_by_three_operations(document: Any) -> None:
+    """Agents upload and replace, distributions push media; there is no upload of just any file."""
+    takes = [
+        (method, path)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if "multipart/form-data" in operation.get("requestBody", {}).get("content", {})
+    ]
+    assert sorted(takes) == [
+        ("post", "/distributions/{distributionId}/media"),
+        ("post", "/files/agent-artifacts"),
+        ("put", "/files/{fileId}"),
+    ]
+
+
+def test_nobody_enables_a_model_or_configures_its_provider(document: Any) -> None:
+    """The catalog alone says what there is; a key may be limited to a part of it."""
+    changes = [
+        path
+        for path, operations in document["paths"].items()
+        if re.search("model|provider|catalog", path) and {"put", "patch", "delete"} & set(operations)
+    ]
+    assert changes == ["/admin/organizations/{organizationId}/api-keys/{keyId}/models"]
+
+
 def test_head_is_described_wherever_get_is(document: Any) -> None:
     for path, operations in document["paths"].items():
         assert ("head" in operations) or ("get" not in operations), path
@@ -253,7 +305,7 @@ def test_head_is_described_wherever_get_is(document: Any) -> None:
 
 
 def test_every_operation_that_takes_an_attribution_describes_its_header(front: Front, document: Any) -> None:
-    for operation in declared(front):
+    for operation in found(declared(front)):
         if not operation.hidden and operation.authentication.has_caller:
             named = {parameter.get("name") for parameter in described(document, operation)["parameters"]}
             assert "Service-Usage-Attribution" in named, operation.path

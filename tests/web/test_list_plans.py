@@ -11,16 +11,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
 
+from shared.files import listing, searching
+from shared.identity.authorization import OPERATOR
+from shared.identity.console_sessions import issue_link, sign_in
+from shared.identity.console_tables import console_sessions
+from shared.pagination import MAX_LIMIT
 from tests.support import large_owner
 from tests.support.agent_worker import answering_turns
+from tests.support.discovered import found
 from tests.support.front import Front
 from tests.support.plans import Statement, rows_read
 from tests.web.test_cross_organization import DOCUMENT, Tenant, bearer, make_resources, make_tenant
+from web.console import listings
+from web.console.pages import activity, files, ledger, tasks
+from web.console.routes import PAGES
 
 PAGE = 5
 LEAST_ROWS, ROWS_PER_ITEM = 250, 3
@@ -117,7 +126,7 @@ LISTS = {
 
 
 @pytest.fixture(scope="module")
-def large(front: Front) -> Large:
+def large(front: Front) -> Iterator[Large]:
     acme = make_tenant(front, "Acme")
     with answering_turns(front.services):
         resources = make_resources(front, acme)
@@ -125,7 +134,11 @@ def large(front: Front) -> Large:
     with front.services.database.transaction() as session:
         large_owner.fill(session.connection, resources, acme.organization_id)
         large_owner.analyze(session.connection)
-    return Large(front=front, resources=resources, credentials=everybody(front, acme))
+    with pytest.MonkeyPatch.context() as patch:
+        # A search that looks at two pages of the newest goes on to the index, as it does in a large organization.
+        for module in (listing, searching):
+            patch.setattr(module, "LOOKED_AT", 2 * PAGE)
+        yield Large(front=front, resources=resources, credentials=everybody(front, acme))
 
 
 def everybody(front: Front, acme: Tenant) -> Mapping[str, Mapping[str, str]]:
@@ -147,7 +160,7 @@ def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
     template, operation = LISTS[name]
     # An agent answers at a second address alike: what is combined is asked at the first.
     is_again = name.removesuffix("_of_agent") in LISTS.keys() - {name}
-    for query in queries(operation, large.resources, is_whole=name in WHOLE, in_pairs=not is_again):
+    for query in found(queries(operation, large.resources, is_whole=name in WHOLE, in_pairs=not is_again)):
         pages = [page for by in large.credentials if (page := look(large, name, template, by, query))]
         assert pages, f"{query} was refused to all: its schema needs an example"
         is_first = not query or query.keys() <= _PAGE_SIZES
@@ -233,3 +246,56 @@ def recorded_statements(front: Front) -> Iterator[list[Statement]]:
         yield kept
     finally:
         event.remove(engine, "before_cursor_execute", keep)
+
+
+CONSOLE = sorted(
+    route.path
+    for routes in PAGES
+    for route in routes.declared
+    if route.method == "GET" and not route.path.endswith((".csv", "/operations"))
+)
+CONSOLE_STATEMENTS = 12
+_REPORTS = ("usage_rollup", "storage_mark", "file_references", "WITH bounds AS")
+"""Sums of a window, whose cost is that of its hours and days (`tests/shared/credits/test_cube_plans.py`), and what is
+read in one piece: a file's references, a month's statement.
+"""
+
+
+@pytest.fixture(scope="module")
+def cookie(large: Large) -> str:
+    """The cookie of the owner's session, which looks at the large organization."""
+    owner_id, database = UUID(large.resources["userId"]), large.front.services.database
+    with database.transaction() as session:
+        link = issue_link(session, by=OPERATOR, user_id=owner_id)
+        begun = sign_in(session, link.code.value)
+        assert begun is not None
+        session.execute(
+            update(console_sessions)
+            .where(console_sessions.c.id == begun.id)
+            .values(organization_id=UUID(large.resources["organizationId"]))
+        )
+    return begun.token.value
+
+
+@pytest.mark.parametrize("path", CONSOLE)
+def test_a_page_of_the_console_costs_few_statements_and_what_is_on_it(
+    large: Large, cookie: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (listings, activity, files, ledger, tasks):
+        monkeypatch.setattr(module, "ROWS", PAGE)  # of fifty rows of a few thousand all are read
+    address = re.sub(r"<\w+:(\w+)>", lambda match: large.resources[_camel(match[1])], path)
+    client = large.front.app.test_client(use_cookies=False)
+    with recorded_statements(large.front) as statements:
+        answer = client.get(address, headers={"Cookie": f"__Host-qm={cookie}"})
+    assert answer.status_code == 200 or "/content" in path, answer.text[:1000]
+    assert len(statements) <= CONSOLE_STATEMENTS, [statement.text for statement in statements]
+    for statement in statements:
+        if any(name in statement.text for name in _REPORTS):
+            continue
+        read, plan = large.rows_read(statement)
+        assert read <= LEAST_ROWS + ROWS_PER_ITEM * MAX_LIMIT, f"{read} rows\n{plan}"
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

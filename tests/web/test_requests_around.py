@@ -101,6 +101,7 @@ def test_no_line_of_one_request_carries_the_id_of_another(front: Front, lines: l
 def test_a_probe_that_is_answered_writes_no_line(
     front: Front, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Probes, "readiness", lambda _: {"database": "ok"})
     for path in ("/healthz", "/readyz", "/metrics"):
         assert front.get(path).status_code == 200
     monkeypatch.setattr(Probes, "readiness", lambda _: {"database": "unavailable"})

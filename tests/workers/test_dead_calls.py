@@ -17,7 +17,9 @@ PROMISED_SECONDS = 120
 
 @pytest.fixture
 def worker(database_url: str) -> Iterator[BoundWorker]:
-    with bound_worker(make_settings(database_url=database_url), [LEDGER], broker_url="memory://") as worker:
+    with bound_worker(
+        make_settings(database_url=database_url), [LEDGER], broker_url="redis://127.0.0.1:9"
+    ) as worker:
         yield worker
 
 

@@ -3,6 +3,10 @@
 A row stands for each kind; a new job without one fails, too.
 """
 
+import ast
+import inspect
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,24 +22,22 @@ from shared.a2a.door.tables import distribution_messages
 from shared.a2a.remote.tables import deployment_endpoints
 from shared.a2a.remote.turn_tables import remote_turns
 from shared.a2a.schedules.tables import schedules
-from shared.a2a.tables import task_turns, tasks
-from shared.credits.tables import (
-    budget_alerts,
-    credit_balances,
-    invocations,
-    storage_days,
-    storage_mark,
-    usage_rollup,
-)
+from shared.a2a.tables import send_operations, task_turns, tasks
+from shared.credits.storage_tables import storage_days, storage_mark
+from shared.credits.tables import budget_alerts, credit_balances, invocations, usage_records, usage_rollup
 from shared.database import Database
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.tables import deliveries
 from shared.encryption import Encryption
-from shared.files.tables import blobs, files, operations, resumable_uploads, versions
+from shared.files.tables import blobs, files, operations, read_grants, resumable_uploads, versions
+from shared.identity.console_tables import console_sessions
 from shared.identity.key_rotation import ensure_keys
 from shared.identity.tables import deployments, distributions, revoked_tokens
-from shared.media.imports import STANDARD, queue_imports
+from shared.jobs import HANDLERS
+from shared.media.imports import STANDARD
+from shared.media.network_tables import network_settings
 from shared.media.notification_tables import expiring_media
+from shared.media.queueing import queue_imports
 from shared.media.tables import media_imports
 from shared.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.credits.calls import Calls
@@ -79,9 +81,11 @@ Due = Callable[[Bench, UUID], tuple[Look, Any, Any]]
 DUE: dict[str, Due] = {}
 
 
-def due(kind: str) -> Callable[[Due], Due]:
+def due(kind: str, also: str = "") -> Callable[[Due], Due]:
+    """Name the job that is to change the row; `also` tells a second row of the same job from its first."""
+
     def remember(make: Due) -> Due:
-        DUE[kind] = make
+        DUE[f"{kind} {also}".strip()] = make
         return make
 
     return remember
@@ -130,11 +134,37 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     return lambda: bench.ask("SELECT count(*) FROM file_operations WHERE operation_id = :id", id=at), 1, 0
 
 
+@due("files.purge_records", also="grants")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, read_grants, id=at, token_hash=at.bytes * 2, access_expires_at=LONG_AGO)
+    return lambda: bench.ask("SELECT count(*) FROM read_grants WHERE id = :id", id=at), 1, 0
+
+
+@due("files.purge_records", also="uploads")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, resumable_uploads, id=at, state="Expired", ended_at=LONG_AGO, expires_at=LONG_AGO)
+    return lambda: bench.ask("SELECT count(*) FROM resumable_uploads WHERE id = :id", id=at), 1, 0
+
+
+@due("files.collect_doomed", also="dead receptions")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, blobs, version_id=at, state="receiving", lease_until=LONG_AGO)
+    return lambda: bench.ask("SELECT state FROM blobs WHERE version_id = :id", id=at), "receiving", None
+
+
 @due("files.expire_uploads")
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, resumable_uploads, id=at, state="Receiving", received_bytes=0, expires_at=LONG_AGO)
     state = "SELECT state FROM resumable_uploads WHERE id = :id"
     return lambda: bench.ask(state, id=at), "Receiving", "Expired"
+
+
+@due("credits.prune_usage")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    bench.ask("UPDATE usage_rollup SET rolled_up_to = now() RETURNING 1")
+    made = UUID(int=int(LONG_AGO.timestamp() * 1000) << 80 | at.int & (1 << 80) - 1)
+    plant(bench.database, usage_records, invocation_id=made, status="completed", occurred_at=LONG_AGO)
+    return lambda: bench.ask("SELECT count(*) FROM usage_records WHERE invocation_id = :id", id=made), 1, 0
 
 
 @due("files.accrue_storage")
@@ -168,11 +198,24 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     return lambda: bench.ask("SELECT count(*) FROM revoked_tokens WHERE jti = :id", id=str(at)), 1, 0
 
 
+@due("identity.sweep_console_sessions")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, console_sessions, id=at, hash=at.bytes, expires_at=LONG_AGO)
+    return lambda: bench.ask("SELECT count(*) FROM console_sessions WHERE id = :id", id=at), 1, 0
+
+
 @due("credits.release_overdue_holds")
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     call = funded(bench).hold(1)
     bench.ask("UPDATE invocations SET lease_until = :at WHERE id = :id RETURNING 1", id=call, at=LONG_AGO)
     return lambda: state_of(bench, call), "held", "expired"
+
+
+@due("credits.release_overdue_holds", also="silent calls")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    call, _ = funded(bench).dispatched(1)
+    bench.ask("UPDATE invocations SET lease_until = :at WHERE id = :id RETURNING 1", id=call, at=LONG_AGO)
+    return lambda: state_of(bench, call), "dispatched", "unresolved"
 
 
 @due("credits.settle_unresolved")
@@ -227,6 +270,12 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     return lambda: bench.ask("SELECT count(*) FROM deliveries WHERE id = :id", id=at), 1, 0
 
 
+@due("deliveries.purge", also="dead")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, deliveries, id=at, state="Dead", body=b"x", ended_at=LONG_AGO, due_at=LONG_AGO)
+    return lambda: bench.ask("SELECT count(*) FROM deliveries WHERE id = :id", id=at), 1, 0
+
+
 @due("media.fetch_due")
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     mailbox = make_mailbox(bench.database)
@@ -243,6 +292,13 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
         "Queued",
         "Stored",
     )
+
+
+@due("media.resume_held")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    held = {"state": "Held", "code": "organization_suspended", "is_ready": False}
+    plant(bench.database, media_imports, id=at, due_at=LONG_AGO, **held)
+    return lambda: bench.ask("SELECT state FROM media_imports WHERE id = :id", id=at), "Held", "Queued"
 
 
 @due("media.purge_imports")
@@ -263,6 +319,14 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     replaced = {"previous_webhook_secret_encrypted": b"x", "previous_webhook_secret_expires_at": LONG_AGO}
     plant(bench.database, distributions, id=at, networks=[], **replaced)
     kept = "SELECT previous_webhook_secret_encrypted IS NOT NULL FROM distributions WHERE id = :id"
+    return lambda: bench.ask(kept, id=at), True, False
+
+
+@due("media.forget_replaced_secrets", also="of networks")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    replaced = {"previous_encrypted": b"x", "previous_expires_at": LONG_AGO}
+    plant(bench.database, network_settings, distribution_id=at, network="slack", name="x", **replaced)
+    kept = "SELECT previous_encrypted IS NOT NULL FROM network_settings WHERE distribution_id = :id"
     return lambda: bench.ask(kept, id=at), True, False
 
 
@@ -292,6 +356,12 @@ def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
 def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
     plant(bench.database, tasks, id=at, state="TASK_STATE_COMPLETED", status_at=LONG_AGO)
     return lambda: bench.ask("SELECT count(*) FROM tasks WHERE id = :id", id=at), 1, 0
+
+
+@due("agents.purge_tasks", also="keys")
+def _(bench: Bench, at: UUID) -> tuple[Look, Any, Any]:
+    plant(bench.database, send_operations, turn_id=at, created_at=LONG_AGO)
+    return lambda: bench.ask("SELECT count(*) FROM send_operations WHERE turn_id = :id", id=at), 1, 0
 
 
 @due("door.route_messages")
@@ -372,18 +442,52 @@ def bench(
         blob_store=directory.as_uri(),
         egress_allow_private=True,
         egress_allow_http=True,
+        usage_record_days=35,
     )
     with MediaSource() as source, bound_worker(settings) as worker:
         yield Bench(worker=worker, database=database, source=source, blobs=directory)
 
 
 def test_a_row_that_is_due_stands_here_for_every_scheduled_job() -> None:
-    assert sorted(DUE) == sorted(build_schedule())
+    assert {kind_of(name) for name in DUE} == set(build_schedule())
 
 
-@pytest.mark.parametrize("kind", DUE)
-def test_a_scheduled_job_changes_what_is_due(bench: Bench, kind: str) -> None:
-    look, before, after = DUE[kind](bench, uuid4())
+def test_a_job_that_joins_several_sweeps_has_a_row_for_each() -> None:
+    """Without one, the job could leave a sweep out and nobody would notice."""
+    joined = {
+        kind: sweeps for kind in build_schedule() if (sweeps := sweeps_joined_by(HANDLERS[kind].run)) > 1
+    }
+    assert {"credits.release_overdue_holds", "files.purge_records"} <= joined.keys()
+    rows = Counter(map(kind_of, DUE))
+    assert {kind: rows[kind] for kind in joined} == joined
+
+
+@pytest.mark.parametrize("name", DUE)
+def test_a_scheduled_job_changes_what_is_due(bench: Bench, name: str) -> None:
+    look, before, after = DUE[name](bench, uuid4())
     assert look() == before
-    bench.worker.run(kind)
+    bench.worker.run(kind_of(name))
     assert look() == after != before
+
+
+def test_content_is_not_read_again_where_that_is_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = bench.worker.context.settings.model_copy(update={"scrub_interval_days": 0})
+    monkeypatch.setattr(bench.worker.context, "settings", settings)
+    look, before, after = DUE["files.scrub_content"](bench, uuid4())
+    bench.worker.run("files.scrub_content")
+    assert look() == before
+    monkeypatch.undo()
+    bench.worker.run("files.scrub_content")
+    assert look() == after
+
+
+def kind_of(name: str) -> str:
+    """The job that a row of the table is due for."""
+    return name.partition(" ")[0]
+
+
+def sweeps_joined_by(run: Callable[..., int]) -> int:
+    """Count the sweeps whose results a handler adds up."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(run)))
+    sums = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)]
+    return len(sums) + 1

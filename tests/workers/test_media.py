@@ -14,9 +14,10 @@ from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import rotate_webhook_secret, update_distribution
 from shared.media.fetching import SPARE_THREADS
-from shared.media.imports import STANDARD, queue_imports
+from shared.media.imports import STANDARD
 from shared.media.network_administration import put_network_settings
 from shared.media.networks.registry import NETWORKS
+from shared.media.queueing import queue_imports
 from shared.queues import MEDIA, RETENTION
 from tests.shared.media.conftest import attachment, make_mailbox
 from tests.support.bound_worker import BoundWorker, bound_worker

@@ -20,12 +20,13 @@ from kombu.transport import redis
 from kombu.utils.scheduling import round_robin_cycle
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.broker import Broker
 from shared.ids import new_id
 from shared.models.call_messages import TASK, QueuedCall, aside_queue, queue_of, write_message
 from shared.models.call_queue import CallQueue
 from shared.models.execution import FairCalls
 from shared.models.heartbeats import Heartbeats
-from shared.publisher import create_celery, message_queue
+from shared.publisher import create_celery
 from shared.queues import MODELS
 from shared.replies import ReplyAddress
 from shared.valkey import connect_valkey
@@ -152,6 +153,7 @@ def strategy_of(carried: Carried, broker_url: str, told: Told | None = None) -> 
         event_dispatcher=told,
         add_task_queue=carried.read.append,
         call_soon=lambda _: None,
+        connection_errors=(),
     )
     task: Any = SimpleNamespace(name=TASK)
     return CallStrategy(carried, task, consumer)
@@ -172,20 +174,20 @@ def message(provider: str = "p") -> Any:
 
 
 @pytest.mark.parametrize(("broker_url", "acknowledged"), [("redis://127.0.0.1:1", 0), (RABBITMQ, 1)])
-def test_a_message_is_acknowledged_once_its_call_has_ended_where_the_broker_wants_it(
+def test_a_message_is_acknowledged_when_its_call_begins_where_the_broker_wants_it(
     carried: Carried, broker_url: str, acknowledged: int
 ) -> None:
     acks: list[int] = []
     take = strategy_of(carried, broker_url)
     sent = message()
-    take(sent, None, lambda: acks.append(len(carried.made)), None, None)
+    take(sent, None, lambda *_: acks.append(len(carried.made)), None, None)
     assert not acks
     assert sent.headers["id"] in state.requests
     carried.run()
     assert carried.made == [sent.headers["id"]]
-    assert acks == [1] * acknowledged
+    assert acks == [0] * acknowledged
     assert sent.headers["id"] not in state.requests
-    assert message_queue(MODELS[0], broker_url).no_ack is not bool(acknowledged)
+    assert Broker.of(broker_url).queue(MODELS[0]).no_ack is not bool(acknowledged)
 
 
 def test_a_call_without_room_is_put_aside_and_made_by_the_thread_that_ends_another(carried: Carried) -> None:

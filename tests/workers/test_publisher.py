@@ -9,6 +9,7 @@ import pytest
 import redis
 from celery import Celery
 
+import shared.broker
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import publisher as publishing
 from shared.files.collection import CollectDoomed
@@ -135,7 +136,7 @@ def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
 def test_hints_that_no_worker_takes_do_not_fill_the_broker(
     broker: redis.Redis, valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "HINTS_LIMIT", 3)
+    monkeypatch.setattr(shared.broker, "HINTS_LIMIT", 3)
     before = failures()
     with application(valkey_server.url) as app:
         publisher = Publisher(app)

@@ -15,12 +15,13 @@ from sqlalchemy import text
 
 import workers.handling
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.broker import KEY_PREFIX, Broker
 from shared.database import Database
 from shared.files import expiry
 from shared.files.blobs import open_blob_store
 from shared.ids import new_id
 from shared.jobs import Handler
-from shared.publisher import KEY_PREFIX, create_celery, queue_length
+from shared.publisher import create_celery
 from shared.queues import RETENTION
 from shared.sweeping import BUDGET_SECONDS, Budget, budget, drain
 from tests.support.identity import make_settings
@@ -52,7 +53,7 @@ def sent(valkey_server: EmbeddedValkey) -> Iterator[Any]:
     """How many messages wait in the queue of sweeps."""
     with redis.Redis.from_url(valkey_server.url) as broker:
         broker.delete(KEY_PREFIX + RETENTION)
-        yield lambda: queue_length(broker, RETENTION)
+        yield lambda: Broker.of(valkey_server.url).depth(RETENTION)
         broker.delete(KEY_PREFIX + RETENTION)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from datetime import UTC
 from email.utils import format_datetime
+from functools import partial
 from uuid import UUID
 
 from flask import Response, request
@@ -32,10 +33,9 @@ routes = Routes("agent-cards")
 extended_routes = AgentRoutes("agents")
 
 
-@routes.route(
+_card_route = partial(
+    routes.route,
     "GET",
-    WELL_KNOWN,
-    summary="Get the card of the default agent",
     authentication=Authentication.PUBLIC,
     query=AnyQuery,
     headers=_CONDITIONS,
@@ -43,21 +43,14 @@ extended_routes = AgentRoutes("agents")
     answer_headers=_KEPT,
     errors=(AgentNotFound, Unavailable),
 )
+
+
+@_card_route(WELL_KNOWN, summary="Get the card of the default agent")
 def read_agent_card(call: Call) -> Response:
     return _card(call, None)
 
 
-@routes.route(
-    "GET",
-    f"{AGENT_PREFIX}{WELL_KNOWN}",
-    summary="Get the card of a deployment's agent",
-    authentication=Authentication.PUBLIC,
-    query=AnyQuery,
-    headers=_CONDITIONS,
-    answers={200: AgentCard, 304: None},
-    answer_headers=_KEPT,
-    errors=(AgentNotFound, Unavailable),
-)
+@_card_route(f"{AGENT_PREFIX}{WELL_KNOWN}", summary="Get the card of a deployment's agent")
 def read_agent_card_of_agent(call: Call, deployment_id: UUID) -> Response:
     return _card(call, deployment_id)
 

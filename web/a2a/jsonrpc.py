@@ -13,7 +13,6 @@ from pydantic import Field
 
 from shared.a2a import errors
 from shared.a2a.wire import A2A
-from shared.body_errors import ContentTooLarge, UploadTimeout
 from web.a2a.cards import read_extended_agent_card
 from web.a2a.messages import send_message, stream_message
 from web.a2a.protocol_routes import AGENT_PREFIX, REFUSALS, AgentHandler, AgentRoutes, open_agent_call
@@ -55,7 +54,7 @@ class RpcCall(A2A):
     """A JSON-RPC request: a method of A2A 1.0 and its parameters."""
 
     jsonrpc: Literal["2.0"]
-    id: str | int | None
+    id: str | int | float | None
     method: Annotated[str, Field(description=f"One of {', '.join(METHODS)}.")]
     params: dict[str, Any] | None = None
 
@@ -72,7 +71,7 @@ class RpcResponse(A2A):
     """A JSON-RPC response: either a result or an error."""
 
     jsonrpc: Literal["2.0"]
-    id: str | int | None
+    id: str | int | float | None
     result: dict[str, Any] | None = None
     error: RpcError | None = None
 
@@ -109,7 +108,5 @@ for _path, _name in (("/", "call_default_agent"), (AGENT_PREFIX, "call_agent")):
             *REFUSALS,
             errors.TooManyStreams,
             errors.IdempotencyKeyReused,
-            ContentTooLarge,
-            UploadTimeout,
         ),
     )(call_agent)

@@ -7,20 +7,18 @@ from uuid import UUID
 
 from flask import Response
 
-from shared import failpoints
 from shared.a2a import errors
 from shared.a2a.agents.directory import SKILL_KEY
 from shared.a2a.agents.extensions import check_data, require
 from shared.a2a.tasks.following import find_answer, wait_for_answer
-from shared.a2a.tasks.sending import Sending, Sent, accept, show_task
+from shared.a2a.tasks.sending import Sending, Sent, show_task
 from shared.a2a.tasks.snapshots import read_snapshot
 from shared.a2a.types import SendMessageRequest, SendMessageResponse, StreamResponse
-from shared.body_errors import ContentTooLarge, UploadTimeout
+from web.a2a.accepting import accept_message
 from web.a2a.extensions import requested_extensions
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer
 from web.a2a.streams import stream_answer
 from web.holding import Steps, Waiting, answer_whole
-from web.http.requests import MalformedJson
 from web.revocation import until_revoked
 
 routes = AgentRoutes("agents")
@@ -37,9 +35,6 @@ _SENDING = (
     errors.PushNotificationNotSupported,
     errors.IdempotencyKeyReused,
     errors.TooManyStreams,
-    MalformedJson,
-    ContentTooLarge,
-    UploadTimeout,
 )
 
 
@@ -112,12 +107,7 @@ def _sending(call: AgentCall, request: SendMessageRequest) -> Sending:
 
 
 def _send(call: AgentCall, sending: Sending) -> Sent:
-    sent = accept(call.checked.services.database, sending, call.services.pushes)
-    failpoints.hit("send.committed")
-    call.services.hints.announce_turn()
-    if sending.message.task_id:
-        call.services.hints.tell(sent.task_id)  # others may follow it; nobody knows a new one
-    return sent
+    return accept_message(call.checked.services, sending)
 
 
 def _answering(call: AgentCall, sending: Sending, history_length: int | None, waiting: Waiting) -> Steps:

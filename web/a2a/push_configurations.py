@@ -10,7 +10,6 @@ from shared.a2a.types import Empty, ListTaskPushNotificationConfigsResponse, Tas
 from shared.database import Session
 from web.a2a.protocol_routes import AgentCall, AgentRoutes, answer, require_task_id
 from web.a2a.queries import PageQuery
-from web.http.requests import MalformedJson
 
 routes = AgentRoutes("agents")
 
@@ -25,7 +24,7 @@ _ERRORS = (TaskNotFound, PushNotificationNotSupported)
     summary="Create a push notification configuration of a task; credentials are not given back",
     body=TaskPushNotificationConfig,
     answer=TaskPushNotificationConfig,
-    errors=(*_ERRORS, MalformedJson),
+    errors=_ERRORS,
 )
 def create_push_configuration(call: AgentCall, task_id: str) -> Response:
     call.services.pushes.require_support()

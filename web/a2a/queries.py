@@ -12,7 +12,7 @@ from shared.a2a.wire import Instant
 from web.routes import AnyQuery
 
 _EMPTY_AS_ABSENT = BeforeValidator(lambda value: None if value == "" else value)
-_STATES = WithJsonSchema({"type": "string", "enum": [state.value for state in TaskState]})
+STATES = WithJsonSchema({"type": "string", "enum": [state.value for state in TaskState]})
 HistoryLength = Annotated[Annotated[int, Field(ge=0, le=(1 << 31) - 1)] | None, _EMPTY_AS_ABSENT]
 PageSize = Annotated[Annotated[int, Field(ge=1, le=MAXIMUM_PAGE)] | None, _EMPTY_AS_ABSENT]
 
@@ -33,7 +33,7 @@ class TaskListQuery(AgentQuery):
     """Which tasks, and how much of each."""
 
     context_id: Annotated[str | None, _EMPTY_AS_ABSENT] = None
-    status: Annotated[TaskState | None, _EMPTY_AS_ABSENT, _STATES] = None
+    status: Annotated[TaskState | None, _EMPTY_AS_ABSENT, STATES] = None
     page_size: PageSize = None
     page_token: str = ""
     history_length: HistoryLength = None

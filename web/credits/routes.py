@@ -5,18 +5,18 @@ from uuid import UUID
 
 from flask import Response
 
-from shared.credits import balances, ledger, policies, reports, storage_reports
+from shared.credits import balances, ledger, open_holds, policies, reports, storage_reports
 from shared.credits import usage as records
 from shared.credits.errors import BalanceOutOfRange, BillingOrganizationRequired, ReferenceConflict
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from shared.identity.errors import ResourceNotFound
 from shared.identity.permissions import Permission
-from web.administration import JSON_BODY, ORGANIZATION, AdministrationRoutes
+from web.administration import ORGANIZATION, AdministrationRoutes
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.credits import payments, schemas, statements, storage_schemas, usage_schemas
 from web.credits.csv_files import FILE_HEADERS, VARIES, csv_file, json_or_file
-from web.credits.usage_csv import render_usage
+from web.credits.usage_csv import render_records, render_usage
 from web.http.negotiation import CSV, JSON, negotiate
 from web.routes import Routes
 
@@ -32,7 +32,6 @@ _NOT_ENTERED = (
     Unavailable,
     ReferenceConflict,
     BalanceOutOfRange,
-    *JSON_BODY,
 )
 
 
@@ -80,25 +79,42 @@ def read_usage(call: Call) -> Answer | Response:
     "GET",
     "/v1/usage/records",
     summary="List the organization's usage records, newest first; without usage.read the user's own",
+    description=(
+        "With `Accept: text/csv` the answer is a file of all that the filters keep, whatever `cursor` and `limit` say; "
+        f"beyond {records.MAX_FILE_RECORDS} records it is refused."
+    ),
     authentication=Authentication.CALLER,
-    query=schemas.UsageRecordsQuery,
-    answers={200: schemas.UsageRecordPage},
+    query=usage_schemas.UsageRecordsQuery,
+    answers={200: json_or_file(schemas.UsageRecordPage)},
+    answer_headers=FILE_HEADERS,
     errors=(*_REFUSED, ValidationFailed),
 )
-def list_usage_records(call: Call) -> Answer:
+def list_usage_records(call: Call) -> Answer | Response:
     scope = records.authorize_usage(call.caller)
-    query: schemas.UsageRecordsQuery = call.query
+    query: usage_schemas.UsageRecordsQuery = call.query
     with call.services.database.transaction() as session:
+        if negotiate(call.http, (JSON, CSV)) == CSV:
+            found = records.list_all_usage_records(session, scope, query.wanted)
+            return csv_file("usage-records", render_records(found))
         page = records.list_usage_records(
-            session, scope.organization_id, user_id=scope.user_id, cursor=query.cursor, limit=query.limit
+            session,
+            scope.organization_id,
+            user_id=scope.user_id,
+            wanted=query.wanted,
+            cursor=query.cursor,
+            limit=query.limit,
         )
-    return Answer(body=schemas.UsageRecordPage.of(page))
+    return Answer(body=schemas.UsageRecordPage.of(page), headers=VARIES)
 
 
 @routes.route(
     "GET",
     "/v1/usage/storage",
     summary="Get the organization's storage usage and its cost by day; needs usage.read",
+    description=(
+        "With `group_by` also by purpose, owner (an identity) and distribution, whose costs sum to what was charged; "
+        "with `month` for the days of a calendar month."
+    ),
     authentication=Authentication.CALLER,
     query=storage_schemas.StorageQuery,
     answers={200: storage_schemas.StorageUsageBody},
@@ -108,7 +124,7 @@ def read_storage_usage(call: Call) -> Answer:
     organization_id = balances.authorize_reading(call.caller, Permission.USAGE_READ)
     query: storage_schemas.StorageQuery = call.query
     with call.services.database.autocommit() as session:
-        report = storage_reports.storage_usage(session, organization_id, window=reports.Window(query.window))
+        report = storage_reports.storage_usage(session, organization_id, query.question)
     return Answer(body=storage_schemas.StorageUsageBody.of(report))
 
 
@@ -129,7 +145,7 @@ def read_organization_storage(call: Call, organization_id: UUID) -> Answer:
     query: storage_schemas.OrganizationStorageQuery = call.query
     with call.services.database.transaction() as session:
         report = storage_reports.read_storage_usage(
-            session, by=by, organization_id=organization_id, window=reports.Window(query.window)
+            session, by=by, organization_id=organization_id, question=query.question
         )
     return Answer(body=storage_schemas.OrganizationStorage.of(report))
 
@@ -148,6 +164,15 @@ def list_credit_entries(call: Call, organization_id: UUID) -> Answer:
             session, by=by, organization_id=organization_id, cursor=query.cursor, limit=query.limit
         )
     return Answer(body=schemas.EntryPage.of(page))
+
+
+administration.lists(
+    f"{ORGANIZATION}/credits/holds",
+    open_holds.list_holds,
+    schemas.HoldPage,
+    summary="List an organization's open holds, newest first",
+    description="The credits that calls in progress reserve: together the `held` of the organization's credits.",
+)
 
 
 @administration.route(

@@ -7,13 +7,14 @@ from pydantic import Field
 
 from shared.credits.balances import Balance, Policy, Suspender
 from shared.credits.ledger import Entered
+from shared.credits.open_holds import HoldState
 from shared.credits.reports import UsageSum
 from shared.credits.settlement import Status
 from shared.credits.usage import UsageRecord
 from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from web.credits.amount_types import Credits, SentCredits, SentSignedCredits
 from web.http.schemas import Shown, ShownPage
-from web.http.wire_types import Between, Count, Id, JsonCount, Sent, SnakeSent, SnakeWire, Text, UtcTime
+from web.http.wire_types import Between, Count, Id, JsonCount, Sent, SnakeWire, Text, UtcTime
 
 Limit = Annotated[Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Items on the page.")]
 PolicyName = Literal["active", "limit", "suspended"]
@@ -140,13 +141,6 @@ class UsageRecordPage(SnakeWire):
         )
 
 
-class UsageRecordsQuery(SnakeSent):
-    """The parameters of a listing of records."""
-
-    cursor: Id | None = Field(default=None, description="The `next_cursor` of the page before.")
-    limit: Limit = DEFAULT_LIMIT
-
-
 class OrganizationCredits(Shown):
     """What an organization has, for those who administer it."""
 
@@ -178,6 +172,30 @@ class EntryBody(Shown):
     amount: Credits
     balance_after: Credits
     occurred_at: UtcTime
+
+
+class HoldBody(Shown):
+    """The credits that a call in progress reserves, and who is responsible for it."""
+
+    id: Id = Field(description="The invocation.")
+    state: HoldState = Field(description="`unresolved`: its worker was lost; it will be settled.")
+    hold: Credits = Field(description="What is reserved: the most that the call may cost.")
+    model: str
+    provider: str | None
+    user_id: Id | None
+    identity_id: Id | None = Field(description="The daemon whose permissions the call runs with.")
+    principal_id: Id | None = Field(description="The receiving identity, else the daemon, else the user.")
+    deployment_id: Id | None
+    api_key_id: Id | None
+    distribution_id: Id | None
+    created_at: UtcTime
+    lease_until: UtcTime = Field(description="When it is released or settled, if its worker says no more.")
+
+
+class HoldPage(ShownPage):
+    """Open holds, newest first."""
+
+    holds: Sequence[HoldBody]
 
 
 class EnteredBody(EntryBody):

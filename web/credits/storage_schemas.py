@@ -1,30 +1,75 @@
 """The JSON of what is stored and what it costs: snake_case below `/v1`, camelCase below `/admin`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from shared.credits.reports import Window
-from shared.credits.storage_reports import StorageDay, StorageReport
+from shared.credits.reports import MAX_GROUPS, Window
+from shared.credits.storage_reports import (
+    StorageDay,
+    StorageDimension,
+    StorageGroup,
+    StorageQuestion,
+    StorageReport,
+)
 from web.credits.amount_types import Credits
+from web.credits.statements import Month
+from web.credits.usage_schemas import several
 from web.http.schemas import Shown
 from web.http.wire_types import Sent, SnakeSent, SnakeWire, UtcTime
 
 WindowBack = Annotated[
-    Literal["24h", "7d", "30d"], Field(description="How far back; the first UTC day is reported as a whole.")
+    Literal["24h", "7d", "30d"] | None,
+    Field(
+        description="How far back: 30d, unless `month` is given; the first UTC day is reported as a whole."
+    ),
+]
+OfMonth = Annotated[
+    Month | None, Field(description="The days of a calendar month (UTC), instead of a window.")
+]
+Dimensions = Annotated[
+    tuple[StorageDimension, ...],
+    *several(StorageDimension, "purpose,owner"),
+    Field(description="By what the sums are broken down; by default they are not."),
 ]
 _STORED = Field(description="Bytes stored at `measured_to`, some minutes ago; earlier versions included.")
 _BYTE_DAYS = Field(description="Bytes times days, rounded down.")
-_PRICE = Field(description="For a GiB stored for 30 days; null until the day is over.")
+_PRICE = Field(
+    description="For a GiB stored for the days that are said beside it; null until the day is over."
+)
+_PRICE_DAYS = Field(
+    description="For how many days the price of a GiB is: 30, or the days of the calendar month."
+)
+_KEYS = Field(
+    description="The value of each dimension; null for content without one, and for what was stored before "
+    "storage was measured by them."
+)
+_GROUPS = Field(
+    description="The dearest first; their costs come to the total's, to the millionth of a credit."
+)
+_CUT_OFF = Field(description=f"Whether there are more than {MAX_GROUPS} groups.")
 _COST = Field(description="Null until the day is charged, soon after it is over.")
+
+
+def _question(
+    window: str | None, month: date | None, group_by: tuple[StorageDimension, ...]
+) -> StorageQuestion:
+    return StorageQuestion(window=Window(window) if window else None, month=month, group_by=group_by)
 
 
 class StorageQuery(SnakeSent):
     """The parameters of a report on storage."""
 
-    window: WindowBack = "30d"
+    window: WindowBack = None
+    month: OfMonth = None
+    group_by: Dimensions = ()
+
+    @property
+    def question(self) -> StorageQuestion:
+        """Say it to the domain."""
+        return _question(self.window, self.month, self.group_by)
 
 
 class StorageDayBody(SnakeWire):
@@ -35,6 +80,7 @@ class StorageDayBody(SnakeWire):
     stored_bytes: int
     byte_days: int = _BYTE_DAYS
     price: Credits | None = _PRICE
+    price_days: int = _PRICE_DAYS
     cost: Credits | None = _COST
 
     @classmethod
@@ -45,6 +91,7 @@ class StorageDayBody(SnakeWire):
             stored_bytes=day.stored_bytes,
             byte_days=day.byte_days,
             price=day.price,
+            price_days=day.price_days,
             cost=day.cost,
         )
 
@@ -56,32 +103,61 @@ class StorageSumBody(SnakeWire):
     cost: Credits
 
 
+class StorageGroupBody(StorageSumBody):
+    """What was stored of one purpose, owner and so on."""
+
+    keys: Mapping[StorageDimension, str | None] = _KEYS
+    stored_bytes: int = _STORED
+
+    @classmethod
+    def of(cls, group: StorageGroup) -> Self:
+        """Show a group."""
+        return cls(
+            keys=group.keys, stored_bytes=group.stored_bytes, byte_days=group.byte_days, cost=group.cost
+        )
+
+
 class StorageUsageBody(SnakeWire):
     """What the organization stores, and what that cost, the newest day first; days without content are left out."""
 
     object: Literal["usage.storage"] = "usage.storage"
-    window: Window
+    window: Window | None
+    month: Month | None
+    group_by: str = Field(description="The dimensions, with commas between them.")
     stored_bytes: int = _STORED
     measured_to: UtcTime | None
     total: StorageSumBody
     data: Sequence[StorageDayBody]
+    groups: Sequence[StorageGroupBody] = _GROUPS
+    is_truncated: bool = _CUT_OFF
 
     @classmethod
     def of(cls, report: StorageReport) -> Self:
         """Show a report."""
         return cls(
             window=report.window,
+            month=report.month,
+            group_by=report.group_by,
             stored_bytes=report.stored_bytes,
             measured_to=report.measured_to,
             total=StorageSumBody(byte_days=report.byte_days, cost=report.cost),
             data=[StorageDayBody.of(day) for day in report.days],
+            groups=[StorageGroupBody.of(group) for group in report.groups],
+            is_truncated=report.is_truncated,
         )
 
 
 class OrganizationStorageQuery(Sent):
     """The parameters of the same report for those who administer the organization."""
 
-    window: WindowBack = "30d"
+    window: WindowBack = None
+    month: OfMonth = None
+    group_by: Dimensions = ()
+
+    @property
+    def question(self) -> StorageQuestion:
+        """Say it to the domain."""
+        return _question(self.window, self.month, self.group_by)
 
 
 class OrganizationStorageDay(Shown):
@@ -91,15 +167,29 @@ class OrganizationStorageDay(Shown):
     stored_bytes: int
     byte_days: int = _BYTE_DAYS
     price: Credits | None = _PRICE
+    price_days: int = _PRICE_DAYS
     cost: Credits | None = _COST
+
+
+class OrganizationStorageGroup(Shown):
+    """What was stored of one purpose, owner and so on."""
+
+    keys: Mapping[StorageDimension, str | None] = _KEYS
+    stored_bytes: int
+    byte_days: int = _BYTE_DAYS
+    cost: Credits
 
 
 class OrganizationStorage(Shown):
     """What an organization stores, and what that cost, for those who administer it."""
 
-    window: Window
+    window: Window | None
+    month: Month | None
+    group_by: str = Field(description="The dimensions, with commas between them.")
     stored_bytes: int = Field(description="Bytes stored at `measuredTo`, some minutes ago.")
     measured_to: UtcTime | None
     byte_days: int = _BYTE_DAYS
     cost: Credits
     days: Sequence[OrganizationStorageDay]
+    groups: Sequence[OrganizationStorageGroup] = _GROUPS
+    is_truncated: bool = _CUT_OFF

@@ -1,17 +1,19 @@
-"""A report on usage as CSV (RFC 4180), for spreadsheets."""
+"""Reports on usage, and usage records, as CSV (RFC 4180), for spreadsheets."""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from shared.credits.amounts import format_credits
 from shared.credits.reports import MAX_GROUPS, UsageGroup, UsageReport
+from shared.credits.usage import UsageRecord
 from shared.errors import FieldError, ValidationFailed
-from web.credits.schemas import UsageSumBody
+from web.credits.schemas import UsageRecordBody, UsageSumBody
 from web.http.wire_types import render_instant
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _FIGURES = tuple(UsageSumBody.model_fields)
+_RECORD = tuple(name for name in UsageRecordBody.model_fields if name != "object")
 
 
 def render_usage(report: UsageReport) -> str:
@@ -27,6 +29,20 @@ def render_usage(report: UsageReport) -> str:
     writer.writerow([*(["starts_at"] if question.interval else []), *question.group_by, *_FIGURES])
     writer.writerows(_row(group) for group in report.groups)
     return written.getvalue()
+
+
+def render_records(records: Iterable[UsageRecord]) -> str:
+    """Give a header and a row for each record."""
+    written = io.StringIO()
+    writer = csv.writer(written)
+    writer.writerow(_RECORD)
+    shown = (UsageRecordBody.of(record).model_dump(mode="json") for record in records)
+    writer.writerows([_cell(record[name]) for name in _RECORD] for record in shown)
+    return written.getvalue()
+
+
+def _cell(value: object) -> object:
+    return guard_cell(value) if isinstance(value, str) else value
 
 
 def _row(group: UsageGroup) -> Sequence[object]:

@@ -1,6 +1,7 @@
 """The JSON of reports on usage, and the parameters that ask for one."""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -8,29 +9,32 @@ from pydantic_core import PydanticCustomError
 
 from shared.credits.cube import Dimension, Interval
 from shared.credits.reports import MAX_GROUPS, Question, UsageGroup, UsageReport, Window
-from web.credits.schemas import UsageSumBody
+from shared.credits.settlement import Status
+from shared.credits.usage import RecordFilter
+from shared.pagination import DEFAULT_LIMIT
+from web.credits.schemas import Limit, UsageSumBody
 from web.http.wire_types import Id, SnakeSent, SnakeWire, Text, UtcTime
 
-_NAMES = "|".join(dimension.value for dimension in Dimension)
+
+def several(kind: type[StrEnum], example: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Read names of a kind with commas between them; one that is named twice counts once."""
+    names = "|".join(kind)
+
+    def parse(value: object) -> tuple[StrEnum, ...]:
+        if not isinstance(value, str):
+            return ()
+        try:
+            return tuple(dict.fromkeys(map(kind, value.split(","))))
+        except ValueError:
+            raise PydanticCustomError("dimensions", f"must be of {names}, with commas between them") from None
+
+    pattern = f"^({names})(,({names}))*$"
+    return BeforeValidator(parse), WithJsonSchema(
+        {"type": "string", "pattern": pattern, "examples": [example]}
+    )
 
 
-def _parse_dimensions(value: object) -> tuple[Dimension, ...]:
-    """Read dimensions with commas between them; one that is named twice counts once."""
-    if not isinstance(value, str):
-        return ()
-    try:
-        return tuple(dict.fromkeys(map(Dimension, value.split(","))))
-    except ValueError:
-        raise PydanticCustomError("dimensions", f"must be of {_NAMES}, with commas between them") from None
-
-
-Dimensions = Annotated[
-    tuple[Dimension, ...],
-    BeforeValidator(_parse_dimensions),
-    WithJsonSchema(
-        {"type": "string", "pattern": f"^({_NAMES})(,({_NAMES}))*$", "examples": ["model,principal"]}
-    ),
-]
+Dimensions = Annotated[tuple[Dimension, ...], *several(Dimension, "model,principal")]
 _Filter = Field(default=None, description="Keep the calls of this one.")
 
 
@@ -77,6 +81,35 @@ class UsageQuery(SnakeSent):
             if self.group_by is not None
             else (() if self.interval else (Dimension.MODEL,)),
             filters=filters,
+        )
+
+
+class UsageRecordsQuery(SnakeSent):
+    """The parameters of a listing of records."""
+
+    starts_at: UtcTime | None = Field(default=None, alias="from", description="The first moment.")
+    ends_at: UtcTime | None = Field(default=None, alias="to", description="The moment after the last.")
+    model: Annotated[str, Text(minimum=1, maximum=200)] | None = _Filter
+    principal: Id | None = Field(
+        default=None, description="Keep calls of this receiving identity, else daemon, else user."
+    )
+    key: Id | None = Field(default=None, description="Keep the calls made with this API key, by its id.")
+    status: Literal["completed", "failed", "cancelled", "incomplete"] | None = Field(
+        default=None, description="Keep the calls that ended so."
+    )
+    cursor: Id | None = Field(default=None, description="The `next_cursor` of the page before.")
+    limit: Limit = DEFAULT_LIMIT
+
+    @property
+    def wanted(self) -> RecordFilter:
+        """Say it to the domain."""
+        return RecordFilter(
+            model=self.model,
+            principal_id=self.principal,
+            api_key_id=self.key,
+            status=Status(self.status) if self.status else None,
+            starts_at=self.starts_at,
+            ends_at=self.ends_at,
         )
 
 

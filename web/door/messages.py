@@ -13,10 +13,9 @@ from shared.a2a.door.messages import InboundMessage
 from shared.a2a.door.reception import Received, receive_message
 from shared.a2a.door.sending import Door
 from shared.a2a.types import StreamResponse
-from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.credits.errors import StorageUnpaid
 from shared.egress.errors import AddressRefused, HeaderRefused, SchemeRefused, UrlRefused
-from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
+from shared.errors import DomainError, PermissionDenied, Unavailable
 from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors as media_errors
@@ -29,15 +28,7 @@ from web.door import schemas
 from web.door.streaming import stream_agent_answer
 from web.http.negotiation import wants_events
 from web.http.receive_deadlines import read_small_body
-from web.http.requests import (
-    MAXIMUM_JSON_BYTES,
-    FieldRequired,
-    MalformedJson,
-    MalformedRequest,
-    UnknownParameter,
-    UnsupportedMediaType,
-    read_json,
-)
+from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
 from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
 from web.media.pushes import check_source, read_attachment
 from web.routes import Routes
@@ -69,14 +60,6 @@ _ERRORS: tuple[type[DomainError], ...] = (
     agent_errors.TaskNotFound,
     agent_errors.TooManyStreams,
     MessageRefused,
-    MalformedJson,
-    MalformedRequest,
-    UnknownParameter,
-    UnsupportedMediaType,
-    FieldRequired,
-    ValidationFailed,
-    ContentTooLarge,
-    UploadTimeout,
     Unavailable,
 )
 
@@ -143,6 +126,7 @@ def _receive(call: Call, distribution_id: UUID, message: InboundMessage) -> Rece
         )
     failpoints.hit("message.taken")
     if received.sent is not None:
+        services.agents.hints.announce_trace(received.sent.turn_id)
         services.agents.hints.announce_turn()
         services.agents.hints.tell(received.sent.task_id)
     MESSAGES.labels(message.network, received.outcome).inc()

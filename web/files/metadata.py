@@ -2,7 +2,6 @@
 
 from uuid import UUID
 
-from shared import body_errors
 from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from shared.files import access, deletion, errors, listing, retention
 from shared.identity.permissions import Permission
@@ -10,7 +9,7 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import queries, schemas
 from web.files.answers import ENDED, FOUND, actor_of, file_body, pending
-from web.http.requests import FieldRequired, MalformedJson, MalformedRequest, UnsupportedMediaType
+from web.http.requests import FieldRequired, MalformedRequest
 from web.routes import Routes
 
 routes = Routes("files")
@@ -90,11 +89,6 @@ def list_versions(call: Call, file_id: UUID) -> Answer:
         errors.RetentionShortened,
         errors.RetentionIsIndefinite,
         errors.RetentionRenewalNotSupported,
-        FieldRequired,
-        ValidationFailed,
-        MalformedJson,
-        UnsupportedMediaType,
-        body_errors.ContentTooLarge,
     ),
 )
 def renew_retention(call: Call, file_id: UUID) -> Answer:

@@ -11,10 +11,15 @@ from pydantic_core import PydanticCustomError
 from shared.files.listing import PAGE_LIMIT, FileFilter
 from shared.files.resources import Availability, Purpose
 from web.files.schemas import ReferenceId
-from web.http.wire_types import Between, Count, Id, Sent, UtcTime
+from web.http.wire_types import Between, Count, Id, Sent, Text, UtcTime
 
 MINIMUM_TTL_SECONDS, MAXIMUM_TTL_SECONDS, TTL_STEP_SECONDS = 60, 86_400, 60
 _REQUIRED: JsonDict = {"x-required": True}  # by the precondition, whose absence has an answer of its own
+_TYPE_NAME = "[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
+MediaTypeFilter = Annotated[
+    str,
+    Field(pattern=rf"^{_TYPE_NAME}/({_TYPE_NAME}|\*)$", examples=["image/png", "image/*"]),
+]
 AssociationKind = Literal["Task", "Conversation", "Message", "Schedule", "Resource"]
 
 
@@ -100,12 +105,26 @@ class ListQuery(Sent):
     ] = 50
     purpose: Literal["AgentArtifact", "MessagingMedia"] | None = None
     availability: Literal["Pending", "Available", "Expired", "Deleted"] | None = None
+    name: Annotated[str, Text(minimum=1, maximum=200)] | None = Field(
+        default=None, description="Beginnings of words in the file's name, in any order and any case."
+    )
+    media_type: MediaTypeFilter | None = Field(
+        default=None, description="A media type as `image/png`, or all of a family as `image/*`."
+    )
+    owner_id: Id | None = Field(default=None, description="Keep the files of this identity.")
+    created_from: UtcTime | None = Field(default=None, description="The first moment; of the first upload.")
+    created_to: UtcTime | None = Field(default=None, description="The moment after the last.")
 
     def wanted(self) -> FileFilter:
         """Say it to the domain."""
         return FileFilter(
             purpose=Purpose(self.purpose) if self.purpose else None,
             availability=Availability(self.availability) if self.availability else None,
+            name=self.name,
+            media_type=self.media_type.removesuffix("/*") if self.media_type else None,
+            owner_id=self.owner_id,
+            created_from=self.created_from,
+            created_to=self.created_to,
         )
 
 

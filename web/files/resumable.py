@@ -4,6 +4,7 @@ The multipart form of the specification stays as it is: a resumable upload is as
 file's name and type in the request's own headers (docs/specification/files.md#resumable).
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -31,7 +32,7 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.errors import answer_domain_error
 from web.files import schemas
-from web.files.answers import ENDED
+from web.files.answers import ENDED, actor_of
 from web.files.receipts import receipt_answer, time_limit_seconds
 from web.files.upload_headers import (
     APPENDING_HEADERS,
@@ -206,7 +207,11 @@ def _complete(call: Call, caller: Caller, upload: ResumableUpload) -> Answer:
     # All the content is read and written once more: that takes a slot as receiving it would.
     call.admission.hold(services.pools.uploads)
     receipt = completion.complete(
-        services.database, services.blobs, caller, upload, services.rechecks.current
+        services.database,
+        services.blobs,
+        replace(actor_of(call), caller=caller),
+        upload,
+        services.rechecks.current,
     )
     first_status = 201 if upload.kind is OperationKind.UPLOAD else 200
     answer = receipt_answer(call, receipt, first_status=first_status)

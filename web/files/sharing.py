@@ -16,7 +16,7 @@ from shared.files.content import authorize_reading, find_chunk_checksums, get_co
 from shared.files.resources import Content
 from shared.files.scrubbing import report_damage
 from shared.identity.running_work import Permit
-from shared.telemetry import get_logger
+from shared.telemetry import BLOBS_MISSING, get_logger
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call
 from web.errors import answer_domain_error
@@ -33,7 +33,7 @@ from web.files.presentation import (
 )
 from web.files.ranges import CONDITIONS, RangeNotSatisfiable
 from web.http.edge import GRANTS
-from web.http.requests import DuplicateParameter
+from web.http.requests import DuplicateParameter, MalformedRequest
 from web.revocation import Watch, break_off_when_revoked
 from web.routes import Routes
 
@@ -53,11 +53,14 @@ routes = Routes("files")
     authentication=Authentication.CALLER,
     query=queries.GrantQuery,
     answers={201: schemas.GrantBody},
-    errors=(*FOUND, errors.VersionNotFound, *ENDED, ValidationFailed),
+    errors=(*FOUND, errors.VersionNotFound, *ENDED, MalformedRequest, ValidationFailed),
 )
 def create_grant(call: Call, file_id: UUID, version_id: UUID) -> Answer:
+    if call.http.content_length or "Transfer-Encoding" in call.http.headers:
+        # Its author would take the link's life to be what it says.
+        raise MalformedRequest("This operation takes no body; `ttlSeconds` is a query parameter.")
     grant = grants.create_grant(
-        call.services.database, call.caller, file_id, version_id, call.query.ttl_seconds
+        call.services.database, actor_of(call), file_id, version_id, call.query.ttl_seconds
     )
     body = schemas.GrantBody.of(grant, f"{content_url(call, file_id)}?grant={grant.token}")
     return Answer(body=body, status=201, headers={"Cache-Control": "no-store"})
@@ -139,10 +142,10 @@ def download_content(call: Call, file_id: UUID) -> Response:
     if not call.http.environ.get(GRANTS):
         if call.query.disposition is not None:
             raise ValidationFailed(errors=[_ONLY_WITH_A_GRANT])
-        return _send_content(call, file_id, Presentation.PRIVATE)
+        return send_content(call, file_id, Presentation.PRIVATE)
     is_inline = call.query.disposition == "inline"
     try:
-        return _send_content(call, file_id, Presentation.SHARED_INLINE if is_inline else Presentation.SHARED)
+        return send_content(call, file_id, Presentation.SHARED_INLINE if is_inline else Presentation.SHARED)
     except DomainError as error:
         response = answer_domain_error(error)
         allow_any_page(response.headers)
@@ -173,7 +176,8 @@ def ask_before_download(call: Call, file_id: UUID) -> Answer:  # noqa: ARG001 (t
     return Answer(status=204, headers=dict(headers))
 
 
-def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Response:
+def send_content(call: Call, file_id: UUID, presentation: Presentation) -> Response:
+    """Answer with the content that the caller or the grant of a request may read."""
     services = call.services
     content = _get_content(call, file_id)
     refuse_unreadable(content, services.blobs)
@@ -194,6 +198,7 @@ def _send_content(call: Call, file_id: UUID, presentation: Presentation) -> Resp
     except BlobMissing:
         # If the file ended between the look at its row and the look at its bytes, that is the answer.
         _get_content(call, file_id)
+        BLOBS_MISSING.inc()
         log.warning("blob.missing", version_id=content.version.id)
         raise
     connection = call.http.environ.get("gunicorn.socket")

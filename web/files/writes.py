@@ -16,11 +16,13 @@ from shared.files import errors, replaces, uploads
 from shared.files.blobs.base import BlobStoreUnavailable, StorageFull, StorageReadOnly
 from shared.files.resources import Receipt, ReceivedContent
 from shared.files.staging import Sink
+from shared.identity.authorization import Actor
+from shared.identity.callers import Caller
 from shared.identity.errors import OwnerRequired, PayerMismatch
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.files import queries, schemas
-from web.files.answers import ENDED, FOUND
+from web.files.answers import ENDED, FOUND, actor_of
 from web.files.receipts import receipt_answer, time_limit_seconds
 from web.files.resumable import begin_resumable
 from web.files.upload_headers import BEGINNING_HEADERS, DIGEST_HEADER, PROGRESS_HEADERS, is_resumable
@@ -99,7 +101,7 @@ def upload_agent_artifact(call: Call) -> Answer | Response:
         association=association,
         time_limit_seconds=time_limit_seconds(call, query.byte_size),
     )
-    return _write(call, uploads.upload, request, first_status=201)
+    return _write(call, uploads.upload, call.caller, request, first_status=201)
 
 
 @routes.route(
@@ -136,12 +138,13 @@ def replace_content(call: Call, file_id: UUID) -> Answer | Response:
         byte_size=query.byte_size,
         time_limit_seconds=time_limit_seconds(call, query.byte_size),
     )
-    return _write(call, replaces.replace, request, first_status=200)
+    return _write(call, replaces.replace, actor_of(call), request, first_status=200)
 
 
 def _write(
     call: Call,
     write: Callable[..., Receipt],
+    by: Caller | Actor,
     request: uploads.UploadRequest | replaces.ReplaceRequest,
     *,
     first_status: int,
@@ -153,7 +156,7 @@ def _write(
     receipt = write(
         services.database,
         services.blobs,
-        call.caller,
+        by,
         request,
         partial(_receive, call, request.byte_size),
         recheck=services.rechecks.current,

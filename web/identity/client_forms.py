@@ -8,7 +8,6 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote_to_bytes
 
 from flask import Request
 
@@ -17,9 +16,11 @@ from shared.errors import Kind
 from shared.identity.authorization_server import TOKEN_EXCHANGE
 from shared.identity.errors import InvalidClient, InvalidRequest, OAuthError
 from web.http.receive_deadlines import BodyReceptions, read_small_body
+from web.http.url_encoded import FORM, RepeatedField, TooManyFields, decode, read_fields
 
 MAXIMUM_FORM_BYTES = 32 * 1024
 MAXIMUM_PARAMETERS = 32
+NOT_UTF_8 = "The request is not UTF-8."
 
 
 class InvalidTarget(OAuthError):
@@ -72,22 +73,20 @@ def read_client_form(http: Request, receptions: BodyReceptions) -> ClientForm:
 
 
 def _read_form(http: Request, receptions: BodyReceptions) -> dict[str, str]:
-    if http.mimetype != "application/x-www-form-urlencoded":
-        raise InvalidRequest("Send the parameters as application/x-www-form-urlencoded.")
+    if http.mimetype != FORM:
+        raise InvalidRequest(f"Send the parameters as {FORM}.")
     try:
         raw = read_small_body(receptions, http.environ, MAXIMUM_FORM_BYTES)
     except ContentTooLarge:
         raise FormTooLarge from None
-    pairs = [part.partition(b"=") for part in raw.split(b"&") if part]
-    if len(pairs) > MAXIMUM_PARAMETERS:
-        raise InvalidRequest("The request has too many parameters.")
-    parameters: dict[str, str] = {}
-    for name, _, value in pairs:
-        read = _decode(name)
-        if read in parameters:
-            raise InvalidRequest("A parameter was sent more than once.")
-        parameters[read] = _decode(value)
-    return {name: value for name, value in parameters.items() if value}
+    try:
+        return read_fields(raw, maximum=MAXIMUM_PARAMETERS)
+    except TooManyFields:
+        raise InvalidRequest("The request has too many parameters.") from None
+    except RepeatedField:
+        raise InvalidRequest("A parameter was sent more than once.") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(NOT_UTF_8) from None
 
 
 def _read_basic(authorization: str) -> tuple[str, str]:
@@ -101,12 +100,8 @@ def _read_basic(authorization: str) -> tuple[str, str]:
     client_id, colon, secret = pair.partition(b":")
     if not colon:
         raise InvalidClient
-    return _decode(client_id), _decode(secret)
-
-
-def _decode(part: bytes) -> str:
-    """Undo the encoding of forms, which RFC 6749 also wants inside HTTP Basic."""
     try:
-        return unquote_to_bytes(part.replace(b"+", b" ")).decode("utf-8")
+        # RFC 6749 wants the encoding of forms inside HTTP Basic too.
+        return decode(client_id), decode(secret)
     except UnicodeDecodeError:
-        raise InvalidRequest("The request is not UTF-8.") from None
+        raise InvalidRequest(NOT_UTF_8) from None

@@ -6,7 +6,7 @@ from shared.errors import PermissionDenied, ValidationFailed
 from shared.identity import attribution_minting, distributions
 from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, TargetDisabled
-from web.administration import JSON_BODY, NO_STORE, ORGANIZATION, AdministrationRoutes, created
+from web.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.identity import distribution_schemas as schemas
@@ -137,7 +137,6 @@ def rotate_webhook_secret(call: Call, distribution_id: UUID) -> Answer:
         PermissionDenied,
         OrganizationSuspended,
         TargetDisabled,
-        *JSON_BODY,
     ),
 )
 def mint_attribution(call: Call) -> Answer:

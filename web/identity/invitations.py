@@ -13,7 +13,7 @@ from shared.identity.errors import (
     TooManyLive,
 )
 from shared.identity.roles import Role
-from web.administration import JSON_BODY, NO_STORE, ORGANIZATION, AdministrationRoutes, created
+from web.administration import NO_STORE, ORGANIZATION, AdministrationRoutes, created
 from web.authentication import Authentication, slow_down_guessing
 from web.calls import Answer, Call, request_id
 from web.identity import invitation_schemas as schemas
@@ -81,7 +81,7 @@ invitation.acts(
     authentication=Authentication.CALLER,
     body=schemas.AcceptedInvitation,
     answers={200: MemberBody},
-    errors=(PermissionDenied, OrganizationSuspended, *_REFUSED, *JSON_BODY),
+    errors=(PermissionDenied, OrganizationSuspended, *_REFUSED),
 )
 def accept_invitation(call: Call) -> Answer:
     by = call.actor
@@ -102,7 +102,7 @@ def accept_invitation(call: Call) -> Answer:
     authentication=Authentication.PUBLIC,
     body=schemas.AcceptedInvitation,
     answers={201: schemas.RegistrationBody},
-    errors=(OrganizationSuspended, RateLimited, *_REFUSED, *JSON_BODY),
+    errors=(OrganizationSuspended, RateLimited, *_REFUSED),
 )
 def register_invited(call: Call) -> Answer:
     body: schemas.AcceptedInvitation = call.read_body()

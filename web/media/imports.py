@@ -6,8 +6,8 @@ from shared.errors import PermissionDenied, Unavailable, ValidationFailed
 from shared.identity.authorization import administrator
 from shared.identity.distributions import get_distribution
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound
-from shared.media import imports
-from shared.media.errors import ImportNotFound
+from shared.media import imports, retrying
+from shared.media.errors import ImportNotFound, ImportNotRetryable, TooManyImports
 from shared.media.imports import ImportState
 from web.authentication import Authentication
 from web.calls import Answer, Call, request_id
@@ -56,6 +56,50 @@ def list_imports(call: Call, distribution_id: UUID) -> Answer:
             **query.position,
         )
     return Answer(body=schemas.ImportPage.of(page))
+
+
+@routes.route(
+    "POST",
+    "/distributions/<id:distribution_id>/media/<id:import_id>/retry",
+    summary="Retry an import that failed or is held",
+    description="For those who manage the distribution. The import keeps its id and is fetched as it was pushed.",
+    authentication=Authentication.CALLER,
+    answers={200: schemas.ImportBody},
+    errors=(*_REFUSED, ImportNotFound, ImportNotRetryable, TooManyImports),
+)
+def retry_import(call: Call, distribution_id: UUID, import_id: UUID) -> Answer:
+    by = call.actor
+    with call.services.database.transaction() as session:
+        retried = retrying.retry_import(
+            session, call.services.settings, by=by, distribution_id=distribution_id, import_id=import_id
+        )
+    return Answer(body=schemas.ImportBody.of(retried))
+
+
+@routes.route(
+    "POST",
+    "/distributions/<id:distribution_id>/media/retry",
+    summary="Retry the imports that failed or are held, up to 500, oldest first",
+    description="For those who manage the distribution.",
+    authentication=Authentication.CALLER,
+    body=schemas.RetryRequest,
+    answers={200: schemas.RetriedImports},
+    errors=(*_REFUSED, ValidationFailed, TooManyImports),
+)
+def retry_imports(call: Call, distribution_id: UUID) -> Answer:
+    by = call.actor
+    asked: schemas.RetryRequest = call.read_body()
+    with call.services.database.transaction() as session:
+        count = retrying.retry_imports(
+            session,
+            call.services.settings,
+            by=by,
+            distribution_id=distribution_id,
+            state=None if asked.state is None else ImportState(asked.state),
+            code=asked.code,
+            since=asked.since,
+        )
+    return Answer(body=schemas.RetriedImports(count=count))
 
 
 def require_reader(call: Call, distribution_id: UUID) -> None:

@@ -117,3 +117,22 @@ class ResentNotifications(Wire):
     """What is being sent again."""
 
     count: JsonCount
+
+
+class ReplayRequest(Sent):
+    """From where on notifications are replayed; from the oldest that is kept where nothing is named."""
+
+    since: UtcTime | None = Field(
+        default=None, description="Only notifications that were written from then on."
+    )
+    cursor: Id | None = Field(
+        default=None,
+        description="Only those after this one: the last `webhook-id` received, or `nextCursor`.",
+    )
+
+
+class ReplayedNotifications(Wire):
+    """How many notifications are sent again, in the order in which they were written."""
+
+    count: JsonCount
+    next_cursor: Id | None = Field(description="The `cursor` of the next request, if there are more.")

@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
-from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from shared.media import notification_endpoints
 from web.administration import AdministrationRoutes
 from web.calls import Answer, Call
 from web.media import notification_schemas as schemas
+from web.media.notification_routes import declare_list, declare_replay, declare_resend
 
 ENDPOINT = "/distributions/<id:distribution_id>/notification-endpoint"
 NOTIFICATIONS = "/distributions/<id:distribution_id>/notifications"
@@ -67,47 +67,38 @@ def remove_notification_endpoint(call: Call, distribution_id: UUID) -> Answer:
     return Answer(status=204)
 
 
-@routes.pages(
+declare_list(
+    routes,
     NOTIFICATIONS,
-    schemas.NotificationPage,
-    schemas.NotificationQuery,
+    notification_endpoints.list_notifications,
+    name="list_notifications",
     summary="List a distribution's notifications with their states",
 )
-def list_notifications(call: Call, distribution_id: UUID) -> Answer:
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = notification_endpoints.list_notifications(
-            session,
-            by=by,
-            distribution_id=distribution_id,
-            state=call.query.delivery_state,
-            **call.query.position,
-        )
-    return Answer(body=schemas.NotificationPage.of_deliveries(page))
-
-
-@routes.administers(
-    "POST",
-    f"{NOTIFICATIONS}/<id:notification_id>/resend",
-    {200: schemas.NotificationBody},
-    DeliveryNotFound,
-    DeliveryNotDead,
-    summary="Replay a notification that was given up, under the id it had",
+declare_resend(
+    routes,
+    NOTIFICATIONS,
+    notification_endpoints.resend_notification,
+    name="resend_notification",
+    summary="Send a notification now that waits or was given up, under the id it had",
 )
-def resend_notification(call: Call, distribution_id: UUID, notification_id: UUID) -> Answer:
-    by = call.actor
-    with call.services.database.transaction() as session:
-        resent = notification_endpoints.resend_notification(
-            session, by=by, distribution_id=distribution_id, notification_id=notification_id
-        )
-    return Answer(body=schemas.NotificationBody.of_delivery(resent))
+declare_replay(
+    routes,
+    NOTIFICATIONS,
+    notification_endpoints.replay_notifications,
+    name="replay_notifications",
+    summary="Replay a distribution's notifications that did not arrive, in order, up to 1,000",
+    description=(
+        "From a time or after a notification; also what happened while the endpoint was disabled. Each keeps its id, "
+        "and none is sent that has arrived. What was missed or given up is kept for 30 days."
+    ),
+)
 
 
 @routes.administers(
     "POST",
     f"{NOTIFICATIONS}/resend-dead",
     {200: schemas.ResentNotifications},
-    summary="Replay every notification of a distribution that was given up",
+    summary="Replay the notifications of a distribution that were given up, up to 1,000, oldest first",
 )
 def resend_dead_notifications(call: Call, distribution_id: UUID) -> Answer:
     by = call.actor

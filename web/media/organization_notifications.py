@@ -3,11 +3,11 @@
 from uuid import UUID
 
 from shared.deliveries import organization_endpoints
-from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound
 from shared.egress.errors import AddressRefused, SchemeRefused, UrlRefused
 from web.administration import NO_STORE, ORGANIZATION, AdministrationRoutes
 from web.calls import Answer, Call
 from web.media import notification_schemas as schemas
+from web.media.notification_routes import declare_list, declare_replay, declare_resend
 
 ENDPOINT = f"{ORGANIZATION}/notification-endpoint"
 NOTIFICATIONS = f"{ORGANIZATION}/notifications"
@@ -60,39 +60,25 @@ routes.resource(ENDPOINT, schemas.OrganizationEndpointBody).removes(
     organization_endpoints.remove_organization_endpoint,
     summary="Delete the endpoint of an organization's notifications; what waits is given up",
 )
-
-
-@routes.pages(
+declare_list(
+    routes,
     NOTIFICATIONS,
-    schemas.NotificationPage,
-    schemas.NotificationQuery,
+    organization_endpoints.list_notifications,
+    name="list_organization_notifications",
     summary="List an organization's notifications with their states",
 )
-def list_organization_notifications(call: Call, organization_id: UUID) -> Answer:
-    by = call.actor
-    with call.services.database.transaction() as session:
-        page = organization_endpoints.list_notifications(
-            session,
-            by=by,
-            organization_id=organization_id,
-            state=call.query.delivery_state,
-            **call.query.position,
-        )
-    return Answer(body=schemas.NotificationPage.of_deliveries(page))
-
-
-@routes.administers(
-    "POST",
-    f"{NOTIFICATIONS}/<id:notification_id>/resend",
-    {200: schemas.NotificationBody},
-    DeliveryNotFound,
-    DeliveryNotDead,
-    summary="Replay a notification of an organization that was given up, under the id it had",
+declare_resend(
+    routes,
+    NOTIFICATIONS,
+    organization_endpoints.resend_notification,
+    name="resend_organization_notification",
+    summary="Send a notification of an organization now that waits or was given up, under the id it had",
 )
-def resend_organization_notification(call: Call, organization_id: UUID, notification_id: UUID) -> Answer:
-    by = call.actor
-    with call.services.database.transaction() as session:
-        resent = organization_endpoints.resend_notification(
-            session, by=by, organization_id=organization_id, notification_id=notification_id
-        )
-    return Answer(body=schemas.NotificationBody.of_delivery(resent))
+declare_replay(
+    routes,
+    NOTIFICATIONS,
+    organization_endpoints.replay_notifications,
+    name="replay_organization_notifications",
+    summary="Replay an organization's notifications that did not arrive, in order, up to 1,000",
+    description="From a time or after a notification; also what happened while the endpoint was disabled.",
+)

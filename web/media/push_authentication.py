@@ -15,7 +15,7 @@ from shared.errors import PermissionDenied
 from shared.identity.errors import ResourceNotFound
 from shared.identity.webhook_secrets import list_webhook_secrets
 from shared.media.networks.signatures import check_head, verify
-from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, webhook_credentials
+from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, standard_names, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
 from shared.telemetry import REFUSED_CREDENTIALS
 from web.authentication import check_header_rules, limit_rate, slow_down_guessing
@@ -48,7 +48,7 @@ def read_signed_body(call: Call, distribution_id: UUID) -> bytes:
     services = call.services
     check_header_rules(call.http)
     with guesses_slowed_down(call):
-        request = webhook_request(call, b"")
+        request = standard_names(webhook_request(call, b""))
         check_head(STANDARD_WEBHOOKS, request)
         body = read_small_body(services.small_bodies, call.http.environ, MAXIMUM_SIGNED_BYTES)
         with services.database.autocommit() as session:

@@ -22,24 +22,15 @@ from shared.files.staging import Sink
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors
 from shared.media.attachments import Attachment
-from shared.media.imports import STANDARD, Import, queue_imports
+from shared.media.imports import STANDARD, Import
 from shared.media.networks.webhooks import SignatureInvalid
 from shared.media.pushing import PushedPart, push_content
+from shared.media.queueing import queue_imports
 from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.multipart import FRAMING_BYTES, Body
 from web.http.receive_deadlines import read_small_body
-from web.http.requests import (
-    MAXIMUM_JSON_BYTES,
-    DuplicateParameter,
-    FieldRequired,
-    MalformedJson,
-    MalformedRequest,
-    UnknownParameter,
-    UnsupportedMediaType,
-    parse_json,
-    refuse,
-)
+from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, parse_json, refuse
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
 from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
@@ -66,18 +57,9 @@ _ERRORS: tuple[type[DomainError], ...] = (
     SchemeRefused,
     AddressRefused,
     HeaderRefused,
-    MalformedJson,
-    MalformedRequest,
-    UnknownParameter,
-    DuplicateParameter,
-    UnsupportedMediaType,
-    FieldRequired,
-    ValidationFailed,
     body_errors.FilePartRequired,
     body_errors.ByteSizeMismatch,
     body_errors.DigestMismatch,
-    body_errors.ContentTooLarge,
-    body_errors.UploadTimeout,
     BlobStoreUnavailable,
     StorageFull,
     StorageReadOnly,

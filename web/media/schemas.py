@@ -143,10 +143,24 @@ class ImportPage(Wire):
         )
 
 
+class RetryRequest(Sent):
+    """Which imports to try again; all that failed or are held where nothing is named."""
+
+    state: Literal["Failed", "Held"] | None = Field(default=None, description="Only imports in this state.")
+    code: str | None = Field(default=None, max_length=100, description="Only imports with this code.")
+    since: UtcTime | None = Field(default=None, description="Only imports that were pushed from then on.")
+
+
+class RetriedImports(Wire):
+    """How many imports are tried again; ask once more while it is as many as are taken at once."""
+
+    count: JsonCount
+
+
 class ImportQuery(PageQuery):
     """The parameters of a listing of imports."""
 
-    state: Literal["Queued", "Fetching", "Stored", "Failed"] | None = Field(
+    state: Literal["Queued", "Fetching", "Held", "Stored", "Failed"] | None = Field(
         default=None, description="Only imports in this state."
     )
 

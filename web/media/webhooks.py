@@ -16,21 +16,22 @@ from shared.a2a.door.messages import InboundMessage
 from shared.a2a.door.reception import take_network_message
 from shared.a2a.door.sending import Door
 from shared.body_errors import ContentTooLarge, UploadTimeout
-from shared.credits.errors import StorageUnpaid
 from shared.database import Session
 from shared.encryption import Encryption
-from shared.errors import PermissionDenied
+from shared.errors import DomainError
 from shared.identity.callers import ReportedCaller
 from shared.identity.distributions import has_routed_messages
-from shared.identity.errors import OrganizationSuspended, TargetDisabled
 from shared.media.attachments import Attachment
-from shared.media.errors import DistributionDisabled, TooManyImports
-from shared.media.imports import Import, queue_imports
+from shared.media.authority import waits_for_somebody
+from shared.media.errors import TooManyImports
+from shared.media.imports import Import
+from shared.media.network_accounts import find_targets
 from shared.media.network_settings import find_webhook_credentials
 from shared.media.networks.base import Network
 from shared.media.networks.signatures import verify
 from shared.media.networks.texts import NetworkMessage
 from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
+from shared.media.queueing import queue_imports
 from shared.telemetry import MESSAGES, get_logger
 from web.authentication import Authentication, limit_rate
 from web.calls import Call
@@ -64,7 +65,7 @@ class Handshake(Sent):
         "Messages go to the deployment's agent where the distribution's `routesMessages` is on. "
         "The request is signed in the network's own way, with the settings that the distribution "
         "has for it. What tells of nothing is acknowledged and forgotten; what was taken in "
-        "before is acknowledged again."
+        "before is acknowledged again; what cannot be fetched now is held."
     ),
     authentication=Authentication.SIGNATURE,
     query=AnyQuery,
@@ -75,11 +76,6 @@ class Handshake(Sent):
         RateLimited,
         ContentTooLarge,
         UploadTimeout,
-        OrganizationSuspended,
-        DistributionDisabled,
-        TargetDisabled,
-        PermissionDenied,
-        StorageUnpaid,
         TooManyImports,
         TooManyMessages,
     ),
@@ -114,13 +110,27 @@ def _take_in(
     credentials = _verify(call, distribution_id, network, request)
     count_for_distribution(call, distribution_id)
     limit_rate(f"{distribution_id}:{network.name}", call.services)
-    attachments = network.attachments(request)
-    messages = _routed_messages(call, distribution_id, network, request)
-    if attachments or messages:
-        failpoints.hit("webhook.verified")
-        _queue(call, distribution_id, network, attachments, messages)
+    for receiver_id, received in _by_receiver(call, distribution_id, network, request):
+        attachments = network.attachments(received)
+        messages = _routed_messages(call, receiver_id, network, received)
+        if attachments or messages:
+            failpoints.hit("webhook.verified")
+            _queue(call, receiver_id, network, attachments, messages)
     failpoints.hit("webhook.before_answer")
     return network.answer(request, credentials)
+
+
+def _by_receiver(
+    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
+) -> Sequence[tuple[UUID, WebhookRequest]]:
+    """Give what was received with the distribution that receives it: that of its account, else this one."""
+    parts = network.accounts(request)
+    accounts = {part.account for part in parts if part.account is not None}
+    if not accounts:
+        return [(distribution_id, part.request) for part in parts]
+    with call.services.database.autocommit() as session:
+        targets = find_targets(session, distribution_id, network, accounts)
+    return [(targets.get(part.account or "", distribution_id), part.request) for part in parts]
 
 
 def _verify(call: Call, distribution_id: UUID, network: Network, request: WebhookRequest) -> Credentials:
@@ -192,7 +202,15 @@ def _take(
         reported_caller=ReportedCaller(id=sender, display=message.sender_name) if sender else None,
     )
     door = Door(settings=call.services.settings, router=call.services.agents.router)
-    taken = take_network_message(session, door, inbound, distribution_id=distribution_id, imports=imports)
+    try:
+        taken = take_network_message(session, door, inbound, distribution_id=distribution_id, imports=imports)
+    except DomainError as refusal:
+        if not waits_for_somebody(refusal):
+            raise
+        # Networks switch off an app that refuses: what its operators have to mend is not for the network to hear.
+        MESSAGES.labels(network.name, "refused").inc()
+        log.warning("message.refused", network=network.name, code=refusal.code)
+        return
     MESSAGES.labels(network.name, "waiting" if taken else "replayed").inc()
 
 

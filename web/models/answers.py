@@ -5,7 +5,7 @@ has begun and ends with an error event. While nothing comes no thread is held (`
 """
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from wsgiref.types import WSGIEnvironment
 
@@ -33,8 +33,19 @@ def whole_answer(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvi
 
     Raises what `replies` raises, ClientDisconnected once nobody waits for it, and why a caller was revoked.
     """
+    return shown_answer(invoker, inbox, watch, environ, _json)
+
+
+def shown_answer(
+    invoker: Invoker,
+    inbox: Inbox,
+    watch: Watch,
+    environ: WSGIEnvironment,
+    show: Callable[[bytes], Response],
+) -> Response:
+    """Wait for the document, and answer with what `show` makes of it, which must wait for nothing."""
     waiting = _wait(inbox, environ)
-    return answer_whole(_document(_coming(invoker, inbox, watch, waiting)), waiting)
+    return answer_whole(_document(_coming(invoker, inbox, watch, waiting), show), waiting)
 
 
 def streamed_answer(
@@ -57,13 +68,17 @@ def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:
     return waiting
 
 
-def _document(coming: Generator[Reply | None]) -> Steps:
+def _json(document: bytes) -> Response:
+    return Response(document, content_type="application/json")
+
+
+def _document(coming: Generator[Reply | None], show: Callable[[bytes], Response]) -> Steps:
     with closing(coming):
         for reply in coming:
             if reply is None:
                 yield None
             elif reply.kind is ReplyKind.END:
-                yield Response(reply.data, content_type="application/json")
+                yield show(reply.data)
                 return
     raise RuntimeError("a call ended without its end")
 

@@ -13,7 +13,7 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.negotiation import EVENT_STREAM, JSON
 from web.models.message_schemas import MessageBody, MessagesQuery, MessageStreamEvent, TokenCountBody
-from web.models.routes import CREATION_ERRORS, create_reply, read_creation
+from web.models.routes import CREATION_ERRORS, create_reply, read_creation, require_own
 from web.routes import Routes
 
 routes = Routes("models")
@@ -54,5 +54,6 @@ def count_message_tokens(call: Call) -> Answer:
     body = read_creation(call)
     body.pop("stream", None)  # as `Accept` may have asked for
     prompt = parse_prompt(body)
-    get_callable_model(call.services.models.catalog.current(), prompt)
+    entry = get_callable_model(call.services.models.catalog.current(), prompt)
+    require_own(call, entry.id)
     return Answer(body=TokenCountBody(input_tokens=estimate_prompt_tokens(prompt)))

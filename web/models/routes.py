@@ -5,14 +5,15 @@ from typing import Any
 from flask import Response
 
 from shared.admission import ConcurrencyLimited
-from shared.body_errors import ContentTooLarge, UploadTimeout
 from shared.credits.errors import (
     BillingOrganizationRequired,
     BudgetExceeded,
     CreditPolicySuspended,
     InsufficientCredits,
+    ModelNotAllowed,
     RateLimitExceeded,
 )
+from shared.credits.key_models import find_own_models
 from shared.errors import DomainError, PermissionDenied, Unavailable, ValidationFailed
 from shared.models.call_admission import ModelsOverloaded
 from shared.models.dialects import Dialect, ParsedRequest, parse_chat, parse_responses
@@ -67,10 +68,7 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
     RateLimitExceeded,
     InvalidRequest,
     ContextLengthExceeded,
-    MalformedJson,
     UnsupportedMediaType,
-    ContentTooLarge,
-    UploadTimeout,
     ModelsOverloaded,
     ConcurrencyLimited,
     ProviderError,
@@ -83,7 +81,7 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
 @routes.route(
     "GET",
     "/v1/models",
-    summary="List the current catalog of text-producing models",
+    summary="List the current catalog of text-producing models, as far as the caller's key may call them",
     authentication=Authentication.API_KEY_CALLER,
     query=ModelsQuery,
     headers=VERSION_HEADER,
@@ -99,7 +97,8 @@ CREATION_ERRORS: tuple[type[DomainError], ...] = (
 def list_models(call: Call) -> Answer:
     require_model_access(call.caller)
     models = call.services.models
-    entries = models.catalog.current().entries
+    own = find_own(call)
+    entries = [entry for entry in models.catalog.current().entries if own is None or entry.id in own]
     if speaks_version(call.http):
         return Answer(body=ModelListing(MessageModelList.of(entries, call.query)))
     usage = models.usage.current()
@@ -123,6 +122,7 @@ def get_one_model(call: Call, model: str) -> Answer:
     entry = get_model(models.catalog.current(), model)
     if not entry.produces_text:
         raise ModelNotFound(param="model")
+    require_own(call, entry.id)
     if speaks_version(call.http):
         return Answer(body=OneModel(MessageModelBody.of(entry)))
     return Answer(body=OneModel(ModelBody.of(entry, models.usage.current())))
@@ -155,6 +155,19 @@ def create_response(call: Call) -> Response:
     body = read_creation(call)
     is_lenient = call.services.settings.absent_store_is_false
     return create_reply(call, parse_responses(body, store_absent_is_false=is_lenient))
+
+
+def find_own(call: Call) -> tuple[str, ...] | None:
+    """Find the models that the caller's key may call; None for all."""
+    with call.services.database.autocommit() as session:
+        return find_own_models(session, call.caller)
+
+
+def require_own(call: Call, model_id: str) -> None:
+    """Raise ModelNotAllowed for a model that the caller's key may not call."""
+    own = find_own(call)
+    if own is not None and model_id not in own:
+        raise ModelNotAllowed
 
 
 def read_creation(call: Call) -> dict[str, Any]:

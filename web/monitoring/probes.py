@@ -1,13 +1,19 @@
 """What a front asks of its services before it says that it is ready, and what it measures of the whole service."""
 
-from contextlib import suppress
-
-import redis
+from collections.abc import Mapping
+from functools import partial
 
 from shared.metrics import HostMetrics
-from shared.probes import Check, Probes
-from shared.telemetry import BACKLOG, DEAD_DELIVERIES, OLDEST_BACKLOG_SECONDS
-from shared.waiting_work import measure_waiting_work
+from shared.probes import Check, Measure, Probes
+from shared.service_metrics import (
+    measure_backlog,
+    measure_model_calls,
+    measure_postgres,
+    measure_queues,
+    measure_store,
+    measure_valkeys,
+)
+from shared.valkey import connect_valkey
 from web.services import Services
 
 
@@ -22,15 +28,19 @@ def readiness_checks(services: Services) -> dict[str, Check]:
 
 def build_probes(services: Services, metrics: HostMetrics) -> Probes:
     """Answer for these services."""
-    return Probes(readiness_checks(services), metrics, lambda: _measure_backlog(services))
+    return Probes(readiness_checks(services), metrics, _measures(services))
 
 
-def _measure_backlog(services: Services) -> None:
-    with services.database.autocommit() as session:
-        work = measure_waiting_work(session)
-    with suppress(redis.RedisError):
-        BACKLOG.labels("model_calls").set(services.models.invoker.queue.count())
-    for backlog in work.backlogs:
-        BACKLOG.labels(backlog.state).set(backlog.rows)
-        OLDEST_BACKLOG_SECONDS.labels(backlog.state).set(backlog.oldest_seconds)
-    DEAD_DELIVERIES.set(work.dead_deliveries)
+def _measures(services: Services) -> Mapping[str, Measure]:
+    settings = services.settings
+    valkeys = {"jobs": services.valkey}
+    if settings.models_redis_url not in (None, settings.redis_url):
+        valkeys["models"] = connect_valkey(str(settings.models_redis_url), max_connections=1)
+    return {
+        "backlog": partial(measure_backlog, services.database),
+        "model_calls": partial(measure_model_calls, services.models.invoker.queue),
+        "queues": partial(measure_queues, services.broker),
+        "postgres": partial(measure_postgres, services.database),
+        "valkeys": partial(measure_valkeys, valkeys),
+        "store": partial(measure_store, services.blobs),
+    }

@@ -10,9 +10,10 @@ from werkzeug.exceptions import NotFound
 from web.authentication import Authentication
 from web.calls import Call
 from web.openapi import reference
+from web.openapi.commands import curl
 from web.openapi.description import describe
 from web.openapi.problems import by_status, list_problems, operations_by_code, samples
-from web.pages.rendering import page, version
+from web.rendering import page, version
 from web.routes import Route, Routes
 
 routes = Routes("documents")
@@ -61,6 +62,7 @@ def describe_operation(_: Call, operation: str) -> Response:
     return page(
         "operation.html",
         operation=found,
+        command=curl(document, found),
         parameters=reference.parameters(document, found),
         body=reference.contents(document, body),
         answers=[

@@ -4,8 +4,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from shared.admission import ConcurrencyLimited
-from shared.errors import DomainError
+from shared.body_errors import ContentTooLarge, UploadTimeout
+from shared.errors import DomainError, ValidationFailed
 from shared.identity import errors as identity_errors
 from shared.models.providers.errors import ProviderError
 from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
@@ -13,12 +16,20 @@ from web.anthropic_errors import anthropic_status, anthropic_type, speaks_anthro
 from web.authentication import Authentication
 from web.error_dialects import OAUTH_PATHS, PROBLEM, oauth_code
 from web.errors import STATUSES
-from web.http.requests import DuplicateParameter, MalformedRequest, UnknownParameter
+from web.http.requests import (
+    DuplicateParameter,
+    FieldRequired,
+    MalformedJson,
+    MalformedRequest,
+    UnknownParameter,
+    UnsupportedMediaType,
+)
+from web.http.wire_types import Wire
 from web.openai_errors import openai_code, openai_type, speaks_openai
 from web.openapi.components import ref
 from web.openapi.protocol import a2a_error_answer
 from web.rate_limits import RateLimited
-from web.routes import PROBES, Route
+from web.routes import PROBES, FilePart, JsonOrForm, Route
 
 _ALWAYS: tuple[type[DomainError], ...] = (UnknownParameter, DuplicateParameter, MalformedRequest)
 _RECOGNIZED: tuple[type[DomainError], ...] = (
@@ -35,6 +46,9 @@ _AUTHENTICATED: tuple[type[DomainError], ...] = (
     identity_errors.AttributionMismatch,
     identity_errors.OrganizationSuspended,
 )
+
+_STRICT: tuple[type[DomainError], ...] = (UnsupportedMediaType, FieldRequired, ValidationFailed)
+"""What is answered to a body that is not of our own shapes; the dialects have words of their own for it."""
 
 
 def errors_by_status(route: Route) -> Mapping[int, Mapping[str, str]]:
@@ -160,3 +174,19 @@ def _errors(route: Route) -> Iterable[type[DomainError]]:
     elif route.authentication is Authentication.CLIENT:
         yield RateLimited
     yield from route.errors
+    yield from _body_errors(route)
+
+
+def _body_errors(route: Route) -> Iterable[type[DomainError]]:
+    """Give what follows from the declaration of the body, so that no route has to repeat it."""
+    body = route.body
+    if body is None:
+        return
+    yield UploadTimeout
+    is_json = isinstance(body, type) and issubclass(body, BaseModel)
+    if is_json or isinstance(body, FilePart | JsonOrForm):
+        yield ContentTooLarge
+    if is_json or isinstance(body, JsonOrForm):
+        yield MalformedJson
+    if isinstance(body, JsonOrForm) or (isinstance(body, type) and issubclass(body, Wire)):
+        yield from _STRICT

@@ -33,7 +33,7 @@ REMEDIES: Mapping[str, str] = {
     " a model with a longer context from `GET /v1/models`.",
     "credit_policy_suspended": "Have an owner or operator of the organization resume its spending.",
     "default_behavior": "Make another behavior the default first.",
-    "delivery_not_dead": "Wait: the delivery is still tried.",
+    "delivery_not_dead": "Nothing is to be done: the delivery has arrived.",
     "delivery_not_found": "List the distribution's notifications and use an id from there.",
     "delivery_too_large": "Read what happened from the task or the import instead.",
     "digest_mismatch": "Send the content again: it was changed on its way, or its digest is of something else.",

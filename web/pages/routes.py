@@ -1,4 +1,4 @@
-"""Serve the first page, which names what is at this address, and the stylesheet of all pages."""
+"""Serve the first page, which names what is at this address, and what all pages load."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from web.authentication import Authentication
 from web.calls import Call
 from web.http.negotiation import JSON, negotiate
 from web.http.wire_types import Wire
-from web.pages.rendering import HTML, STYLESHEET, fingerprint, page, stylesheet, version
+from web.rendering import ASSETS, HTML, asset, fingerprint, media_type, page, version
 from web.routes import AnyQuery, Routes
 
 routes = Routes("pages")
@@ -29,6 +29,11 @@ class Place:
 
 
 PLACES = (
+    Place(
+        name="guide",
+        path="/docs/guide/",
+        what="First steps, guides by task, operations, commands and settings",
+    ),
     Place(name="reference", path="/docs", what="Every operation, with what it takes and answers"),
     Place(name="openapi", path="/openapi.json", what="The same as an OpenAPI 3.1 document"),
     Place(name="problems", path="/problems", what="Every error, with its remedy"),
@@ -79,13 +84,13 @@ def home(call: Call) -> Response:
 
 @routes.route(
     "GET",
-    "/static/<state>/<asset>",
-    summary="Get the stylesheet of the pages",
+    "/static/<state>/<name>",
+    summary="Get what pages load: the stylesheet, and the console's scripts",
     authentication=Authentication.PUBLIC,
-    answers={200: "text/css"},
+    answers={200: {"text/css": None, "text/javascript": None}},
     hidden=True,
 )
-def static_asset(_: Call, state: str, asset: str) -> Response:
-    if (state, asset) != (fingerprint(), STYLESHEET):
+def static_asset(_: Call, state: str, name: str) -> Response:
+    if name not in ASSETS or state != fingerprint(name):
         raise NotFound("Nothing is at this address.")
-    return Response(stylesheet(), content_type="text/css; charset=utf-8", headers={"Cache-Control": _KEPT})
+    return Response(asset(name), content_type=media_type(name), headers={"Cache-Control": _KEPT})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import cache
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from quartermaster._wire import camel_case, read_timestamp
@@ -127,9 +128,9 @@ def read(kind: type[Resource], body: Mapping[str, Any]) -> Resource:
 @cache
 def _members(kind: Any) -> tuple[_Member, ...]:
     hints = get_type_hints(kind)
+    spell = str if getattr(kind, "is_snake_case", False) else camel_case
     return tuple(
-        (at.name, at.metadata.get("wire", camel_case(at.name)), _reader(hints[at.name]))
-        for at in fields(kind)
+        (at.name, at.metadata.get("wire", spell(at.name)), _reader(hints[at.name])) for at in fields(kind)
     )
 
 
@@ -140,8 +141,11 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: None if value is None else inner(value)
     if hint is datetime:
         return read_timestamp
-    if hint is UUID:
-        return UUID
+    if hint in (UUID, Decimal):
+        return cast("Callable[[Any], Any]", hint)
+    if get_origin(hint) is tuple:
+        each = _reader(get_args(hint)[0])
+        return lambda value: tuple(map(each, value))
     if is_dataclass(hint):
         return lambda value: read(hint, value)  # type: ignore[arg-type]
     return lambda value: value

@@ -133,10 +133,15 @@ def authorize(caller: Caller, agent: Agent) -> Scope:
     if require_organization(caller) != agent.organization_id:
         raise PermissionDenied("This agent belongs to another organization than the one you act in.")
     require_execution(caller, agent.organization_id)
+    return own_scope(caller, agent.deployment_id)
+
+
+def own_scope(caller: Caller, deployment_id: UUID) -> Scope:
+    """Name the tasks that a caller has with a deployment."""
     return Scope(
         caller_id=caller.executor.id,
         principal_id=caller.owner.id if caller.owner is not None else caller.executor.id,
-        deployment_id=agent.deployment_id,
+        deployment_id=deployment_id,
     )
 
 

@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid5
 
 from shared import failpoints
 from shared.a2a.behaviors.waiting import TurnCancellation
+from shared.a2a.turns.rows import call_of
 from shared.a2a.turns.updates import Turn
 from shared.credits import holds
 from shared.errors import DomainError, Kind
@@ -77,7 +77,7 @@ class ModelCalls:
         parsed = parse_chat(body)
         entry = speaking_for(find_entry(self.catalog.current(), parsed.model), parsed)
         invocation = new_invocation(
-            uuid5(turn.id, "invocation"),
+            call_of(turn.id),
             payer_id,
             turn.caller,
             entry,

@@ -24,7 +24,8 @@ from shared.identity.permissions import Permission
 from shared.identity.receiving import LiveReceiver
 from shared.media.authority import authorize_message, require_executor
 from shared.media.awaited import RouteMessages, await_imports
-from shared.media.imports import Import, find_imports, get_pushed_import, queue_imports
+from shared.media.imports import Import, find_imports, get_pushed_import
+from shared.media.queueing import queue_imports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ from shared.egress.policy import EgressPolicy
 from shared.egress.urls import check_headers, parse_url
 from shared.models.providers.sse import EventTooLarge, SseParser
 from shared.periodic_thread import InFlight
+from shared.spans import HEADER
+from shared.tracing import traceparent
 
 LOOK_SECONDS = 0.2
 IDLE_SECONDS = 45.0
@@ -116,6 +118,8 @@ class AgentConnection:
         sent = {**self._headers(), "Accept": call.accepts, **headers}
         if call.body is not None:
             sent["Content-Type"] = "application/json"
+        if (present := traceparent()) is not None:
+            sent[HEADER] = present  # what the agent asks of us belongs to the same trace
         check_headers(sent)
         policy = self._exchanges.policy
         target = parse_url(call.url, policy, with_secrets=True)

@@ -18,6 +18,7 @@ from shared.errors import FieldError
 
 DEFAULT_PAGE = 50
 MAXIMUM_PAGE = 100
+NOT_GIVEN = "is not a token that this list gave"
 DEFAULT_HISTORY = 10
 """Messages of each task in a list, where a client does not say how many; a single task is given with all."""
 
@@ -41,14 +42,18 @@ def list_tasks(session: Session, scope: Readable, query: TaskQuery) -> ListTasks
     total = session.execute(select(func.count()).select_from(tasks).where(*conditions)).scalar_one()
     statement = select(tasks).where(*conditions)
     if query.page_token:
-        statement = statement.where(tuple_(tasks.c.status_at, tasks.c.id) < _position(query.page_token))
+        before = parse_token(query.page_token)
+        if before is None:
+            field = FieldError(location="query", name="pageToken", message=NOT_GIVEN)
+            raise InvalidParams(errors=[field])
+        statement = statement.where(tuple_(tasks.c.status_at, tasks.c.id) < before)
     newest_first = statement.order_by(tasks.c.status_at.desc(), tasks.c.id.desc())
     rows = session.execute(newest_first.limit(query.page_size + 1)).all()
     page = rows[: query.page_size]
     length = DEFAULT_HISTORY if query.history_length is None else query.history_length
     return ListTasksResponse(
         tasks=snapshots_of(session, page, history_length=length, with_artifacts=query.with_artifacts),
-        next_page_token=_token(page[-1]) if len(rows) > len(page) else "",
+        next_page_token=make_token(page[-1]) if len(rows) > len(page) else "",
         page_size=query.page_size,
         total_size=total,
     )
@@ -65,18 +70,16 @@ def _filters(query: TaskQuery) -> list[Any]:
     return filters
 
 
-def _token(row: Any) -> str:
+def make_token(row: Any) -> str:
+    """Give the token of the page that follows a task."""
     return base64.urlsafe_b64encode(f"{row.status_at.isoformat()} {row.id}".encode()).decode()
 
 
-def _position(token: str) -> Any:
+def parse_token(token: str) -> Any:
+    """Give the place that a token names, to compare with; None for one that no list gave."""
     try:
         at, _, task_id = base64.urlsafe_b64decode(token.encode()).decode().partition(" ")
         read = datetime.fromisoformat(at)
-        if read.tzinfo is None:
-            raise ValueError
-        return tuple_(read, UUID(task_id))
+        return None if read.tzinfo is None else tuple_(read, UUID(task_id))
     except ValueError:
-        message = "is not a token that this list gave"
-        field = FieldError(location="query", name="pageToken", message=message)
-        raise InvalidParams(errors=[field]) from None
+        return None

@@ -21,6 +21,7 @@ from shared.errors import DomainError
 from shared.held_answers import Bell
 from shared.periodic_thread import PeriodicThread
 from shared.telemetry import get_logger
+from shared.tracing import traceparent
 
 log = get_logger(__name__)
 
@@ -54,6 +55,12 @@ class TaskHints:
     def announce_turn(self) -> None:
         """Wake the workers of agents sooner than the job does, which may be sent with others."""
         self._publish(TURNS_CHANNEL, b"1")
+
+    def announce_trace(self, turn_id: UUID) -> None:
+        """Tell the workers of agents to whose trace a turn belongs, before they can take it; nothing without one."""
+        asked_by = traceparent()
+        if asked_by is not None:
+            self._publish(TURNS_CHANNEL, turn_id.bytes + asked_by.encode())
 
     def _send(self) -> None:
         with self._lock:

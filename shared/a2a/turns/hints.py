@@ -1,7 +1,9 @@
 """Hear at once that a turn waits, through Valkey; its job and a look twice a second come anyway."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import redis
 
@@ -12,6 +14,8 @@ from shared.telemetry import get_logger
 log = get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
+REMEMBERED_TRACES = 4096
+_ID_BYTES = 16
 
 
 class TurnHints:
@@ -21,6 +25,7 @@ class TurnHints:
         """Call `hear` for every turn that is announced; it must return at once."""
         self._valkey = valkey
         self._hear = hear
+        self._traces: OrderedDict[UUID, str] = OrderedDict()
         self._thread = PeriodicThread(self._listen, name="turn-hints", pause_seconds=PAUSE_SECONDS)
 
     def start(self) -> None:
@@ -31,6 +36,16 @@ class TurnHints:
         """Stop the thread."""
         self._thread.stop()
 
+    def take_trace(self, turn_id: UUID) -> str | None:
+        """Give the trace to which a turn belongs, if it was announced with one; once."""
+        return self._traces.pop(turn_id, None)
+
+    def _remember(self, said: bytes) -> None:
+        if len(said) > _ID_BYTES:
+            self._traces[UUID(bytes=said[:_ID_BYTES])] = said[_ID_BYTES:].decode("ascii", "replace")
+            if len(self._traces) > REMEMBERED_TRACES:  # other workers took the first of them
+                self._traces.popitem(last=False)
+
     def _listen(self) -> None:
         try:
             with self._valkey.pubsub(ignore_subscribe_messages=True) as hints:  # type: ignore[no-untyped-call]
@@ -38,6 +53,7 @@ class TurnHints:
                 while not self._thread.is_stopping:
                     heard: Any = hints.get_message(timeout=PAUSE_SECONDS)
                     if heard is not None:
+                        self._remember(heard["data"])
                         self._hear()
         except redis.RedisError as error:
             log.warning("hints.interrupted", error=str(error))

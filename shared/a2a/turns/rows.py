@@ -6,7 +6,7 @@ time, in the order of their messages: only the first that is not done `is_next`.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from sqlalchemy import bindparam, exists, func, select, update
 
@@ -35,6 +35,11 @@ class AnswerTurn(Job):
     spacing_seconds = 0.25
 
     turn_id: str = ""
+
+
+def call_of(turn_id: UUID) -> UUID:
+    """Name the one model call that a behavior of ours makes for a turn, however often the turn is tried."""
+    return uuid5(turn_id, "invocation")
 
 
 @handles(AnswerTurn, in_parallel=True)

@@ -1,10 +1,12 @@
 -- Charge an organization's measured days, oldest first, each once: exact to the µcr, rounded down, the remainder
--- carried to the next day. The balance's lock makes two that charge it follow one another. Returns how many days.
+-- carried to the next day; where a price is for another number of days, in their proportion. The balance's lock makes two that charge it follow one another. Returns how many days.
 CREATE OR REPLACE FUNCTION credits_charge_storage(p_organization_id uuid, p_grace interval, p_limit integer) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     posted bigint;
     carried numeric;
+    carried_days smallint;
+    unit numeric;
     exact numeric;
     charge bigint;
     is_owing boolean := false;
@@ -18,7 +20,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    SELECT s.remainder INTO carried FROM storage_days s
+    SELECT s.remainder, s.price_days INTO carried, carried_days FROM storage_days s
     WHERE s.organization_id = p_organization_id AND s.charged_at IS NOT NULL ORDER BY s.day DESC LIMIT 1;
     carried := coalesce(carried, 0);
     FOR d IN
@@ -26,11 +28,14 @@ BEGIN
         WHERE s.organization_id = p_organization_id AND s.charged_at IS NULL AND s.price IS NOT NULL
         ORDER BY s.day LIMIT p_limit
     LOOP
-        exact := greatest(d.byte_microseconds, 0) * d.price + carried;
-        charge := div(exact, credits_storage_unit());
+        unit := div(credits_storage_unit() * d.price_days, 30);
+        exact := greatest(d.byte_microseconds, 0) * d.price
+            + div(carried * d.price_days, coalesce(carried_days, d.price_days));
+        charge := div(exact, unit);
         -- A balance that cannot be kept exactly is not kept at all; the day stays uncharged, and the proof says so.
         EXIT WHEN posted - charge < -4000000000000000000;
-        carried := exact - charge * credits_storage_unit();
+        carried := exact - charge * unit;
+        carried_days := d.price_days;
         posted := credits_post(p_organization_id, 'storage', d.day::text, -charge, 0);
         UPDATE storage_days s SET cost = charge, remainder = carried, charged_at = now()
         WHERE s.organization_id = p_organization_id AND s.day = d.day;

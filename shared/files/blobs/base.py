@@ -100,6 +100,23 @@ class Blob:
     """Of content just received, those of its chunks (`chunks`); None where the store checks itself."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """The disk that a store fills, and what is left of it for the service."""
+
+    size_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What a store holds of a blob; `is_placed` says that it is at its final place."""
+
+    version_id: UUID
+    size_bytes: int
+    is_placed: bool
+
+
 @dataclass(frozen=True, slots=True)
 class AtMost:
     """The size of content whose sender does not say how long it will be."""
@@ -182,7 +199,7 @@ class BlobStore(Protocol):
 
     @property
     def staged_is_readable(self) -> bool:
-        """Whether `open` finds a blob that is sealed but not placed."""
+        """Whether `open` finds a blob that is received now, once it is sealed and before it is placed."""
 
     @property
     def records_before_receiving(self) -> bool:
@@ -221,6 +238,9 @@ class BlobStore(Protocol):
         asks for nothing yet and raises them from `chunks`.
         """
 
+    def can_read_staged(self, version_id: UUID) -> bool:
+        """Tell whether `open` finds this blob, which is sealed and not placed. Raises BlobStoreUnavailable."""
+
     def remove(self, blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
         """Delete blobs in whatever state, durably; return the failures by version id.
 
@@ -235,8 +255,29 @@ class BlobStore(Protocol):
         commit and keeps out later ones. Exhaust or close the generator. Raises BlobStoreUnavailable.
         """
 
+    def disk(self) -> Disk | None:
+        """Measure the disk; None for a store without one of its own. Raises BlobStoreUnavailable."""
+
+    def measure(self, blobs: Sequence[Blob]) -> Mapping[UUID, Stored]:
+        """Look what is there of blobs, by version id; read nothing. Raises BlobStoreUnavailable."""
+
+    def list_placed(self) -> Generator[Sequence[Stored], None, None]:
+        """List everything at its final place, in batches: to audit, never to find garbage. Raises BlobStoreUnavailable.
+
+        What is placed or removed meanwhile may be among it, or not.
+        """
+
     def check(self) -> None:
         """Raise BlobStoreUnavailable, StorageFull or StorageReadOnly unless the store can be written to right now."""
+
+
+def parse_version_id(name: str) -> UUID | None:
+    """Read the name of a blob; None for any other name."""
+    try:
+        version_id = UUID(name)
+    except ValueError:
+        return None
+    return version_id if str(version_id) == name else None
 
 
 def attempt_each(items: Iterable[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:

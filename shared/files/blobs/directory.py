@@ -9,17 +9,19 @@ Nothing is made in it before it is known to be the right one. Left to others: bl
 # ruff: noqa: PTH102, PTH108, PTH110, PTH116, PTH208
 
 import os
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
-from shared.files.blobs.base import BlobStoreUnavailable
+from shared.files.blobs.base import BlobStoreUnavailable, Disk, Stored, parse_version_id
 from shared.files.blobs.marker import MARKER, parse_store_id
 from shared.files.blobs.staging import FILE_MODE, require_room, sync_directory, translated_errors
 from shared.ids import new_id
 
 DIRECTORY_MODE = 0o700
 PROBE_BYTES = 4096
+LISTED = 1000
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 
 
@@ -84,6 +86,25 @@ class LocalDirectory:
         """Look in both places."""
         return os.path.exists(self.object_path(version_id)) or os.path.exists(self.staging_path(version_id))
 
+    def find(self, version_id: UUID) -> Stored | None:
+        """Look for a blob where it is placed, then where it is received, then again: it may be moving."""
+        placed, staged = self.object_path(version_id), self.staging_path(version_id)
+        for path in (placed, staged, placed):
+            with translated_errors(), suppress(FileNotFoundError):
+                size_bytes = os.stat(path, follow_symlinks=False).st_size
+                return Stored(version_id=version_id, size_bytes=size_bytes, is_placed=path is placed)
+        return None
+
+    def list_placed(self) -> Generator[Sequence[Stored], None, None]:
+        """List the objects, some of one directory at a time; what is not named as a blob is passed over."""
+        for name in SHARDS:
+            with translated_errors():
+                names = _names(f"{self.objects}/{name}")
+            for start in range(0, len(names), LISTED):
+                ids = (parse_version_id(at) for at in names[start : start + LISTED])
+                found = (self.find(at) for at in ids if at is not None and shard(at) == name)
+                yield [stored for stored in found if stored is not None and stored.is_placed]
+
     def prepare(self) -> None:
         """Make the directories that are not there, durably."""
         with translated_errors():
@@ -96,6 +117,12 @@ class LocalDirectory:
                     os.mkdir(f"{self.objects}/{name}", DIRECTORY_MODE)
             if missing:
                 sync_directory(self.objects)
+
+    def disk(self) -> Disk:
+        """Measure the disk as an account without privileges sees it."""
+        with translated_errors():
+            space = os.statvfs(self.address)
+        return Disk(size_bytes=space.f_blocks * space.f_frsize, free_bytes=space.f_bavail * space.f_frsize)
 
     def probe(self, reserve_bytes: int) -> None:
         """Write something small, durably. Raises StorageFull, StorageReadOnly, BlobStoreUnavailable."""

@@ -36,12 +36,15 @@ from shared.files.blobs.base import (
     BlobDamaged,
     BlobMissing,
     BlobStoreUnavailable,
+    Disk,
     Item,
     Size,
+    Stored,
     attempt_each,
 )
 from shared.files.blobs.directory import LocalDirectory, shard
 from shared.files.blobs.marker import Guard, Identity
+from shared.files.blobs.measuring import measured
 from shared.files.blobs.staging import (
     LocalReceiver,
     LocalUnattended,
@@ -105,10 +108,12 @@ class LocalBlobStore:
             require=self.require,
         )
 
+    @measured("place")
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Rename each blob into its directory, then flush every directory once."""
         return self._change(blobs, self._place)
 
+    @measured("open")
     def open(self, version_id: UUID, *, placed: bool) -> LocalReader:
         """Open the file wherever it is by now."""
         # A blob only moves from staging to its object, so looking there in this order misses nothing. Looking at the
@@ -122,6 +127,11 @@ class LocalBlobStore:
         self.require()
         raise BlobMissing
 
+    def can_read_staged(self, version_id: UUID) -> bool:  # noqa: ARG002 - the port's parameter
+        """Say what holds for each."""
+        return self.staged_is_readable
+
+    @measured("remove")
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Unlink each blob's two names in the order that matters, then flush every directory once."""
         return self._change(blobs, self._unlink)
@@ -131,6 +141,24 @@ class LocalBlobStore:
         self.require()
         yield from list_unattended(self._at.staging, batch_size)
 
+    def disk(self) -> Disk | None:
+        """Measure the disk of the directory."""
+        return self._at.disk()
+
+    def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
+        """Look at both names of each."""
+        self.require()
+        found = (self._at.find(blob.version_id) for blob in blobs)
+        measured = {stored.version_id: stored for stored in found if stored is not None}
+        self.require()
+        return measured
+
+    def list_placed(self) -> Generator[Sequence[Stored], None, None]:
+        """Go through the directories of objects."""
+        self.require()
+        yield from self._at.list_placed()
+
+    @measured("check")
     def check(self) -> None:
         """See that this is the right directory, and write a little into it."""
         self.require()

@@ -17,7 +17,9 @@ checksums.) Memory is one part per upload.
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from uuid import UUID
 
@@ -27,13 +29,16 @@ from shared.files.blobs.base import (
     Blob,
     BlobDamaged,
     BlobStoreUnavailable,
+    Disk,
     Size,
+    Stored,
     Unattended,
     attempt_each,
     largest,
 )
 from shared.files.blobs.bucket import MarkedBucket
 from shared.files.blobs.marker import Guard, Identity
+from shared.files.blobs.measuring import measured
 from shared.files.blobs.s3 import Part, S3Bucket, encode_crc32
 from shared.files.blobs.s3_reader import S3Reader
 
@@ -41,6 +46,7 @@ SMALLEST_PART_BYTES = 8 << 20
 MOST_PARTS = 10_000
 DELETIONS_PER_REQUEST = 1_000
 ABORT_ATTEMPTS = 3
+LISTINGS_AT_ONCE = 8
 
 
 class S3BlobStore:
@@ -74,6 +80,7 @@ class S3BlobStore:
         """Prepare the buffer for one part."""
         return S3Receiver(self._bucket, version_id, size_bytes=size_bytes, upload_id=_require(upload_id))
 
+    @measured("place")
     def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Complete each upload unless somebody did, and look at the object that came of it."""
         self.require()
@@ -84,6 +91,11 @@ class S3BlobStore:
         self.require()
         return S3Reader(self._bucket, version_id)
 
+    def can_read_staged(self, version_id: UUID) -> bool:  # noqa: ARG002 - the port's parameter
+        """Say what holds for each."""
+        return self.staged_is_readable
+
+    @measured("remove")
     def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
         """Abort the uploads first, then delete the keys of those whose upload is over."""
         self.require()
@@ -101,10 +113,50 @@ class S3BlobStore:
         """Nothing: every upload has a row with its id before its first byte."""
         yield from ()
 
+    def disk(self) -> Disk | None:
+        """Nothing to measure: a bucket has no end."""
+        return None
+
+    def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
+        """List each shard between the first and the last of its blobs: ids of one time are few requests."""
+        self.require()
+        shards: dict[int, list[UUID]] = defaultdict(list)
+        for blob in blobs:
+            shards[blob.version_id.int & 0xFF].append(blob.version_id)
+        with ThreadPoolExecutor(LISTINGS_AT_ONCE) as pool:
+            found = {at.version_id: at for part in pool.map(self._measure, shards.values()) for at in part}
+        unfinished = (self._measure_parts(blob) for blob in blobs if blob.version_id not in found)
+        return found | {at.version_id: at for at in unfinished if at is not None}
+
+    def list_placed(self) -> Generator[Sequence[Stored], None, None]:
+        """List the objects below the prefix."""
+        self.require()
+        for page in self._bucket.list_objects():
+            yield [Stored(version_id=at, size_bytes=size, is_placed=True) for at, size in page]
+
+    @measured("check")
     def check(self) -> None:
         """Ask for the bucket."""
         self._bucket.check()
         self.require()
+
+    def _measure(self, version_ids: Sequence[UUID]) -> list[Stored]:
+        wanted = set(version_ids)
+        pages = self._bucket.list_objects(min(wanted), max(wanted))
+        return [
+            Stored(version_id=at, size_bytes=size, is_placed=True)
+            for page in pages
+            for at, size in page
+            if at in wanted
+        ]
+
+    def _measure_parts(self, blob: Blob) -> Stored | None:
+        """Look at the parts of an upload that is not over; None where there is none."""
+        parts = self._bucket.find_parts(blob.version_id, blob.upload_id) if blob.upload_id else None
+        if parts is None:
+            return None
+        size_bytes = sum(part.size_bytes for part in parts)
+        return Stored(version_id=blob.version_id, size_bytes=size_bytes, is_placed=False)
 
     def _place(self, blob: Blob) -> None:
         if blob.upload_id is not None:
@@ -181,6 +233,7 @@ class S3Receiver:
             while done < len(view):
                 done += self._fill(view[done:])
 
+    @measured("seal")
     def seal(self) -> Blob:
         """Send the last part (an empty one for an empty blob: an upload without parts cannot be completed)."""
         self._require_open()

@@ -18,7 +18,13 @@ from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.files.blobs.base import BlobDamaged, BlobMissing, BlobStoreUnavailable, StorageFull
+from shared.files.blobs.base import (
+    BlobDamaged,
+    BlobMissing,
+    BlobStoreUnavailable,
+    StorageFull,
+    parse_version_id,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -28,6 +34,10 @@ _UNSUPPORTED = frozenset({"NotImplemented", "501"})
 _EXISTS = frozenset({"PreconditionFailed", "412"})
 _OUTSIDE = frozenset({"InvalidRange", "416"})
 _FULL = frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull", "507"})
+
+
+Listed = tuple[UUID, int]
+"""The version id of an object, and its size in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +199,20 @@ class S3Bucket:
         return Stored(
             size_bytes=found["ContentLength"], checksum=found.get("ChecksumCRC32") if of_the_whole else None
         )
+
+    def list_objects(self, first: UUID | None = None, last: UUID | None = None) -> Iterator[list[Listed]]:
+        """List blobs in pages, all of them or those between two of one shard, both included."""
+        # Any text before the first key will do, and its beginning is one.
+        after = "" if first is None else self.key(first)[:-1]
+        pages = self.client.get_paginator("list_objects_v2")
+        with request_errors():
+            for page in pages.paginate(Bucket=self.name, Prefix=self.prefix, StartAfter=after):
+                found = page.get("Contents", ())
+                listed = [at for at in found if last is None or at["Key"] <= self.key(last)]
+                ids = ((parse_version_id(at["Key"].rpartition("/")[2]), at) for at in listed)
+                yield [(at, o["Size"]) for at, o in ids if at is not None and self.key(at) == o["Key"]]
+                if len(listed) < len(found):
+                    return
 
     def get(self, version_id: UUID, start: int, stop: int) -> Stream:
         """Ask for bytes start..stop (exclusive). Raises BlobMissing, BlobDamaged, BlobStoreUnavailable."""

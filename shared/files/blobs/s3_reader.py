@@ -5,6 +5,7 @@ from typing import Self
 from uuid import UUID
 
 from shared.files.blobs.base import BlobStoreUnavailable
+from shared.files.blobs.measuring import measured
 from shared.files.blobs.s3 import S3Bucket, Stream, reading_errors
 
 CHUNK_BYTES = 256 * 1024
@@ -22,6 +23,7 @@ class S3Reader:
         self._version_id = version_id
         self._body: Stream | None = None
 
+    @measured("read")
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
         """Ask for the range now, so that a refusal comes before anything is promised to the client."""
         self.close()

@@ -24,8 +24,10 @@ from shared.files.blobs.base import (
     StorageFull,
     StorageReadOnly,
     largest,
+    parse_version_id,
 )
 from shared.files.blobs.chunks import ChunkChecksums
+from shared.files.blobs.measuring import measured
 
 FILE_MODE = 0o600
 UNLOCKED_SUFFIX = ".new"
@@ -105,6 +107,7 @@ class LocalReceiver:
             with translated_errors():
                 require_room(self._directory, self._reserve_bytes)
 
+    @measured("seal")
     def seal(self) -> Blob:
         """Flush the bytes, then the name; on an error the file is given up, for a second flush would lie."""
         descriptor = self._open_descriptor()
@@ -195,7 +198,7 @@ def _release_all(batch: list[LocalUnattended]) -> None:
 
 
 def _find_unattended(directory: str, name: str) -> LocalUnattended | None:
-    version_id = _parse_name(name.removesuffix(UNLOCKED_SUFFIX))
+    version_id = parse_version_id(name.removesuffix(UNLOCKED_SUFFIX))
     if version_id is None:
         return None
     path = f"{directory}/{name}"
@@ -224,14 +227,6 @@ def _is_lockable(descriptor: int) -> bool:
     # Else two sweeps could do harm: one deletes a file that is not locked yet, its receiver starts over under the
     # same name, and the other, with the lock of the first file, deletes the second.
     return os.fstat(descriptor).st_nlink > 0
-
-
-def _parse_name(name: str) -> UUID | None:
-    try:
-        version_id = UUID(name)
-    except ValueError:
-        return None
-    return version_id if str(version_id) == name else None
 
 
 def _create_locked(path: str) -> int:

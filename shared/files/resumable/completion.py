@@ -19,6 +19,7 @@ from shared.files.resources import Receipt
 from shared.files.resumable.pieces import receiver
 from shared.files.resumable.uploads import Announced, Request, ResumableUpload, UploadState, end
 from shared.files.uploads import judge_upload, upload
+from shared.identity.authorization import Actor
 from shared.identity.callers import Caller
 
 
@@ -39,15 +40,15 @@ def give_again(store: BlobStore, outcome: Outcome, announced: Announced) -> Rece
 
 
 def complete(
-    database: Database, store: BlobStore, caller: Caller, resumable: ResumableUpload, recheck: Recheck
+    database: Database, store: BlobStore, by: Actor, resumable: ResumableUpload, recheck: Recheck
 ) -> Receipt:
     """Make a version of content that is whole; an upload whose content has another digest is given up.
 
-    The caller is a bound one. Raises InconsistentUploadLength, and as `upload` and `replace` do.
+    The actor's caller is a bound one. Raises InconsistentUploadLength, and as `upload` and `replace` do.
     """
     request = resumable.request
     if resumable.is_finished:
-        judged = judge(database, store, caller, request)
+        judged = judge(database, store, by.caller, request)
         if judged.outcome is None:
             raise OperationConflict
         return give_again(store, judged.outcome, resumable.announced)
@@ -56,9 +57,9 @@ def complete(
     receive = receiver(database, store, resumable)
     try:
         if isinstance(request, ReplaceRequest):
-            receipt = replace(database, store, caller, request, receive, recheck=recheck)
+            receipt = replace(database, store, by, request, receive, recheck=recheck)
         else:
-            receipt = upload(database, store, caller, request, receive, recheck=recheck)
+            receipt = upload(database, store, by.caller, request, receive, recheck=recheck)
     except DigestMismatch:
         end(database, resumable.id, UploadState.CANCELLED)
         raise

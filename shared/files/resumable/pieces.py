@@ -204,7 +204,7 @@ def _find_pieces(database: Database, upload: ResumableUpload) -> list[Any]:
 
 def _chunks(store: BlobStore, row: Any) -> Any:
     """Read one piece; where staged content cannot be read, place it first instead of waiting for a worker."""
-    if row.state == "staged" and not store.staged_is_readable:
+    if row.state == "staged" and not store.can_read_staged(row.blob_id):
         blob = Blob(
             version_id=row.blob_id, size_bytes=row.byte_size, upload_id=row.upload_id, checksum=row.checksum
         )

@@ -9,15 +9,22 @@ DECLARE
     roles jsonb := p_authority -> 'roles';
     holds boolean := true;
 BEGIN
-    IF p_authority ? 'key' THEN
+    IF p_authority ?| '{key,session}' THEN
         holds := EXISTS (
-            SELECT FROM api_keys k
-            JOIN users u ON u.id = k.user_id AND u.disabled_at IS NULL
+            SELECT FROM users u
             JOIN memberships m ON m.user_id = u.id AND m.organization_id = acting_in
             JOIN organizations o ON o.id = m.organization_id AND o.suspended_at IS NULL
-            WHERE k.hash = decode(p_authority ->> 'key', 'hex') AND k.revoked_at IS NULL
-                AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
-                AND (k.organization_id IS NULL OR k.organization_id = acting_in)
+            WHERE u.id = executor AND u.disabled_at IS NULL
+                AND (EXISTS (
+                    SELECT FROM api_keys k
+                    WHERE k.hash = decode(p_authority ->> 'key', 'hex') AND k.user_id = u.id AND k.revoked_at IS NULL
+                        AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+                        AND (k.organization_id IS NULL OR k.organization_id = acting_in)
+                ) OR EXISTS (
+                    SELECT FROM console_sessions s
+                    WHERE s.hash = decode(p_authority ->> 'session', 'hex') AND s.user_id = u.id
+                        AND s.revoked_at IS NULL AND s.expires_at > clock_timestamp()
+                ))
                 AND (roles ? m.role OR EXISTS (
                     SELECT FROM role_bindings b
                     WHERE b.subject_user_id = executor AND b.organization_id = acting_in

@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 
 from shared.egress.errors import SourceAnswered
 from shared.errors import DomainError
-from shared.media.errors import SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
+from shared.media.errors import SourceElsewhere, SourceGone, SourceMissing, SourceRefused, SourceUnreadable
 from shared.media.networks.base import Ask
 from shared.media.networks.payloads import Payload, read_object
 
 _REFUSED = frozenset({401, 403})
-_GONE = frozenset({404, 410})
+_MISSING = 404
+"""What a network tells of may take a while to reach the servers that have it."""
+_GONE = 410
 
 
 def ask_api(ask: Ask, url: str, headers: Mapping[str, str]) -> Payload:
@@ -29,7 +31,9 @@ def explain(error: SourceAnswered) -> DomainError:
     """Say what a network's status means for an attachment of which it has told us itself."""
     if error.status in _REFUSED:
         return SourceRefused()
-    return SourceGone() if error.status in _GONE else error
+    if error.status == _MISSING:
+        return SourceMissing()
+    return SourceGone() if error.status == _GONE else error
 
 
 def require_url(value: str | None) -> str:

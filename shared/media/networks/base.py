@@ -1,7 +1,7 @@
 """The port of a messaging network: how it signs, how its webhooks read, and where its media is.
 
-`answer`, `attachments` and `messages` run in the front on a verified request and do no I/O; `locate` runs in a worker
-and may ask the network.
+`answer`, `accounts`, `attachments` and `messages` run in the front on a verified request and do no I/O; `locate` runs
+in a worker and may ask the network.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 from shared.media.attachments import Attachment, Source
 from shared.media.networks.signatures import WebhookSignature
 from shared.media.networks.texts import NetworkMessage
-from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
 
 
 class SettingKind(StrEnum):
@@ -62,6 +62,9 @@ class Network(Protocol):
 
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:
         """Give the answer that a handshake, a ping or an interaction asks for; None for an empty 200."""
+
+    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+        """Give a verified body by the account that it is for; several where a network puts those together."""
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the attachments of a verified request; none where it tells of something else."""

@@ -27,7 +27,7 @@ from shared.media.networks.payloads import (
 )
 from shared.media.networks.signatures import BODY, Ed25519, Timestamp, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
 
 PING, COMMAND, COMPONENT, AUTOCOMPLETE = 1, 2, 3, 4
 TEXT = 3
@@ -77,6 +77,10 @@ class Discord:
         answers = {PING: PONG, COMPONENT: UNCHANGED, AUTOCOMPLETE: NO_CHOICES}
         answer = answers.get(kind, RECEIVED) if isinstance(kind, int) else RECEIVED
         return WebhookAnswer(body=json.dumps(answer).encode(), media_type="application/json")
+
+    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+        """Read the server in which a command was given."""
+        return [OfAccount(account=as_id(read_object(request.body).get("guild_id")), request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read what an interaction was given, the files of a message that it was used on, and those of an event."""

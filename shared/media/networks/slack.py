@@ -27,7 +27,7 @@ from shared.media.networks.payloads import (
 )
 from shared.media.networks.signatures import BODY, Hmac, Timestamp, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".slack.com", ".slack-edge.com"})
 PAGE = "text/html"
@@ -92,6 +92,13 @@ class Slack:
             body=json.dumps({"challenge": challenge}).encode(), media_type="application/json"
         )
 
+    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+        """Read the workspace in which the app is installed; a shared channel's message may be of another."""
+        payload = read_object(request.body)
+        installed = [as_id(at.get("team_id")) for at in as_objects(payload.get("authorizations"))]
+        team_id = next((at for at in installed if at is not None), None) or as_id(payload.get("team_id"))
+        return [OfAccount(account=team_id, request=request)]
+
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the files of a message, or the one that was shared."""
         payload = read_object(request.body)
@@ -151,9 +158,13 @@ def _message(event: Payload) -> Iterator[NetworkMessage]:
 
 
 def _files(message: Payload, *, channel: str | None) -> Iterator[Attachment]:
+    """Read the files of a message and of those that it forwards, each once."""
     timestamp = as_id(message.get("ts"))
-    for file in as_objects(message.get("files")):
-        file_id = as_id(file.get("id"))
+    forwarded = [
+        file for at in as_objects(message.get("attachments")) for file in as_objects(at.get("files"))
+    ]
+    files = {as_id(file.get("id")): file for file in (*forwarded, *as_objects(message.get("files")))}
+    for file_id, file in files.items():
         is_kept = not is_among(file.get("mode"), _GONE_MODES) and file.get("is_external") is not True
         if file_id is not None and channel is not None and timestamp is not None and is_kept:
             yield Attachment(

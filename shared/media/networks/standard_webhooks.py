@@ -5,6 +5,7 @@ import binascii
 import hmac
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shared.identity.webhook_secrets import sign
 from shared.media.networks.signatures import BODY, Part, Timestamp, WebhookSignature
@@ -45,6 +46,14 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         return b""
+
+
+def standard_names(request: WebhookRequest) -> WebhookRequest:
+    """Take the names that headers had before the standard, `svix-id` and so on, for the standard's."""
+    if any(name.startswith("webhook-") for name in request.headers):
+        return request
+    named = {re.sub(r"^svix-", "webhook-", name): value for name, value in request.headers.items()}
+    return replace(request, headers=named)
 
 
 STANDARD_WEBHOOKS = WebhookSignature(

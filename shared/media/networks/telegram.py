@@ -24,7 +24,7 @@ from shared.media.networks.payloads import (
 )
 from shared.media.networks.signatures import SharedSecret, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
 
 MESSAGES = (
     "message",
@@ -76,6 +76,10 @@ class Telegram:
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
         """Say nothing: an answer would be taken for a call of the API."""
         return None
+
+    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+        """Give the whole: a bot has an address of its own."""
+        return [OfAccount(account=None, request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the files of a message, also of an edited one and of a channel's post."""

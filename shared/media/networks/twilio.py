@@ -16,7 +16,13 @@ from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_bas
 from shared.media.networks.payloads import as_count, as_id, as_text, as_url, read_object
 from shared.media.networks.signatures import Hmac, Part, Subject, WebhookSignature, require_match
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, SignatureInvalid, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import (
+    Credentials,
+    OfAccount,
+    SignatureInvalid,
+    WebhookAnswer,
+    WebhookRequest,
+)
 
 HOSTS = frozenset({".twilio.com"})
 MAX_PARAMETERS = 1000
@@ -96,6 +102,11 @@ class Twilio:
     def answer(self, request: WebhookRequest, credentials: Credentials) -> WebhookAnswer | None:  # noqa: ARG002
         """Say in TwiML that there is nothing to do."""
         return WebhookAnswer(body=EMPTY_TWIML, media_type="text/xml")
+
+    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+        """Read the number, or WhatsApp sender, that received the message."""
+        values = dict(_form(request.body)) if _is_form(request) else read_object(request.body)
+        return [OfAccount(account=as_id(values.get("To")), request=request)]
 
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the media of a message: `MediaUrl0` and so on."""

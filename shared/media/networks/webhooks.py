@@ -39,6 +39,14 @@ class WebhookAnswer:
     status: int = 200
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfAccount:
+    """What a webhook tells of one account of an app: a workspace, a number; None where it names none."""
+
+    account: str | None
+    request: WebhookRequest
+
+
 def previous(name: str) -> str:
     """Name the credential that a setting replaced and that is still good."""
     return f"{name}.previous"

@@ -4,8 +4,10 @@ One webhook may hold many messages of several accounts. A media id is asked for 
 is valid for five minutes, needs the token too, and comes with digest and size.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 from shared.egress.errors import SourceAnswered
@@ -28,7 +30,7 @@ from shared.media.networks.payloads import (
 )
 from shared.media.networks.signatures import BODY, Handshake, Hmac, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
 MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
@@ -73,6 +75,20 @@ class WhatsApp:
         challenge = as_text(request.query.get("hub.challenge")) or ""
         return WebhookAnswer(body=challenge.encode(), media_type="text/plain; charset=utf-8")
 
+    def accounts(self, request: WebhookRequest) -> Sequence[OfAccount]:
+        """Read the changes of each number by its `phone_number_id`."""
+        changes: dict[str | None, list[Payload]] = {}
+        for entry in as_objects(read_object(request.body).get("entry")):
+            for change in as_objects(entry.get("changes")):
+                metadata = as_object(as_object(change.get("value")).get("metadata"))
+                changes.setdefault(as_id(metadata.get("phone_number_id")), []).append(change)
+        if len(changes) < 2:  # noqa: PLR2004 (one account, or none)
+            return [OfAccount(account=next(iter(changes), None), request=request)]
+        return [
+            OfAccount(account=account, request=replace(request, body=_document(of_account)))
+            for account, of_account in changes.items()
+        ]
+
     def attachments(self, request: WebhookRequest) -> Sequence[Attachment]:
         """Read the media of all messages of all changes."""
         payload = read_object(request.body)
@@ -110,6 +126,10 @@ class WhatsApp:
             size_bytes=as_count(answer.get("file_size")),
             sha256=as_sha256(answer.get("sha256")),
         )
+
+
+def _document(changes: Sequence[Payload]) -> bytes:
+    return json.dumps({"entry": [{"changes": changes}]}).encode()
 
 
 def _said(value: Payload) -> Iterator[NetworkMessage]:

@@ -29,6 +29,7 @@ from urllib3.response import BaseHTTPResponse
 
 from shared.models.providers.tcp_info import acknowledged_bytes
 from shared.models.providers.watchdog import Call
+from shared.tcp_keepalive import KEEPALIVE_OPTIONS
 
 MAX_GATHERED_BYTES = 64 << 10
 MAX_CHUNK_HEAD_BYTES = 64 << 10
@@ -263,12 +264,4 @@ class ProviderAdapter(HTTPAdapter):
         return manager
 
 
-def _socket_options() -> list[tuple[int, int, int]]:
-    options = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
-
-
-_SOCKET_OPTIONS = _socket_options()
+_SOCKET_OPTIONS = [*HTTPConnection.default_socket_options, *KEEPALIVE_OPTIONS]

@@ -28,6 +28,7 @@ from shared.models.providers.scripted import ScriptedProvider
 from shared.models.providers.watchdog import Watchdog
 from shared.retry import backoff_seconds
 from shared.telemetry import PROVIDER_FIRST_BYTE_SECONDS, PROVIDER_REQUESTS, get_logger
+from shared.tracing import span
 
 log = get_logger(__name__)
 
@@ -126,8 +127,12 @@ class Router:
         )
         started = time.monotonic()
         name = upstream.provider.name
+        attempt = span(
+            "provider attempt", "client", gen_ai__provider__name=name, gen_ai__request__model=plan.entry.id
+        )
         try:
-            stream = self._provider(upstream.provider).open(request, cancelled=plan.cancelled)
+            with attempt:
+                stream = self._provider(upstream.provider).open(request, cancelled=plan.cancelled)
         except ProviderError as error:
             error.provider = name
             PROVIDER_REQUESTS.labels(name, error.code).inc()

@@ -13,7 +13,7 @@ import requests
 from tests.chaos.agents.script import ASK, HANG, INTERRUPTED, STORY, STORY_TEXT, book_of, outline
 from tests.chaos.installation import Installation
 from tests.chaos.models.calls import PIECE, Manner, Order
-from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered, Send
+from tests.chaos.patience import GIVE_UP_SECONDS, TRANSIENT, NeverAnswered, Send
 from tests.support.agents import Client, open_link
 
 BREATH_SECONDS = 0.05
@@ -219,7 +219,7 @@ class AgentClient:
                 return self._has_heard_all(talk)
             if answer.status_code != 200:
                 self._require(
-                    answer.status_code in (429, 503), f"following: {answer.status_code} {answer.text}"
+                    answer.status_code in TRANSIENT, f"following: {answer.status_code} {answer.text}"
                 )
                 return False
             for number, event in _numbered(answer):

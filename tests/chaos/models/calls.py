@@ -118,7 +118,9 @@ def _send(connection: http.client.HTTPConnection, api_key: str, order: Order) ->
 
 def _listen(told: Told, answer: http.client.HTTPResponse, order: Order) -> None:
     told.status = answer.status
-    if answer.status != http.HTTPStatus.OK:
+    if answer.headers.get_content_type() == "text/html":  # the proxy's own page, whatever it has sent on
+        told.verdict = Verdict.UNKNOWN
+    elif answer.status != http.HTTPStatus.OK:
         _take_error(told, answer.read(), answer.headers.get("x-should-retry"))
     elif order.manner is Manner.WHOLE:
         _take_document(told, json.loads(answer.read()))

@@ -68,7 +68,8 @@ class Models(Workload):
         ]
 
     def compare(self) -> Iterator[str]:
-        books = Books(self._installation.stack, self._log.calls, self._upstream.served)
+        at = self._installation
+        books = Books(at.stack, self._log.calls, self._upstream.served, loses_reports=at.loses_links)
         yield from books.compare(self._log.topped_up)
 
     def _rich_payer(self) -> Payer:

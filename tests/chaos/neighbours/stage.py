@@ -65,7 +65,7 @@ def open_stage(
         stack.environment["MODELS_CONFIG"] = str(catalog)
         fronts = _fronts(stack)
         ports = [front.port for front in fronts if front.port is not None]
-        installation = set_up(stack, ports, Oracle(), seed=0)
+        installation = set_up(stack, [front.url for front in fronts], Oracle(), seed=0)
         closing.callback(installation.database.dispose)
         _start(stack, fronts)
         make = partial(make_tenant, installation, fronts[0].url, patience_seconds=patience_seconds)

@@ -1,7 +1,7 @@
 """A crowd of one organization's, or of strangers, at ten times the size of a pool; another organization is served.
 
-The front is the real one, with small pools. Each crowd is met twice: by a front that shares, which must serve whoever
-is honest, and by one whose shares are switched off, which cannot.
+The front is the real one, with small pools. Each crowd is met twice: by a front that shares, which must serve those
+that are honest, and by one whose shares are switched off, which cannot.
 """
 
 from collections.abc import Callable, Iterator

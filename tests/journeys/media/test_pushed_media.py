@@ -14,8 +14,9 @@ import pytest
 import redis
 import requests
 
+from shared.broker import KEY_PREFIX
 from shared.media.imports import FetchMedia
-from shared.publisher import KEY_PREFIX, create_celery, send
+from shared.publisher import create_celery, send
 from shared.queues import MEDIA
 from tests.journeys.conftest import Installation, assert_nothing_left_over
 from tests.support.agents import TIMEOUT_SECONDS

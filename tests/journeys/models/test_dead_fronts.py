@@ -5,7 +5,7 @@ import requests
 
 from tests.journeys.models.asking import ask, listening, scripted
 from tests.support.model_service import ModelService
-from tests.support.stack import free_port
+from tests.support.stack import free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("worker")
 LONG = scripted(chunks=2000, delay_seconds=0.02)
@@ -45,4 +45,7 @@ def test_a_front_that_dies_before_it_can_wait_leaves_nothing_held(
         service.wait_until_settled()
     service.sweep()
     assert list(service.invocations().values())[-1] == state
+    if state == "settled":
+        # The upstream writes down that its client has left when it next speaks.
+        wait_until(lambda: len(service.upstream.served) > before, "the upstream has noticed")
     assert len(service.upstream.served) - before == (state == "settled")

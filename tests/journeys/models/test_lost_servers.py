@@ -21,7 +21,7 @@ SHORT = scripted(chunks=5)
 
 @pytest.fixture(autouse=True)
 def _restored(servers: Servers) -> Iterator[None]:
-    """Leave servers that answer to whoever comes next."""
+    """Leave servers that answer to the next test."""
     yield
     for valkey in servers.valkeys:
         if not valkey.is_ready():

@@ -9,6 +9,7 @@ import pytest
 import redis
 import requests
 
+from shared.models.shares import KEY as ANNOUNCED
 from shared.models.shares import KNOWN_SECONDS, read_slots
 from tests.journeys.models.asking import TIMEOUT_SECONDS, ask, body_of, listening, scripted
 from tests.journeys.models.conftest import running_worker
@@ -33,8 +34,8 @@ def neighbour(service: ModelService) -> str:
 def _small_worker(service: ModelService) -> Iterator[None]:
     with running_worker(service, MODELS_THREADS=str(SLOTS)):
         with redis.Redis.from_url(service.stack.models_redis_url) as valkey:
-            # What workers of earlier journeys had announced counts until it expires, as they were killed.
-            wait_until(lambda: read_slots(valkey) == SLOTS, "the slots of killed workers are forgotten")
+            valkey.delete(ANNOUNCED)  # by workers of earlier journeys too, which were killed
+            wait_until(lambda: read_slots(valkey) == SLOTS, "the worker is known")
         time.sleep(2 * KNOWN_SECONDS)
         yield
         service.wait_until_settled()

@@ -20,7 +20,8 @@ from celery import Celery
 from deploy.process_types import worker_command
 from shared.ids import new_id
 from shared.models.call_messages import TASK, QueuedCall, aside_queue, key_of, write_message
-from shared.models.shares import KNOWN_SECONDS, read_slots
+from shared.models.shares import KEY as ANNOUNCED
+from shared.models.shares import KNOWN_SECONDS
 from shared.publisher import create_celery
 from shared.queues import MODELS
 from shared.replies import ReplyAddress
@@ -62,7 +63,7 @@ def broker(service: ModelService) -> Iterator[redis.Redis]:
 def queueing(service: ModelService, front: Service, *texts: str) -> Iterator[list[Future[requests.Response]]]:
     """Ask while no worker is known, so that shares let more calls wait than a small worker has threads."""
     with redis.Redis.from_url(service.stack.models_redis_url) as valkey:
-        wait_until(lambda: read_slots(valkey) is None, "no worker is known")
+        valkey.delete(ANNOUNCED)  # by workers before, which were killed
     time.sleep(2 * KNOWN_SECONDS)
     with asking(service, front, *texts) as asked:
         yield asked
@@ -120,7 +121,7 @@ def test_inspect_tells_what_is_under_way_and_the_rest_waits_in_the_broker(
         calls = newest(service, 4)
         assert waiting(broker) == len(calls)
         with running_worker(service, MODELS_THREADS=str(THREADS)):
-            inspect = app.control.inspect(timeout=1.0)
+            inspect = app.control.inspect(timeout=1.0, limit=1)
             wait_until(lambda: waiting(broker) == len(calls) - THREADS, "two calls are taken")
             active = told_by_the_worker(inspect.active)
             under_way = {at["id"] for at in active}

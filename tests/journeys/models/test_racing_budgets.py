@@ -14,7 +14,7 @@ from uuid import UUID
 import requests
 
 from tests.journeys.models.asking import scripted
-from tests.support.inventory import query
+from tests.support.inventory import Connection, ask, connect, query
 from tests.support.model_service import ModelService
 from tests.support.stack import Service, TookTooLong, free_port, wait_until
 
@@ -103,11 +103,19 @@ class Watch:
         self._thread.join()
 
     def _look(self) -> None:
-        while not self._over.wait(0.02):
-            self.look()
+        with self._connect() as connection:
+            while not self._over.wait(0.02):
+                self._look_by(connection)
 
     def look(self) -> None:
-        for budget_id, amount, taken, spent in query(self._service.stack, LEFT, (self._ids,)):
+        with self._connect() as connection:
+            self._look_by(connection)
+
+    def _connect(self) -> contextlib.AbstractContextManager[Connection]:
+        return connect(self._service.stack)
+
+    def _look_by(self, connection: Connection) -> None:
+        for budget_id, amount, taken, spent in ask(connection, LEFT, (self._ids,)):
             self.most[budget_id] = max(self.most[budget_id], taken)
             if taken > amount:
                 self.exceeded.append((budget_id, amount, taken, spent))

@@ -12,8 +12,9 @@ from shared.credits.errors import (
     InvocationConflict,
     SettlementRefused,
 )
-from shared.credits.holds import dispatch, hold
-from shared.credits.settlement import Effect, Status
+from shared.credits.holds import dispatch, hold, void
+from shared.credits.ledger import top_up
+from shared.credits.settlement import Effect, Outcome, Status, settle
 from shared.credits.sweeps import (
     GRACE,
     mark_unresolved,
@@ -21,8 +22,10 @@ from shared.credits.sweeps import (
     release_overdue_holds,
     settle_unresolved,
 )
+from shared.identity.authorization import OPERATOR
 from shared.ids import new_id
 from tests.shared.credits.calls import Calls
+from tests.support.identity import IdentityFactory
 
 
 @pytest.fixture
@@ -83,6 +86,49 @@ def test_only_the_commit_of_a_hold_does_not_wait_for_the_disk(funded: Calls) -> 
         assert session.execute(asked).scalar_one() == "on"
     funded.settle(invocation.id, taken.token, 120)
     assert funded.discrepancies() == []
+
+
+@pytest.mark.parametrize("act", ["settle", "void", "top_up"])
+def test_what_charges_or_pays_waits_for_the_disk_whatever_came_before(funded: Calls, act: str) -> None:
+    with funded.database.transaction() as session:
+        session.execute(text("SET LOCAL synchronous_commit = on"))
+        invocation, other = funded.new(300), funded.new(300)
+        hold(session, invocation=invocation)
+        taken = dispatch(session, invocation.id)
+        assert taken is not None
+        hold(session, invocation=other)
+        asked = text("SHOW synchronous_commit")
+        assert session.execute(asked).scalar_one() == "off"
+        match act:
+            case "settle":
+                settle(session, invocation.id, taken.token, Outcome(status=Status.COMPLETED, counts=None))
+            case "void":
+                void(session, other.id)
+            case "top_up":
+                organization = {"organization_id": funded.organization_id}
+                top_up(session, amount=1, reference="durable", by=OPERATOR, **organization)
+        assert session.execute(asked).scalar_one() == "on"
+
+
+def test_an_id_and_a_reference_of_another_organization_are_not_ones_own(
+    funded: Calls, factory: IdentityFactory
+) -> None:
+    other = Calls(funded.database, factory.organization().id)
+    assert not other.top_up(500, "same").is_replayed
+    assert not funded.top_up(500, "same").is_replayed
+    invocation_id = funded.hold(10, request_hash=b"same")
+    with pytest.raises(InvocationConflict):
+        other.hold(10, invocation_id=invocation_id, request_hash=b"same")
+    assert (other.balance.held, other.balance.available) == (0, 500)
+
+
+def test_sweeps_leave_alone_what_still_has_its_lease(funded: Calls) -> None:
+    waiting, (running, token) = funded.hold(10), funded.dispatched(10)
+    release_overdue_holds(funded.database)
+    mark_unresolved(funded.database)
+    assert (funded.state(waiting), funded.state(running)) == ("held", "dispatched")
+    assert funded.balance.held == 20
+    funded.settle(running, token, 5)
 
 
 def test_only_one_execution_may_call_the_provider(funded: Calls) -> None:
@@ -227,6 +273,14 @@ def test_a_suspended_organization_starts_nothing_and_pays_for_what_runs(funded: 
         funded.hold(1)
     assert funded.balance.available == 0
     assert funded.settle(invocation_id, token, 60).balance == 940
+
+
+def test_a_suspended_organization_calls_no_free_model_either(funded: Calls) -> None:
+    funded.set_policy(Policy.SUSPENDED)
+    with pytest.raises(CreditPolicySuspended):
+        funded.hold(0)
+    funded.set_policy(Policy.ACTIVE)
+    funded.hold(0)
 
 
 def test_an_overdraft_may_be_spent_to_the_unit(funded: Calls) -> None:

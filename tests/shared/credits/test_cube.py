@@ -1,4 +1,4 @@
-"""A month of random traffic: records, hourly sums, cube and series sum to the ledger, whatever they are cut by."""
+"""A month of random traffic: records, sums, cube, series and statement are the ledger's, whatever they are cut by."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,9 @@ from shared.credits.holds import Attribution
 from shared.credits.reports import Question, UsageReport, UsageSum, usage
 from shared.credits.rollups import roll_up_usage
 from shared.credits.settlement import Status
+from shared.credits.statements import list_statements, read_statement
 from shared.errors import ValidationFailed
+from shared.identity.authorization import OPERATOR
 from tests.shared.credits.calls import Calls
 
 DAYS = 30
@@ -129,6 +131,12 @@ def check(traffic: Traffic) -> None:
             "SELECT -sum(amount) FROM ledger_entries WHERE organization_id = :id AND kind IN ('charge', 'correction')",
         )[0][0]
     )
+    organization: dict[str, Any] = {"by": OPERATOR, "organization_id": calls.organization_id}
+    with calls.database.autocommit() as session:
+        months = [balances.month for balances in list_statements(session, **organization).items]
+        statements = [read_statement(session, **organization, month=month) for month in months]
+    lines = [line for statement in statements for line in statement.lines]
+    assert -sum(line.amount for line in lines if line.kind in ("charge", "correction")) == charged
     ends_at = traffic.ends_at + timedelta(hours=1)
     for interval in (None, *Interval):
         for group_by in [(), *((one,) for one in Dimension), *combinations(Dimension, 2), tuple(Dimension)]:

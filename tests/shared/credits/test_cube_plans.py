@@ -14,6 +14,7 @@ from shared.credits.reports import Question, Window, model_usage, usage
 from shared.credits.rollups import roll_up_usage
 from shared.database import Database
 from tests.shared.credits.calls import Calls
+from tests.support.identity import IdentityFactory, make_settings
 from tests.support.plans import Statement, rows_read
 
 RECORDS, DAYS, GROUPS = 60_000, 30, 2
@@ -31,9 +32,10 @@ FROM generate_series(1, :records) AS n
 )
 
 
-@pytest.fixture
-def busy(calls: Calls) -> Calls:
+@pytest.fixture(scope="module")
+def busy(database: Database) -> Calls:
     """An organization of many calls in a month, beside another."""
+    calls = Calls(database, IdentityFactory(database, make_settings()).organization().id)
     calls.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
     for organization_id in (calls.organization_id, uuid4()):
         with calls.database.transaction() as session:

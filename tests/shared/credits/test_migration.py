@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, inspect, text
 
 from deploy.embedded.postgres import EmbeddedPostgres
+from shared.credits.storage_tables import storage_days, storage_mark, storage_parts, storage_prices
 from shared.credits.tables import (
     budget_alerts,
     budgets,
@@ -15,8 +16,7 @@ from shared.credits.tables import (
     invocations,
     key_models,
     ledger_entries,
-    storage_days,
-    storage_mark,
+    pruned_usage,
     usage_days,
     usage_hours,
     usage_records,
@@ -30,12 +30,13 @@ TABLES = (
     credit_balances,
     invocations,
     ledger_entries,
+    pruned_usage,
     usage_days,
     usage_hours,
     usage_records,
     usage_rollup,
 )
-STORAGE_TABLES = (storage_days, storage_mark)
+STORAGE_TABLES = (storage_days, storage_mark, storage_parts, storage_prices)
 
 
 @pytest.fixture

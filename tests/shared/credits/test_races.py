@@ -110,6 +110,6 @@ def test_a_settlement_and_the_sweeps_agree_on_every_call(calls: Calls) -> None:
     at_once(collide)
     assert {calls.state(at[0]) for at in dispatched} == {"settled"}
     assert {calls.state(at) for at in waiting} <= {"voided", "expired"}
-    # Whoever was first, the provider's word stands in the end: as the charge, or as its correction.
+    # Whichever was first, the provider's word stands in the end: as the charge, or as its correction.
     assert (calls.balance.balance, calls.balance.held) == (1000 - 5 * len(dispatched), 0)
     assert calls.discrepancies() == []

@@ -32,6 +32,10 @@ PLANTED = {
     "storage": "UPDATE storage_days SET cost = cost + 1 WHERE organization_id = :id",
     "storage_cost": "UPDATE storage_days SET remainder = remainder + 1 WHERE organization_id = :id",
     "storage_gap": "UPDATE storage_days SET stored_bytes = 1 WHERE organization_id = :id",
+    "storage_parts": "WITH mark AS (INSERT INTO storage_mark (id, measured_to, parts_to) VALUES (1, now(), now())"
+    " ON CONFLICT (id) DO UPDATE SET parts_to = storage_mark.measured_to)"
+    " INSERT INTO storage_days (organization_id, day, stored_bytes, byte_microseconds)"
+    " VALUES (:id, '2026-01-03', 1, 1)",
     "overdue": "UPDATE credit_balances SET storage_overdue_since = now(), storage_refused_from = now()"
     " WHERE organization_id = :id",
     "limits": "UPDATE credit_balances SET limits = 1 WHERE organization_id = :id",

@@ -70,7 +70,7 @@ def enqueue_many(database: Database, url: str, organization_id: UUID, count: int
 
 @cache
 def _sealed(url: str, headers: Sequence[tuple[str, str]]) -> bytes:
-    """Seal an address once, as whoever is to be told has given it."""
+    """Seal an address once, as the receiver has given it."""
     return seal_address(Encryption(SETTINGS), url=url, headers=dict(headers))
 
 

@@ -11,8 +11,9 @@ from standardwebhooks import Webhook
 
 from shared.database import Database
 from shared.deliveries.ordering import hold_order, release_next
-from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up, list_deliveries, resend_dead
+from shared.deliveries.outbox import DeliveryState, enqueue_delivery, give_up, list_deliveries
 from shared.deliveries.purge import purge_deliveries
+from shared.deliveries.replaying import resend_dead
 from shared.deliveries.sealed_addresses import seal_address
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption

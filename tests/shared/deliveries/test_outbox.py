@@ -1,12 +1,14 @@
 """The outbox: what is written down, listed, sent again and forgotten."""
 
 import contextlib
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
 
 from shared.database import Database
+from shared.deliveries import replaying
 from shared.deliveries.backlog import measure_deliveries
 from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound, DeliveryTooLarge
 from shared.deliveries.outbox import (
@@ -16,10 +18,9 @@ from shared.deliveries.outbox import (
     enqueue_delivery,
     give_up,
     list_deliveries,
-    resend_dead,
-    resend_delivery,
 )
 from shared.deliveries.purge import purge_deliveries
+from shared.deliveries.replaying import replay, resend_dead, resend_delivery
 from shared.deliveries.sender import Sender
 from tests.shared.deliveries.outbox import enqueue, read, row
 from tests.shared.egress.servers import Server, content
@@ -80,12 +81,53 @@ def test_what_was_given_up_is_sent_again_under_its_id(
     assert len(server.asked) == 3
 
 
-def test_only_what_was_given_up_is_sent_again(database: Database) -> None:
+def test_what_waits_for_another_attempt_is_sent_now(
+    database: Database, sender: Sender, server: Server
+) -> None:
+    destination = uuid4()
+    server.on("/hook", content(b"", status="500 Failed"))
+    delivery_id = enqueue(database, server.url("/hook"), destination)
+    sender.send_due()
+    assert sender.send_due() == 0
+    server.on("/hook", content(b""))
+    with database.transaction() as session:
+        hastened = resend_delivery(session, destination_id=destination, delivery_id=delivery_id)
+        assert (hastened.state, hastened.attempts) == (DeliveryState.WAITING, 1)
+    sender.send_due()
+    assert read(database, destination, delivery_id).state is DeliveryState.DELIVERED
+    with database.transaction() as session, pytest.raises(DeliveryNotDead):
+        resend_delivery(session, destination_id=destination, delivery_id=delivery_id)
+
+
+def test_a_replay_begins_where_it_is_told_and_sends_in_order_what_has_not_arrived(
+    database: Database, sender: Sender, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = uuid4()
+    server.on("/hook", content(b""))
+    ids = [enqueue(database, server.url("/hook"), destination) for _ in range(9)]
+    sender.send_due()
+    assert len(server.asked) == 9
+    ids += [enqueue(database, server.url("/hook"), destination) for _ in range(9)]
+    with database.transaction() as session:
+        assert give_up(session, destination_id=destination, code="endpoint_removed") == 9
+    written = read(database, destination, ids[12]).created_at
+    monkeypatch.setattr(replaying, "REPLAY_LIMIT", 2)
+    with database.transaction() as session:
+        first = replay(session, destination_id=destination, since=written)
+    with database.transaction() as session:
+        rest = replay(session, destination_id=destination, cursor=first.next_cursor)
+    assert (first.count, first.next_cursor, rest.count, rest.next_cursor) == (2, ids[13], 2, ids[15])
+    sender.send_due()
+    assert [asked.headers["webhook-id"] for asked in server.asked[9:]] == [str(at) for at in ids[12:16]]
+    with database.transaction() as session:
+        assert replay(session, destination_id=destination, cursor=ids[-1]).count == 0
+        assert replay(session, destination_id=uuid4()).count == 0
+
+
+def test_a_message_of_another_destination_or_of_none_is_not_sent(database: Database) -> None:
     destination = uuid4()
     delivery_id = enqueue(database, "http://unused/", destination)
     with database.transaction() as session:
-        with pytest.raises(DeliveryNotDead):
-            resend_delivery(session, destination_id=destination, delivery_id=delivery_id)
         with pytest.raises(DeliveryNotFound):
             resend_delivery(session, destination_id=uuid4(), delivery_id=delivery_id)
         with pytest.raises(DeliveryNotFound):
@@ -114,15 +156,16 @@ def test_what_arrived_is_forgotten_before_what_did_not(database: Database) -> No
 
 def test_what_is_due_and_what_was_given_up_is_counted(database: Database) -> None:
     destination = uuid4()
-    enqueue(database, "http://unused/", uuid4())
+    due = enqueue(database, "http://unused/", uuid4())
     for _ in range(2):
         enqueue(database, "http://unused/", destination)
     later = enqueue(database, "http://unused/", uuid4())
     with database.transaction() as session:
         give_up(session, destination_id=destination, code="destination_gone")
-        session.execute(
-            text("UPDATE deliveries SET due_at = now() + interval '1 hour' WHERE id = :id"), {"id": later}
-        )
+        for delivery_id, minutes in ((later, 60), (due, -10)):
+            session.execute(
+                text("UPDATE deliveries SET due_at = now() + :wait WHERE id = :id"),
+                {"id": delivery_id, "wait": timedelta(minutes=minutes)},
+            )
         backlog = measure_deliveries(session)
-    assert (backlog.due, backlog.dead) == (1, 2)
-    assert backlog.oldest_due_seconds >= 0
+    assert (backlog.due, backlog.dead, backlog.oldest_due_seconds) == (1, 2, 600)

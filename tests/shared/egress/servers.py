@@ -61,6 +61,21 @@ def server(listening: Server) -> Server:
 
 
 @contextlib.contextmanager
+def serve_at_one_port(*addresses: str) -> Iterator[tuple[Server, ...]]:
+    """Listen at the same port of several addresses, of which another process may have taken one."""
+    while True:
+        with contextlib.ExitStack() as listening:
+            servers = [listening.enter_context(serve(address=addresses[0]))]
+            try:
+                for address in addresses[1:]:
+                    servers.append(listening.enter_context(serve(address=address, port=servers[0].port)))
+            except OSError:
+                continue
+            yield tuple(servers)
+            return
+
+
+@contextlib.contextmanager
 def serve(
     context: ssl.SSLContext | None = None, *, address: str = "127.0.0.1", port: int = 0
 ) -> Iterator[Server]:

@@ -1,4 +1,4 @@
-"""Nothing private is ever connected to, however it is spelt and whoever answers for its name."""
+"""Nothing private is ever connected to, however it is spelt and whatever answers for its name."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from shared.egress.fetching import ask
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import post
 from tests.shared.egress.asking import LENIENT, fetched, watched_connections
-from tests.shared.egress.servers import Server, content, redirect, serve
+from tests.shared.egress.servers import Server, content, redirect, serve, serve_at_one_port
 
 STRICT = EgressPolicy()
 REFUSED = (
@@ -60,6 +60,28 @@ REFUSED = (
     "fec0::1",
     "ff02::1",
 )
+NEVER = (
+    "0.0.0.0",
+    "100.100.100.200",
+    "168.63.129.16",
+    "169.254.169.254",
+    "169.254.170.2",
+    "192.0.0.192",
+    "224.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::ffff:169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b::a00:1",
+    "64:ff9b:1::a9fe:a9fe",
+    "2002:a9fe:a9fe::",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "fe80::a9fe:a9fe",
+    "fe80::1%eth0",
+    "ff02::1",
+)
+"""Metadata servers, and what leads to them: translated addresses (NAT64, 6to4), links and groups."""
 SPELLINGS_OF_LOOPBACK = (
     "http://2130706433/",
     "http://0x7f000001/",
@@ -113,9 +135,7 @@ def test_no_spelling_of_loopback_is_connected_to(url: str) -> None:
     assert connected == []
 
 
-@pytest.mark.parametrize(
-    "address", ["169.254.169.254", "::ffff:169.254.169.254", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254"]
-)
+@pytest.mark.parametrize("address", NEVER)
 def test_metadata_servers_are_refused_where_private_addresses_are_allowed(address: str) -> None:
     policy = EgressPolicy(allow_private=True, allow_http=True, resolve=lambda *_: [address])
     with watched_connections() as connected, pytest.raises(AddressRefused):
@@ -187,7 +207,7 @@ class Rebinding:
 
 
 def test_a_name_that_answers_differently_the_next_time_gains_nothing() -> None:
-    with serve(address="127.0.0.2") as public, serve(port=public.port) as private:
+    with serve_at_one_port("127.0.0.2", "127.0.0.1") as (public, private):
         public.on("/", content(b"public"))
         rebinding = Rebinding("127.0.0.2", "127.0.0.1")
         policy = SecondLoopbackIsPublic(resolve=rebinding)
@@ -200,7 +220,7 @@ def test_a_name_that_answers_differently_the_next_time_gains_nothing() -> None:
 
 
 def test_a_redirect_to_a_name_that_has_moved_inside_is_refused() -> None:
-    with serve(address="127.0.0.2") as public, serve(port=public.port) as private:
+    with serve_at_one_port("127.0.0.2", "127.0.0.1") as (public, private):
         public.on("/", redirect("/again"))
         policy = SecondLoopbackIsPublic(resolve=Rebinding("127.0.0.2", "127.0.0.1"))
         with pytest.raises(AddressRefused):

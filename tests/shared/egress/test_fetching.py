@@ -398,6 +398,14 @@ def test_an_api_is_asked(server: Server) -> None:
         ask(server.url("/api"), policy=LENIENT, maximum_bytes=3)
 
 
+def test_what_an_api_says_to_its_refusal_is_not_decompressed_either(server: Server) -> None:
+    packed = gzip.compress(bytes(1000))
+    server.on("/api", content(packed, "Content-Encoding: gzip", status="400 Bad Request"))
+    with pytest.raises(SourceAnswered) as caught:
+        ask(server.url("/api"), policy=LENIENT)
+    assert caught.value.answer == packed
+
+
 def test_a_post_tells_the_status_and_follows_nothing(server: Server) -> None:
     server.on("/hook", redirect("/other", "Retry-After: 3", status="307 Temporary"))
     headers = {"Content-Type": "application/json", "webhook-id": "1"}

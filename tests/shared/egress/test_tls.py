@@ -3,7 +3,7 @@
 import ssl
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,17 @@ def test_credentials_follow_to_a_trusted_host_and_never_to_plain_http(
     secure.on("/0", redirect("http://cdn.example/1"))
     with pytest.raises(SchemeRefused):
         fetched(url, policy=policy, **options)
+
+
+def test_credentials_do_not_change_to_plain_http_where_that_is_allowed(
+    secure: Server, policy: EgressPolicy, server: Server
+) -> None:
+    secure.on("/0", redirect(server.url("/1", host="cdn.example")))
+    server.on("/1", content(b"plain"))
+    options: dict[str, Any] = {"headers": {"Authorization": "Bearer b"}, "trusted_hosts": {"cdn.example"}}
+    url = secure.url("/0", host="media.example", scheme="https")
+    assert fetched(url, policy=replace(policy, allow_http=True), **options) == b"plain"
+    assert "authorization" not in server.headers_at("/1")
 
 
 def test_a_handshake_that_does_not_end_meets_the_deadline(policy: EgressPolicy) -> None:

@@ -1,7 +1,6 @@
 """The file domain without the web: a database, a blob store of each kind, and writes as the front makes them."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from sqlalchemy import insert, text
 
 from shared.database import Database
+from shared.files.blobs import S3Access
 from shared.files.blobs.base import BlobStore
 from shared.files.collection import collect_doomed
 from shared.files.deletion import delete
@@ -27,8 +27,9 @@ from shared.identity.callers import Caller, Executor, ExecutorKind, Owner, Owner
 from shared.identity.permissions import FILE_PERMISSIONS
 from shared.identity.tables import organizations
 from tests.contracts.blob_stores import Bench, LocalBench, S3Bench
-from tests.contracts.s3_servers import running_moto
 from tests.support.sudden_ends import die_once
+
+_BUCKET = "content"
 
 
 @dataclass(kw_only=True)
@@ -71,7 +72,7 @@ class Shelf:
             byte_size=len(content),
             time_limit_seconds=60,
         )
-        return replace(self.database, self.store, self.caller, request, receiving(content))
+        return replace(self.database, self.store, Actor(caller=self.caller), request, receiving(content))
 
     def delete(self, file: Receipt) -> None:
         delete(self.database, Actor(caller=self.caller), file.version.file_id, uuid4())
@@ -160,19 +161,18 @@ def caller_with_everything(database: Database) -> Caller:
     )
 
 
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Bench]:
-    """One bucket for the module: to open a store costs more than all the requests of a test."""
-    with running_moto(tmp_path_factory.mktemp("moto")) as access:
-        yield S3Bench("s3://content/files", access)
+@pytest.fixture(scope="session")
+def bucket(moto: S3Access) -> S3Bench:
+    """One bucket for all: to open a store costs more than all the requests of a test."""
+    return S3Bench(f"s3://{_BUCKET}/files", moto)
 
 
 def empty(bench: S3Bench) -> None:
     """Take away what a failed test has left."""
-    for found in bench.client.list_multipart_uploads(Bucket="content").get("Uploads", ()):
-        bench.client.abort_multipart_upload(Bucket="content", Key=found["Key"], UploadId=found["UploadId"])
-    for kept in bench.client.list_objects_v2(Bucket="content").get("Contents", ()):
-        bench.client.delete_object(Bucket="content", Key=kept["Key"])
+    for found in bench.client.list_multipart_uploads(Bucket=_BUCKET).get("Uploads", ()):
+        bench.client.abort_multipart_upload(Bucket=_BUCKET, Key=found["Key"], UploadId=found["UploadId"])
+    for kept in bench.client.list_objects_v2(Bucket=_BUCKET).get("Contents", ()):
+        bench.client.delete_object(Bucket=_BUCKET, Key=kept["Key"])
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -6,10 +6,12 @@ the database "as of" a moment of the month, by the slack that it is given.
 """
 
 import random
+from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,9 +19,10 @@ from sqlalchemy import text
 
 from shared.database import Database
 from shared.files.storage_charges import accrue_storage
+from shared.files.storage_prices import StorageMonth, StoragePrice
 from shared.ids import new_id
 
-GIB_AND_30_DAYS = 1024**3 * 30 * 86_400_000_000
+GIB_AND_DAY = 1024**3 * 86_400_000_000
 MICROSECOND = timedelta(microseconds=1)
 DAY = timedelta(days=1)
 GRACE = timedelta(days=14)
@@ -33,12 +36,22 @@ class Stored:
     since: datetime
 
 
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What a bill divides by."""
+
+    owner_id: UUID
+    purpose: str = "AgentArtifact"
+    distribution_id: UUID | None = None
+
+
 @dataclass(kw_only=True)
 class Kept:
     """One file, as the month knows it."""
 
     id: UUID
     payer_id: UUID
+    part: Part
     deadline: datetime | None
     versions: list[Stored] = field(default_factory=list)
     deleted_at: datetime | None = None
@@ -59,19 +72,33 @@ class Month:
         self.database = database
         self.payers = payers
         self.files: list[Kept] = []
-        self.prices: dict[date, int] = {}
+        self.prices: dict[date, StoragePrice] = {}
+        self.price_changes: list[tuple[datetime, StoragePrice]] = []
         self.starts_at = starts_at
 
     def upload(
-        self, at: datetime, byte_size: int, *, payer_id: UUID | None = None, deadline: datetime | None = None
+        self,
+        at: datetime,
+        byte_size: int,
+        *,
+        payer_id: UUID | None = None,
+        deadline: datetime | None = None,
+        part: Part | None = None,
     ) -> Kept:
-        kept = Kept(id=new_id(), payer_id=payer_id or random.choice(self.payers), deadline=deadline)
+        kept = Kept(
+            id=new_id(),
+            payer_id=payer_id or random.choice(self.payers),
+            deadline=deadline,
+            part=part or Part(owner_id=uuid4()),
+        )
         self._run(
             "INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state,"
-            " current_version_id, revision, retention_expires_at, created_at) VALUES (:id, :somebody, :payer,"
-            " 'AgentArtifact', 'DaemonIdentity', :somebody, 'Available', :id, 1, :deadline, :at)",
+            " current_version_id, revision, retention_expires_at, created_at, distribution_id) VALUES (:id, :owner,"
+            " :payer, :purpose, 'DaemonIdentity', :owner, 'Available', :id, 1, :deadline, :at, :distribution)",
             id=kept.id,
-            somebody=uuid4(),
+            owner=kept.part.owner_id,
+            purpose=kept.part.purpose,
+            distribution=kept.part.distribution_id,
             payer=kept.payer_id,
             deadline=deadline,
             at=at,
@@ -108,18 +135,31 @@ class Month:
             at=at,
         )
 
-    def accrue(self, at: datetime, *, price: int = 0, grace: timedelta = GRACE) -> int:
-        """Let the beat run at this moment of the month; days that this run finds over have this price."""
+    def accrue(
+        self,
+        at: datetime,
+        *,
+        price: int = 0,
+        grace: timedelta = GRACE,
+        month: StorageMonth = StorageMonth.THIRTY_DAYS,
+    ) -> int:
+        """Let the beat run at this moment of the month, when it finds this price; days have that of their end."""
+        found = StoragePrice(amount=price, month=month)
+        self.price_changes.append((at, found))
         for day in days_between(self.starts_at, at):
-            self.prices.setdefault(day, price)
-        return accrue_storage(self.database, price=price, grace=grace, slack=datetime.now(UTC) - at)
+            self.prices.setdefault(day, self._price_at(midnight(day) + DAY))
+        return accrue_storage(self.database, price=found, grace=grace, slack=datetime.now(UTC) - at)
 
-    def expected_time(self, payer_id: UUID, day: date) -> int:
-        """The byte-microseconds of a day, from the moments in which things happened."""
-        starts_at = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    def _price_at(self, moment: datetime) -> StoragePrice:
+        known = [price for at, price in self.price_changes if at <= moment]
+        return known[-1] if known else self.price_changes[0][1]
+
+    def expected_time(self, payer_id: UUID, day: date, part: Part | None = None) -> int:
+        """The byte-microseconds of a day, or of a part of it, from the moments in which things happened."""
+        starts_at = midnight(day)
         total = 0
         for kept in self.files:
-            if kept.payer_id == payer_id:
+            if kept.payer_id == payer_id and part in (None, kept.part):
                 until = min(kept.ends_at or starts_at + DAY, starts_at + DAY)
                 for version in kept.versions:
                     since = max(version.since, starts_at)
@@ -128,11 +168,13 @@ class Month:
 
     def expected_costs(self, payer_id: UUID, days: Iterable[date]) -> dict[date, int]:
         """What each day costs: the whole µcr that its end has over its beginning, counted from the first."""
-        exact, costs = 0, {}
+        exact, costs = Fraction(0), {}
         for day in days:
-            before = exact // GIB_AND_30_DAYS
-            exact += self.expected_time(payer_id, day) * self.prices[day]
-            costs[day] = exact // GIB_AND_30_DAYS - before
+            before = exact // 1
+            price = self.prices[day]
+            length = 30 if price.month is StorageMonth.THIRTY_DAYS else monthrange(day.year, day.month)[1]
+            exact += Fraction(self.expected_time(payer_id, day) * price.amount, GIB_AND_DAY * length)
+            costs[day] = exact // 1 - before
         return costs
 
     def charged_costs(self) -> dict[UUID, dict[date, int]]:
@@ -150,6 +192,11 @@ class Month:
         with self.database.autocommit() as session:
             found = session.execute(text(statement), plain)
             return list(found.all()) if found.returns_rows else []
+
+
+def midnight(day: date) -> datetime:
+    """The moment in which a UTC day begins."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def days_between(first: datetime, last: datetime) -> list[date]:

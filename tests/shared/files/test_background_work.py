@@ -119,6 +119,42 @@ def test_content_deleted_under_its_placement_does_not_come_back(
     shelf.require_tidy()
 
 
+def test_content_deleted_after_its_placement_is_not_marked_live(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has placed the content, which is deleted before the worker says so."""
+    file = shelf.upload()
+    place = shelf.store.place
+
+    def place_and_lose(blobs: Sequence[Blob]) -> Mapping[UUID, DomainError]:
+        failures = place(blobs)
+        shelf.delete(file)
+        return failures
+
+    monkeypatch.setattr(shelf.store, "place", place_and_lose)
+    place_staged(shelf.database, shelf.store)
+    assert shelf.state(file) == "doomed"
+    assert collect_doomed(shelf.database, shelf.store) == 1
+    shelf.require_tidy()
+
+
+def test_what_was_renewed_or_deleted_after_it_was_found_does_not_expire(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fair search takes no locks: under the lock the sweep looks again."""
+    renewed, deleted = shelf.placed(), shelf.placed()
+    shelf.expire(deleted)
+    shelf.sql(
+        "UPDATE files SET state = 'Deleted', ended_at = now() WHERE id = :id", id=deleted.version.file_id
+    )
+    found = [renewed.version.file_id, deleted.version.file_id]
+    monkeypatch.setattr(expiry, "find_fairly", lambda *_, **__: found)
+    assert expire_due(shelf.database, shelf.store) == 0
+    rows = shelf.sql("SELECT id, state FROM files WHERE id = ANY (:ids)", ids=found)
+    assert {row.id: row.state for row in rows} == dict(zip(found, ["Available", "Deleted"], strict=True))
+    assert shelf.state(renewed) == "live"
+
+
 def test_bytes_that_cannot_be_removed_keep_their_row_and_are_tried_again(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from shared.credits.reconciliation import reconcile
 from shared.database import Database
 from shared.files import storage_proof
 from shared.files.storage_charges import measure_storage
+from shared.files.storage_prices import StoragePrice
 from shared.files.storage_proof import StorageProof, count_stored, find_mismeasured
 from shared.sweeping import budget
 from shared.telemetry import LEDGER_DISCREPANCIES
@@ -33,6 +34,7 @@ POINTS = (
 )
 GIB = 1024**3
 PRICE = 25_000
+FREE = StoragePrice(amount=0)
 Happening = tuple[datetime, Callable[[datetime], object]]
 
 
@@ -46,7 +48,14 @@ def payers(database: Database) -> list[UUID]:
 def month(database: Database, payers: list[UUID]) -> Month:
     """An empty month that began 40 days ago, and nothing of the month before it."""
     with database.transaction() as session:
-        for table in ("file_versions", "files", "storage_days", "storage_mark"):
+        for table in (
+            "file_versions",
+            "files",
+            "storage_days",
+            "storage_parts",
+            "storage_prices",
+            "storage_mark",
+        ):
             session.execute(text(f"DELETE FROM {table}"))
     return Month(database, payers, starts_at=_midnight(40))
 
@@ -281,8 +290,9 @@ def test_a_price_holds_for_the_days_that_end_under_it(month: Month, first: datet
     month.upload(first, 30 * GIB, payer_id=month.payers[0])
     month.accrue(first + DAY, price=1000)
     month.accrue(first + 2 * DAY - MICROSECOND * 10**7, price=5000)
-    month.accrue(first + 3 * DAY, price=200)
-    assert _cost(month, 3) == [1000, 200, 200]
+    month.accrue(first + 3 * DAY - MICROSECOND * 10**7, price=200)
+    month.accrue(first + 3 * DAY, price=7)
+    assert _cost(month, 3) == [1000, 5000, 200]
 
 
 def test_running_again_charges_nothing_twice(month: Month, first: datetime) -> None:
@@ -297,9 +307,9 @@ def test_a_day_is_not_over_until_no_transaction_can_still_belong_to_it(
 ) -> None:
     """With its own slack the accrual is minutes behind: what has just been committed is measured later."""
     month.upload(datetime.now(UTC) - timedelta(minutes=11), 100, payer_id=month.payers[0])
-    measure_storage(database, price=0)
+    measure_storage(database, price=FREE)
     month.upload(datetime.now(UTC), 10, payer_id=month.payers[0])
-    measure_storage(database, price=0)
+    measure_storage(database, price=FREE)
     with database.transaction() as session:
         stored = session.execute(text("SELECT sum(stored_bytes) FROM storage_days WHERE price IS NULL"))
         assert stored.scalar() == 100
@@ -314,7 +324,7 @@ def test_many_that_accrue_at_once_charge_each_day_once(month: Month, first: date
             month.upload(first + DAY / 3, 7 * GIB, payer_id=payer_id)
     barrier = threading.Barrier(4)
     failures: list[BaseException] = []
-    month.prices = dict.fromkeys(days_between(first, first + 12 * DAY), PRICE)
+    month.prices = dict.fromkeys(days_between(first, first + 12 * DAY), StoragePrice(amount=PRICE))
 
     def accrue() -> None:
         barrier.wait()
@@ -352,15 +362,15 @@ def test_a_death_between_two_steps_charges_each_day_once(
 def test_what_the_service_writes_is_measured(month: Month, shelf: Shelf) -> None:
     """Uploads, a replace, a delete and an expiry as they are done, and not as this file imagines them."""
     kept = shelf.upload(b"12345")
-    measure_storage(month.database, price=0, slack=timedelta(0))
+    measure_storage(month.database, price=FREE, slack=timedelta(0))
     deleted, expired = shelf.upload(b"deleted"), shelf.upload(b"expired")
     shelf.replace(kept, b"1234567")
-    measure_storage(month.database, price=0, slack=timedelta(0))
+    measure_storage(month.database, price=FREE, slack=timedelta(0))
     shelf.delete(deleted)
     shelf.sql("UPDATE files SET retention_expires_at = now() WHERE id = :id", id=expired.version.file_id)
-    measure_storage(month.database, price=0, slack=timedelta(0))
+    measure_storage(month.database, price=FREE, slack=timedelta(0))
     shelf.work()
-    measure_storage(month.database, price=0, slack=timedelta(0))
+    measure_storage(month.database, price=FREE, slack=timedelta(0))
     assert find_mismeasured(month.database) == []
     with month.database.transaction() as session:
         stored = session.execute(text("SELECT stored_bytes FROM storage_days WHERE price IS NULL"))

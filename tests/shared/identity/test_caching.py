@@ -1,5 +1,6 @@
 """What a process remembers of identity, for how long, and that it forgets in time."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,7 +15,7 @@ from shared.identity.authentication import Authenticator
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
 from shared.identity.distributions import rotate_distribution_token
-from shared.identity.errors import InvalidToken
+from shared.identity.errors import AttributionMismatch, InvalidToken
 from shared.identity.expiring_cache import ExpiringCache
 from shared.identity.identities import disable_identity
 from shared.identity.last_use import LastUse
@@ -57,8 +58,11 @@ def statements(database: Database) -> Iterator[list[str]]:
     """Collect the statements that run meanwhile."""
     seen: list[str] = []
 
+    asking = threading.get_ident()
+
     def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        seen.append(statement)
+        if threading.get_ident() == asking:  # others keep their own hours, such as what notes last uses
+            seen.append(statement)
 
     event.listen(database.engine, "before_cursor_execute", note)
     yield seen
@@ -77,6 +81,29 @@ def test_a_known_call_asks_the_database_nothing(
         assert caching.resolve(caching.authenticate(authorization), attribution) is first
         caching.resolve(caching.authenticate(authorization), None)
     assert seen == []
+
+
+def test_what_is_remembered_of_an_attribution_serves_nobody_elses_credential(
+    factory: IdentityFactory, world: World, caching: Authenticator
+) -> None:
+    attribution = factory.attribution(world.distribution)
+    own = caching.authenticate(factory.authorization(world.deployment))
+    remembered = caching.resolve(own, attribution)
+    neighbour = factory.deployment(world.organization_id)
+    stranger = factory.deployment(factory.organization().id)
+    person = factory.person(world.organization_id)
+    for authorization in (
+        factory.authorization(neighbour),
+        factory.authorization(stranger),
+        person.authorization,
+    ):
+        other = caching.authenticate(authorization)
+        with pytest.raises(AttributionMismatch):
+            caching.resolve(other, attribution)
+        assert caching.resolve(own, attribution) is not None
+    second_token = caching.authenticate(factory.authorization(world.deployment))
+    again = caching.resolve(second_token, attribution)
+    assert (again.owner, again.payer_id) == (remembered.owner, remembered.payer_id)
 
 
 def test_a_new_token_costs_one_statement_and_a_new_attribution_another(

@@ -20,6 +20,7 @@ from shared.identity.organizations import suspend_organization
 from shared.identity.permissions import Permission
 from shared.identity.role_bindings import list_role_bindings, unbind_role
 from shared.identity.roles import ROLE_PERMISSIONS, Role
+from shared.identity.usage_attribution import Attribution, mint_usage_attribution
 from tests.shared.identity.conftest import World, make_world
 from tests.support.identity import IdentityFactory
 
@@ -152,6 +153,36 @@ def test_nobody_acts_in_a_suspended_organization(
             authenticator.resolve(credential, None)
     with pytest.raises(OrganizationSuspended):
         authenticator.resolve(authenticator.authenticate(authorizations[0]), attribution)
+
+
+def test_the_payer_of_an_attribution_pays_and_must_not_be_suspended(
+    factory: IdentityFactory, database: Database, world: World
+) -> None:
+    payer = factory.organization("Payer")
+    minted = mint_usage_attribution(
+        factory.keys,
+        factory.settings,
+        Attribution(
+            principal_id=world.principal_id,
+            daemon_id=world.daemon_id,
+            deployment_id=world.deployment.deployment.id,
+            version_id=None,
+            payer_id=payer.id,
+            distribution_id=None,
+            transaction_id="txn",
+            channel=None,
+            message_id=None,
+            reported_caller=None,
+        ),
+    )
+    authenticator = factory.authenticator()
+    credential = authenticator.authenticate(factory.authorization(world.deployment))
+    caller = authenticator.resolve(credential, minted.value)
+    assert (caller.payer_id, caller.organization_id) == (payer.id, world.organization_id)
+    with database.transaction() as session:
+        suspend_organization(session, by=OPERATOR, organization_id=payer.id)
+    with pytest.raises(OrganizationSuspended):
+        authenticator.resolve(credential, minted.value)
 
 
 def test_a_distributions_token_is_recognized_and_resolves_to_no_caller(

@@ -186,6 +186,8 @@ ATTACKS: dict[str, Callable[[Forger], str]] = {
         deployment_id="{" + f.claims["deployment_id"] + "}"
     ),
     "deployment as a number": lambda f: f.with_claims(deployment_id=1),
+    "another subject": lambda f: f.with_claims(sub="00000000-0000-7000-8000-000000000000"),
+    "scope as a number": lambda f: f.with_claims(scope=1),
     "missing deployment": lambda f: f.without_claim("deployment_id"),
 }
 

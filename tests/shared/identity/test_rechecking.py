@@ -12,9 +12,10 @@ from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
 from shared.identity.callers import Caller
 from shared.identity.errors import ExpiredToken, InvalidToken, OrganizationSuspended
-from shared.identity.memberships import remove_member
+from shared.identity.memberships import add_member, remove_member
 from shared.identity.organizations import suspend_organization
 from shared.identity.rechecking import Rechecks
+from shared.identity.roles import Role
 from shared.identity.tables import users
 from shared.identity.users import disable_user
 from shared.settings import Settings
@@ -93,6 +94,26 @@ def test_a_user_who_lost_the_right_to_call_is_refused(
     with database.transaction() as session:
         act(session, caller, organization_id)
     with pytest.raises(refusal):
+        rechecks.current(caller)
+
+
+def test_an_operator_acts_no_longer_in_an_organization_that_was_suspended(
+    rechecks: Rechecks, database: Database, factory: IdentityFactory, organization_id: UUID
+) -> None:
+    operator = factory.operator()
+    with database.transaction() as session:
+        add_member(
+            session,
+            by=OPERATOR,
+            organization_id=organization_id,
+            email=operator.email,
+            role=Role.WORKSPACE_ADMIN,
+        )
+    caller = authenticate(factory, operator.authorization)
+    assert caller.organization_id == organization_id
+    with database.transaction() as session:
+        suspend_organization(session, by=OPERATOR, organization_id=organization_id)
+    with pytest.raises(OrganizationSuspended):
         rechecks.current(caller)
 
 

@@ -28,6 +28,7 @@ from shared.identity.signing_keys import SigningKeys
 from shared.identity.tables import signing_keys
 from shared.settings import Settings
 from tests.shared.identity.conftest import World
+from tests.support.discovered import found
 from tests.support.identity import IdentityFactory, make_settings
 
 
@@ -94,7 +95,8 @@ def test_the_key_id_is_the_thumbprint_and_the_public_set_holds_no_private_part(
 
 def test_a_private_key_is_stored_encrypted_only(database: Database, settings: Settings) -> None:
     with database.transaction() as session:
-        for encrypted in session.execute(select(signing_keys.c.private_jwk_encrypted)).scalars():
+        stored = session.execute(select(signing_keys.c.private_jwk_encrypted)).scalars()
+        for encrypted in found(stored):
             assert b'"d"' not in bytes(encrypted)
             assert "d" in json.loads(Encryption(settings).decrypt(bytes(encrypted)))
 

@@ -22,7 +22,8 @@ from shared.identity.deployments import CreatedDeployment
 from shared.identity.distributions import CreatedDistribution
 from shared.media.attachments import Attachment
 from shared.media.fetching import Fetcher, fetch_due
-from shared.media.imports import STANDARD, Import, get_import, queue_imports
+from shared.media.imports import STANDARD, Import, get_import
+from shared.media.queueing import queue_imports
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.media_samples import PNG, Sample
 from tests.support.media_sources import MediaSource

@@ -315,7 +315,7 @@ def test_credential_lookup_decide_when_media_is_pushed_and_again_when_it_is_stor
     code = REFUSALS[what].code
     assert desk.source.count(path) == 1
     for refused in (fetched, queued):
-        assert (desk.read(refused).state, desk.read(refused).code) == (ImportState.FAILED, code)
+        assert (desk.read(refused).state, desk.read(refused).code) == (ImportState.HELD, code)
     with pytest.raises(REFUSALS[what]):
         desk.push(mailbox, attachment("https://media.example/"))
     assert desk.files_of(mailbox) == []

@@ -1,6 +1,5 @@
 """`kill -9` of a worker at every step of an import: the next one finishes it, and there is one file or none."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from shared.files.blobs import S3Access
 from shared.media.imports import ImportState
 from tests.contracts.blob_stores import S3Bench
-from tests.contracts.s3_servers import running_moto
 from tests.shared.media import mortal_worker
 from tests.shared.media.conftest import Desk, Mailbox, attachment, make_desk
 from tests.support.identity import make_settings
@@ -37,10 +35,9 @@ def worker(request: pytest.FixtureRequest, desk: Desk, tmp_path: Path) -> Desk:
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
-    with running_moto(tmp_path_factory.mktemp("moto")) as access:
-        S3Bench("s3://media/content", access)
-        yield access
+def s3(moto: S3Access) -> S3Access:
+    S3Bench("s3://media/content", moto)
+    return moto
 
 
 def s3_settings(request: pytest.FixtureRequest) -> dict[str, object]:

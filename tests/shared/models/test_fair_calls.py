@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from deploy.embedded.valkey import EmbeddedValkey
-from shared.broker import QueuesInTurn
+from shared.broker import Broker
 from shared.ids import new_id
 from shared.models.call_messages import QueuedCall, aside_queue, queue_of, read_message
 from shared.models.call_queue import AcceptedRequest, CallQueue
@@ -17,8 +17,9 @@ from shared.models.catalog import Upstream
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.models.execution import AdmittedCall, FairCalls
-from shared.publisher import create_celery, message_queue
+from shared.publisher import create_celery
 from shared.queues import MODELS
+from shared.redis_transport import QueuesInTurn
 from shared.replies import ReplyAddress
 from shared.valkey import connect_valkey
 from tests.support.call_messages import count_aside, forget_calls, take_call
@@ -70,7 +71,7 @@ def read(broker_url: str, queues: list[str], number: int) -> list[QueuedCall]:
     app = create_celery(broker_url)
     with app.connection_for_read() as connection:
         consumer = app.amqp.TaskConsumer(
-            connection.default_channel, [message_queue(name, broker_url) for name in queues]
+            connection.default_channel, [Broker.of(broker_url).queue(name) for name in queues]
         )
         consumer.on_message = note
         with consumer:

@@ -77,8 +77,8 @@ def give_script(front: Front, agent: CreatedDeployment, script: str, **draft: An
     return give_behavior_to(front, agent.deployment.id, script, **draft)
 
 
-def give_behavior_to(front: Front, deployment_id: UUID, script: str, **draft: Any) -> BehaviorSettings:
-    """Give a deployment's agent a scripted behavior."""
+def give_behavior_to(front: Front, deployment_id: UUID, script: str | None, **draft: Any) -> BehaviorSettings:
+    """Give a deployment's agent a behavior, scripted unless the draft says otherwise."""
     with front.services.database.transaction() as session:
         return create_behavior(
             session,

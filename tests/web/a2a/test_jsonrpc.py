@@ -144,6 +144,13 @@ def test_numbers_and_identifiers_are_kept(cast: Cast) -> None:
     assert '{"revision":9007199254740993,"price":1.10}' in answer
 
 
+@pytest.mark.parametrize("number", ["1.50", "-2.425100358941205e-279"])
+def test_an_id_may_be_any_number_and_the_document_says_so(cast: Cast, number: str) -> None:
+    for method in ("ListTasks", "NoSuchMethod"):
+        body = f'{{"jsonrpc":"2.0","id":{number},"method":"{method}"}}'
+        assert f'"id":{number}' in cast.member.ask("POST", "", data=body).get_data(as_text=True)
+
+
 def test_who_may_not_ask_is_told_by_http(cast: Cast) -> None:
     body = {"jsonrpc": VERSION, "id": "7", "method": "ListTasks"}
     assert cast.front.ask("POST", cast.member.prefix, "Bearer wrong", json=body).status_code == 401

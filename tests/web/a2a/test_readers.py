@@ -12,6 +12,7 @@ from shared.identity.roles import Role
 from tests.support.stack import wait_until
 from tests.web.a2a.asking import Client, events, reason, states
 from tests.web.a2a.conftest import Cast
+from web.a2a import streams
 
 READERS = ("owner", "admin", "bound admin", "the deployment", "the caller")
 OTHERS = (
@@ -148,7 +149,10 @@ def test_pages_of_a_deployments_tasks_cover_all_callers_once(cast: Cast) -> None
     assert (member.list()["totalSize"], colleague.list()["totalSize"]) == (3, 2)
 
 
-def test_an_administrators_subscription_ends_with_their_role(cast: Cast) -> None:
+def test_an_administrators_subscription_ends_with_their_role(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "COMMENT_SECONDS", 0.2)
     admin = cast.front.identity.person(cast.acme, Role.WORKSPACE_ADMIN)
     task = cast.member.task("ask")
     stream = cast.client(admin.authorization).ask("GET", f"/tasks/{task['id']}:subscribe", buffered=False)

@@ -166,6 +166,31 @@ def test_a_key_calls_the_models_that_it_was_allowed(world: World) -> None:
     assert world.key(world.member)["models"] is None
 
 
+def test_a_key_is_shown_the_models_that_it_was_allowed_and_no_others(world: World) -> None:
+    path = f"{world.path}/api-keys/{world.member.api_key_id}/models"
+    all_models = _listed(world, world.member)
+    kept, hidden = all_models[0], all_models[1]
+    assert world.front.put(path, world.owner.authorization, json={"models": [kept]}).status_code == 200
+    assert _listed(world, world.member) == [kept]
+    assert _listed(world, world.member, **{"anthropic-version": "2023-06-01"}) == [kept]
+    assert _listed(world, world.owner) == all_models
+    assert world.front.get(f"/v1/models/{kept}", world.member.authorization).status_code == 200
+    prompt = {"model": hidden, "messages": [{"role": "user", "content": "hello"}]}
+    for answer in (
+        world.front.get(f"/v1/models/{hidden}", world.member.authorization),
+        world.front.post("/v1/messages/count_tokens", world.member.authorization, json=prompt),
+    ):
+        assert (answer.status_code, answer.get_json()["error"]["code"]) == (
+            403,
+            "model_authorization_denied",
+        )
+
+
+def _listed(world: World, person: Person, **headers: str) -> list[str]:
+    answer = world.front.get("/v1/models", person.authorization, headers=headers)
+    return [entry["id"] for entry in answer.get_json()["data"]]
+
+
 def test_a_key_says_what_it_has_spent_and_has_left(world: World) -> None:
     daily = world.create(world.member.api_key_id, amount="0.0001")
     monthly = world.create(world.member.user_id, amount="1", subjectKind="user", period="month")

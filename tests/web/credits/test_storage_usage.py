@@ -79,6 +79,7 @@ def test_administrators_read_the_same_in_their_dialect(world: World) -> None:
         "storedBytes": 60 * GIB,
         "byteDays": 60 * GIB,
         "price": "1",
+        "priceDays": 30,
         "cost": "2",
     }
     refused = world.front.get(path, world.member.authorization)
@@ -101,3 +102,62 @@ def test_who_stores_nothing_reads_zeros(front: Front, world: World) -> None:
     report = front.get("/v1/usage/storage", owner.authorization).get_json()
     assert (report["stored_bytes"], report["total"], report["data"]) == (0, {"byte_days": 0, "cost": "0"}, [])
     assert report["measured_to"] is not None
+
+
+def test_storage_is_broken_down_by_any_dimensions_and_the_groups_are_what_was_charged(world: World) -> None:
+    report = world.usage("?group_by=purpose,distribution")
+    assert (report["group_by"], report["is_truncated"]) == ("purpose,distribution", False)
+    (group,) = report["groups"]
+    assert group["keys"] == {"purpose": "AgentArtifact", "distribution": None}
+    assert (group["cost"], group["stored_bytes"]) == (report["total"]["cost"], report["stored_bytes"])
+    assert (world.usage()["groups"], world.usage()["group_by"]) == ([], "")
+    (by_owner,) = world.usage("?group_by=owner")["groups"]
+    path = f"/admin/organizations/{world.organization_id}/storage-usage?groupBy=owner"
+    shown = world.front.get(path, world.owner.authorization).get_json()
+    assert shown["groups"] == [
+        {
+            "keys": by_owner["keys"],
+            "storedBytes": by_owner["stored_bytes"],
+            "byteDays": by_owner["byte_days"],
+            "cost": by_owner["cost"],
+        }
+    ]
+
+
+def test_a_report_on_a_month_has_the_days_of_that_month(world: World) -> None:
+    first = (world.today - DAY).replace(day=1)
+    report = world.usage(f"?month={first:%Y-%m}&group_by=owner")
+    assert (report["window"], report["month"]) == (None, f"{first:%Y-%m}")
+    assert {day["day"][:7] for day in report["data"]} == {f"{first:%Y-%m}"}
+    assert sum(float(group["cost"]) for group in report["groups"]) == float(report["total"]["cost"])
+    empty = world.usage("?month=2020-02")
+    assert (empty["data"], empty["total"]["cost"], empty["stored_bytes"]) == ([], "0", 60 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "status"),
+    [
+        ("group_by=model", "group_by", 422),
+        ("group_by=", "group_by", 422),
+        ("group_by=owner,", "group_by", 422),
+        ("month=2026-13", "month", 422),
+        ("month=2026-1", "month", 422),
+        ("window=1h", "window", 422),
+        ("window=7d&month=2026-02", "window", 422),
+    ],
+)
+def test_what_means_nothing_is_refused(world: World, query: str, name: str, status: int) -> None:
+    refused = world.front.get(f"/v1/usage/storage?{query}", world.owner.authorization)
+    assert (refused.status_code, refused.get_json()["error"]["param"]) == (status, name)
+    path = (
+        f"/admin/organizations/{world.organization_id}/storage-usage?{query.replace('group_by', 'groupBy')}"
+    )
+    assert world.front.get(path, world.owner.authorization).status_code == status
+
+
+def test_groups_of_another_organization_are_nobodys_business(front: Front, world: World) -> None:
+    stranger = front.identity.person(front.identity.organization().id, Role.WORKSPACE_OWNER)
+    assert front.get("/v1/usage/storage?group_by=owner", stranger.authorization).get_json()["groups"] == []
+    path = f"/admin/organizations/{world.organization_id}/storage-usage?groupBy=owner"
+    assert front.get(path, stranger.authorization).status_code == 404
+    assert front.get("/v1/usage/storage?group_by=owner", world.member.authorization).status_code == 403

@@ -81,6 +81,13 @@ def test_a_repeated_message_gives_the_first_answer(door: Door) -> None:
     ]
 
 
+def test_a_message_id_of_another_distribution_is_another_message(front: Front, door: Door) -> None:
+    said, stranger = message("once"), make_door(front)
+    first = door.post(door.connector.authorization, json=said).json or {}
+    own = stranger.post(stranger.connector.authorization, json=said).json or {}
+    assert (own["replayed"], own["taskId"] == first["taskId"]) == (False, False)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"text": "other"}, {"conversationId": "c"}, {"reportedCaller": {"id": "U2"}}, {"channel": "irc"}],

@@ -170,3 +170,18 @@ def test_what_the_agent_refuses_is_acknowledged_and_recorded(front: Front, line:
     route(front)
     (row,) = rows(line)
     assert (row.state, row.code) == ("Refused", "permission_denied")
+
+
+def test_a_message_to_an_account_is_sent_to_the_agent_of_its_own_distribution(
+    line: Line, front: Front
+) -> None:
+    if line.stand_in.name != "slack":
+        pytest.skip("accounts of each network: tests/web/media/test_network_accounts.py")
+    app = open_line(front, line.stand_in)
+    path = f"{app.settings_path}/accounts/T9"
+    target = {"targetDistributionId": str(line.distribution_id)}
+    assert front.put(path, app.administrator.authorization, json=target).status_code == 200
+    said = json.loads(text_of("slack", "Hello", number())) | {"team_id": "T9"}
+    send(app, json.dumps(said).encode())
+    route(front)
+    assert [len(rows(at)) for at in (app, line)] == [0, 1]

@@ -21,7 +21,11 @@ def events(cast: Cast, file: Any) -> list[dict[str, Any]]:
     page = succeed(
         cast.front.get(f"/admin/organizations/{cast.acme}/audit-events?limit=100", authorization(cast.admin))
     )
-    return [event for event in page["auditEvents"] if event["resourceId"] == file["id"]]
+    return [
+        event
+        for event in page["auditEvents"]
+        if file["id"] in (event["resourceId"], event["details"].get("fileId"))
+    ]
 
 
 def authorization(asker: Asker) -> str:
@@ -64,3 +68,23 @@ def test_who_removed_a_reference_is_recorded(cast: Cast, file: Any) -> None:
     (event,) = events(cast, file)
     assert event["action"] == "file.reference_removed"
     assert event["details"] == {"kind": "Task", "referenceId": "t-1"}
+
+
+def test_who_replaced_content_is_recorded_once(cast: Cast, file: Any) -> None:
+    operation = uuid4()
+    replaced = succeed(cast.agent.replace(file, b"second", operationId=operation))
+    assert succeed(cast.agent.replace(file, b"second", operationId=operation))["replayed"] is True
+    refuse(cast.agent.replace(file, b"third"), 412, "version_mismatch")
+    (event,) = events(cast, file)
+    assert (event["action"], event["actorId"]) == ("file.content_replaced", str(cast.agent.owner_id))
+    assert event["details"] == {"versionId": replaced["versionId"], "insteadOf": file["versionId"]}
+
+
+def test_who_made_a_link_is_recorded_without_the_link(cast: Cast, file: Any) -> None:
+    refuse(cast.member.grant(file), 403, "permission_denied")
+    grant = succeed(cast.agent.grant(file, ttlSeconds=120), 201)
+    (event,) = events(cast, file)
+    assert (event["action"], event["resourceKind"]) == ("read_grant.created", "read_grant")
+    assert (event["resourceId"], event["actorId"]) == (grant["grantId"], str(cast.agent.owner_id))
+    assert event["details"] == {"fileId": file["id"], "versionId": file["versionId"], "ttlSeconds": "120"}
+    assert grant["url"].partition("grant=")[2] not in str(event)

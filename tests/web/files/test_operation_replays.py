@@ -61,7 +61,9 @@ def short_lock_waits(front: Front) -> Iterator[None]:
     engine = front.services.database.engine
     event.listen(engine, "checkout", shorten)
     event.listen(engine, "checkin", restore)
+    front.services.database._statements.dispose()  # these stay checked out, and are to be taken anew
     yield
+    front.services.database._statements.dispose()
     event.remove(engine, "checkout", shorten)
     event.remove(engine, "checkin", restore)
 
@@ -161,6 +163,17 @@ def test_each_kind_of_write_and_each_executor_has_its_own_ids(cast: Cast) -> Non
     assert replaced["replayed"] is False
     assert succeed(cast.admin.delete(file, operationId=operation_id))["replayed"] is False
     assert succeed(cast.owner.delete(other, operationId=operation_id))["replayed"] is False
+
+
+@pytest.mark.parametrize("other", ["colleague", "colleague_for_p1", "stranger", "stranger_for_p3"])
+def test_an_operation_id_of_others_says_nothing_to_an_agent(cast: Cast, other: str) -> None:
+    """Whether it is of another deployment, for another identity, or in another organization."""
+    operation_id = uuid4()
+    first = succeed(cast.agent.upload(operationId=operation_id), 201)
+    own = succeed(getattr(cast, other).upload(operationId=operation_id), 201)
+    assert (own["replayed"], own["id"] == first["id"]) == (False, False)
+    again = succeed(cast.agent.upload(operationId=operation_id))
+    assert (again["replayed"], again["id"]) == (True, first["id"])
 
 
 def test_a_refused_attempt_leaves_the_id_free(cast: Cast) -> None:
@@ -303,7 +316,7 @@ def test_one_id_used_for_several_files_at_once_serves_one_of_them(cast: Cast, ki
 def test_an_attempt_whose_first_one_does_not_end_is_asked_to_come_back(
     cast: Cast, front: Front, file: Any
 ) -> None:
-    """Another transaction holds the file's row; whoever waits for it gives up after the lock timeout."""
+    """Another transaction holds the file's row; a request that waits for it gives up after the lock timeout."""
     with front.services.database.transaction() as other:
         lock_file(other, UUID(file["id"]))
         with short_lock_waits(front):

@@ -58,6 +58,13 @@ def test_any_other_life_is_refused(cast: Cast, front: Front, file: Any, ttl: str
     assert fields_of(problem) == {("query", "ttlSeconds")}
 
 
+def test_a_grant_takes_no_body(cast: Cast, front: Front, file: Any) -> None:
+    path = f"/files/{file['id']}/versions/{file['versionId']}/grants"
+    with leaving_nothing(front):
+        refuse(cast.agent.ask("POST", path, json={"ttlSeconds": 60}), 400, "malformed_request")
+    succeed(cast.agent.ask("POST", path, data=b"", content_type="application/json"), 201)
+
+
 def test_a_link_opens_its_version_to_anybody(cast: Cast, file: Any) -> None:
     link = succeed(cast.agent.grant(file), 201)["url"]
     answer = cast.nobody.follow(link)
@@ -267,9 +274,9 @@ def test_a_revoked_link_is_gone_at_once_in_every_process_and_the_others_work(
             assert nobody.follow(kept["url"]).status_code == 200
     assert (answer["grantId"], at(answer["revokedAt"]) <= datetime.now(UTC)) == (revoked["grantId"], True)
     assert succeed(cast.agent.revoke(file, revoked["grantId"])) == answer
-    (event,) = run_sql(
+    _, event = run_sql(
         front,
-        "SELECT action, actor_id, organization_id FROM audit_events WHERE resource_id = :id",
+        "SELECT action, actor_id, organization_id FROM audit_events WHERE resource_id = :id ORDER BY id",
         id=revoked["grantId"],
     )
     assert event == ("read_grant.revoked", cast.agent.owner_id, cast.acme)

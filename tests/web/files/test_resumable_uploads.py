@@ -233,6 +233,17 @@ def test_an_upload_is_its_executors_alone(cast: Cast) -> None:
     assert offset_of(cast.agent.progress(upload)) == ("0", "?0")
 
 
+def test_an_operation_begun_by_others_is_another(cast: Cast) -> None:
+    operation_id = uuid4()
+    first = begun(cast.agent, operationId=operation_id)
+    for other in (cast.colleague, cast.stranger, cast.stranger_for_p3):
+        own = begun(other, operationId=operation_id)
+        assert own.headers["Location"] != first.headers["Location"]
+        other.cancel(own)
+    refuse(cast.for_p1.begin(len(CONTENT), operationId=operation_id), 409, "operation_conflict")
+    assert begun(cast.agent, operationId=operation_id).headers["Location"] == first.headers["Location"]
+
+
 def test_owner_and_payer_are_those_of_the_beginning(cast: Cast) -> None:
     upload = begun(cast.for_p1)
     direct = replace(cast.for_p1, headers={k: v for k, v in cast.for_p1.headers.items() if k != ATTRIBUTION})

@@ -1,4 +1,4 @@
-"""Whoever loses the right to write while their content is being received stores nothing."""
+"""A caller who loses the right to write while their content is being received stores nothing."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

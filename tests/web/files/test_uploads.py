@@ -92,6 +92,14 @@ def test_a_deadline_is_kept_to_the_microsecond(cast: Cast) -> None:
     assert succeed(cast.agent.metadata(uploaded))["metadata"]["retentionExpiresAt"] == deadline
 
 
+def test_retention_may_be_as_long_as_a_time_can_say(cast: Cast) -> None:
+    last = "9999-12-31T23:59:59.999999Z"
+    file = succeed(cast.agent.upload(retentionExpiresAt=last), 201)
+    assert succeed(cast.agent.metadata(file))["metadata"]["retentionExpiresAt"] == last
+    assert succeed(cast.agent.renew(file, last))["metadata"]["retentionExpiresAt"] == last
+    assert succeed(cast.agent.grant(file), 201)["retentionExpiresAt"] == last
+
+
 def test_a_deadline_may_be_written_with_a_zero_offset(cast: Cast) -> None:
     uploaded = succeed(cast.agent.upload(retentionExpiresAt="2090-01-31T12:00:00+00:00"), 201)
     assert uploaded["metadata"]["retentionExpiresAt"] == "2090-01-31T12:00:00Z"

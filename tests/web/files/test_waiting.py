@@ -14,7 +14,6 @@ from threading import Event
 from typing import Any
 from uuid import uuid4
 
-import boto3
 import pytest
 
 from deploy.embedded.valkey import EmbeddedValkey
@@ -22,24 +21,16 @@ from shared.files.blobs import S3Access
 from shared.files.collection import collect_doomed
 from shared.files.expiry import expire_due
 from shared.files.placement import place_staged
-from tests.contracts.s3_servers import running_moto
+from tests.contracts.blob_stores import S3Bench
 from tests.support.front import Front, open_front
 from tests.web.files.asking import Asker, count_rows, expire, refuse, run_sql, succeed
 from tests.web.files.conftest import Cast, make_cast
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Access]:
-    with running_moto(tmp_path_factory.mktemp("moto")) as access:
-        client = boto3.client(
-            "s3",
-            endpoint_url=access.endpoint_url,
-            region_name=access.region,
-            aws_access_key_id=access.access_key_id,
-            aws_secret_access_key=access.secret_access_key,
-        )
-        client.create_bucket(Bucket="content")
-        yield access
+def s3(moto: S3Access) -> S3Access:
+    S3Bench("s3://waiting/files", moto)
+    return moto
 
 
 @contextmanager
@@ -51,7 +42,7 @@ def open_remote(
         database_url,
         valkey.url,
         Path("/nowhere"),
-        blob_store="s3://content/files",
+        blob_store="s3://waiting/files",
         s3_endpoint_url=s3.endpoint_url,
         s3_region=s3.region,
         s3_access_key_id=s3.access_key_id,

@@ -116,10 +116,11 @@ def test_a_distribution_chooses_nothing_but_what_it_reports(
     assert attribute(front, route.authorization, json=body).status_code == status
 
 
-REFUSING: dict[str, tuple[int, str, Callable[..., object]]] = {
+REFUSING: dict[str, tuple[int, str, tuple[int, str], Callable[..., object]]] = {
     "disabled distribution": (
         401,
         "invalid_token",
+        (401, "attribution_invalid"),
         lambda session, route: distributions.disable_distribution(
             session, by=OPERATOR, distribution_id=route.distribution.distribution.id
         ),
@@ -127,6 +128,7 @@ REFUSING: dict[str, tuple[int, str, Callable[..., object]]] = {
     "disabled deployment": (
         409,
         "target_disabled",
+        (401, "invalid_token"),
         lambda session, route: deployments.disable_deployment(
             session, by=OPERATOR, deployment_id=route.deployment.deployment.id
         ),
@@ -134,6 +136,7 @@ REFUSING: dict[str, tuple[int, str, Callable[..., object]]] = {
     "disabled principal": (
         409,
         "target_disabled",
+        (401, "attribution_invalid"),
         lambda session, route: identities.disable_identity(
             session, by=OPERATOR, identity_id=route.principal.id
         ),
@@ -141,6 +144,7 @@ REFUSING: dict[str, tuple[int, str, Callable[..., object]]] = {
     "suspended organization": (
         403,
         "organization_suspended",
+        (403, "organization_suspended"),
         lambda session, route: organizations.suspend_organization(
             session, by=OPERATOR, organization_id=route.principal.organization_id
         ),
@@ -148,9 +152,14 @@ REFUSING: dict[str, tuple[int, str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "code", "halt"), REFUSING.values(), ids=REFUSING.keys())
+@pytest.mark.parametrize(("status", "code", "of_earlier", "halt"), REFUSING.values(), ids=REFUSING.keys())
 def test_what_is_halted_is_not_attributed_and_earlier_headers_end(
-    front: Front, route: Route, status: int, code: str, halt: Callable[..., object]
+    front: Front,
+    route: Route,
+    status: int,
+    code: str,
+    of_earlier: tuple[int, str],
+    halt: Callable[..., object],
 ) -> None:
     header = attribute(front, route.authorization).get_json()["attribution"]
     token = front.identity.authorization(route.deployment)
@@ -159,7 +168,7 @@ def test_what_is_halted_is_not_attributed_and_earlier_headers_end(
     answer = attribute(front, route.authorization)
     assert (answer.status_code, answer.get_json()["code"]) == (status, code)
     old = front.get("/files", token, headers={"Service-Usage-Attribution": header})
-    assert old.status_code in (401, 403)
+    assert (old.status_code, old.get_json()["code"]) == of_earlier
 
 
 def test_after_a_rotation_both_tokens_attribute_until_the_overlap_ends(front: Front, route: Route) -> None:

@@ -33,16 +33,17 @@ def test_an_owner_cannot_take_a_user_of_another_organization_in(
     assert (taken.status_code, taken.get_json()["code"]) == (403, "permission_denied")
     invitation = invite(front, owner, organization_id, email=victim.email)
     # The owner holds the token, and still cannot accept in the victim's place or make a key of theirs.
-    for attempt in (
-        front.post("/admin/invitations/accept", owner.authorization, json={"token": invitation["token"]}),
-        front.post("/invitations/register", json={"token": invitation["token"]}),
-        front.post(
-            "/admin/api-keys",
-            owner.authorization,
-            json={"name": "x", "userId": str(victim.user_id), "organizationId": str(organization_id)},
+    held = {"token": invitation["token"]}
+    of_the_victim = {"userId": str(victim.user_id), "organizationId": str(organization_id)}
+    for attempt, refused in (
+        (front.post("/admin/invitations/accept", owner.authorization, json=held), (404, "not_found")),
+        (front.post("/invitations/register", json=held), (409, "already_exists")),
+        (
+            front.post("/admin/api-keys", owner.authorization, json={"name": "x", **of_the_victim}),
+            (403, "permission_denied"),
         ),
     ):
-        assert attempt.status_code in (403, 404, 409)
+        assert (attempt.status_code, attempt.get_json()["code"]) == refused
         assert "svk_" not in attempt.text
     assert str(victim.user_id) not in member_ids(front, owner, organization_id)
     accepted = front.post(

@@ -275,7 +275,6 @@ def test_an_endpoint_that_is_gone_is_disabled_until_it_is_named_again(front: Fro
     told.store()
     deliver(front)
     assert told.endpoint()["disabledAt"] is not None
-    told.store()
     (dead,) = told.notifications("?state=Dead")
     assert (dead["lastStatus"], len(told.notifications())) == (410, 1)
     told.server.on(HOOK, OK)
@@ -285,6 +284,34 @@ def test_an_endpoint_that_is_gone_is_disabled_until_it_is_named_again(front: Fro
     deliver(front)
     assert [asked.headers["webhook-id"] for asked in told.server.asked] == [dead["id"]] * 2
     assert told.notifications()[0]["state"] == "Delivered"
+
+
+def test_what_happened_while_an_endpoint_was_disabled_is_replayed_in_order_and_told_once(
+    front: Front, told: Told
+) -> None:
+    told.store()
+    deliver(front)
+    told.server.on(HOOK, content(b"", status="410 Gone"))
+    told.store()
+    deliver(front)
+    told.server.asked.clear()
+    missed = [told.store()["importId"] for _ in range(5)]
+    deliver(front)
+    assert [told.server.asked, told.notifications()[0]["lastCode"]] == [[], "endpoint_disabled"]
+    told.server.on(HOOK, OK)
+    since = told.endpoint()["disabledAt"]
+    told.put(told.server.url(HOOK))
+    deliver(front)
+    assert told.server.asked == []
+    replayed = told.ask("POST", "/notifications/replay", json={"since": since})
+    assert replayed.get_json() == {"count": 5, "nextCursor": None}
+    deliver(front)
+    assert [event["data"]["importId"] for event in told.heard()] == missed
+    again = told.ask("POST", "/notifications/replay", json={"since": since})
+    assert again.get_json() == {"count": 0, "nextCursor": None}
+    last = told.server.asked[-1].headers["webhook-id"]
+    assert told.ask("POST", "/notifications/replay", json={"cursor": last}).get_json()["count"] == 0
+    assert told.ask("POST", "/notifications/replay", json={}).get_json()["count"] == 1
 
 
 def test_an_endpoint_that_has_just_moved_is_not_disabled_for_what_its_old_address_says(
@@ -341,9 +368,15 @@ def test_a_disabled_distribution_is_told_nothing(front: Front, told: Told) -> No
     assert [listed["lastCode"] for listed in told.notifications()] == ["destination_gone"]
 
 
-def test_only_what_was_given_up_is_sent_again(front: Front, told: Told, server: Server) -> None:
+def test_what_waits_is_sent_now_and_what_has_arrived_is_not_sent_again(
+    front: Front, told: Told, server: Server
+) -> None:
     told.store()
     (waiting,) = told.notifications()
+    sql(front, "UPDATE deliveries SET due_at = now() + interval '1 day', is_ready = false")
+    hastened = told.ask("POST", f"/notifications/{waiting['id']}/resend").get_json()
+    assert (hastened["state"], hastened["attempts"]) == ("Waiting", 0)
+    deliver(front)
     refused = told.ask("POST", f"/notifications/{waiting['id']}/resend")
     assert (refused.status_code, refused.get_json()["code"]) == (409, "delivery_not_dead")
     other = Told(make_connector(front), server)

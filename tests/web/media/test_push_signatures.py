@@ -1,4 +1,4 @@
-"""A distribution that signs needs no token; whoever does not sign well hears the same 401, whatever is wrong."""
+"""A distribution that signs needs no token; a bad signature gets the same 401, whatever is wrong."""
 
 import json
 import time
@@ -43,6 +43,19 @@ def test_the_specifications_example_is_verified() -> None:
     ):
         with pytest.raises(SignatureInvalid):
             verify(STANDARD_WEBHOOKS, replace(example, body=body), webhook_credentials(secrets))
+
+
+def test_the_names_that_headers_had_before_the_standard_are_taken_too(connector: Connector) -> None:
+    raw = json.dumps(media()).encode()
+    signed = sign(raw, connector.webhook_secret)
+    older = {name.replace("webhook-", "svix-"): value for name, value in signed.items()}
+    json_type = {"Content-Type": "application/json"}
+    mixed = {**older, "webhook-id": signed["webhook-id"]}
+    statuses = [
+        connector.front.post(connector.path, data=raw, headers=headers | json_type).status_code
+        for headers in (older, mixed, {**older, "svix-id": "msg_2"})
+    ]
+    assert statuses == [202, 401, 401]
 
 
 def test_a_signed_push_needs_no_token(connector: Connector) -> None:

@@ -1,4 +1,4 @@
-"""Networks push what they have, in their own ways; whoever is not the network learns nothing."""
+"""Networks push what they have, in their own ways; others learn nothing."""
 
 import hashlib
 import json
@@ -17,7 +17,9 @@ from shared import failpoints
 from shared.admission import STRANGERS, PoolKey
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import disable_distribution, enable_distribution, update_distribution
-from shared.identity.organizations import suspend_organization
+from shared.identity.organizations import resume_organization, suspend_organization
+from shared.media import queueing
+from shared.media.holding import resume_held
 from tests.support import networks
 from tests.support.front import Front, open_front
 from tests.support.media_samples import JPEG, OGG, PDF, PNG
@@ -335,14 +337,31 @@ def test_a_webhook_that_breaks_off_is_taken_in_when_it_comes_again(
     assert len(line.imports()) == 1
 
 
-def test_a_suspended_organization_takes_nothing_in(front: Front) -> None:
+def test_a_suspended_organizations_webhook_is_acknowledged_and_held(front: Front) -> None:
     line = open_line(front, networks.SlackStandIn())
     with front.services.database.transaction() as session:
         suspend_organization(session, by=OPERATOR, organization_id=line.organization_id)
-    answer = line.send(message(line))
-    assert (answer.status_code, answer.get_json()["code"]) == (403, "organization_suspended")
+    body = message(line)
+    assert line.send(body).status_code == 200
+    assert line.send(body).status_code == 200
     assert line.send(message(line), FORGED).status_code == 401
-    assert line.imports() == []
+    (held,) = line.imports()
+    assert (held.state, held.code, held.is_ready) == ("Held", "organization_suspended", False)
+    assert resume_held(front.services.database) == 0
+    with front.services.database.transaction() as session:
+        resume_organization(session, by=OPERATOR, organization_id=line.organization_id)
+    assert resume_held(front.services.database) == 1
+    assert [one.state for one in line.imports()] == ["Queued"]
+
+
+def test_what_is_held_for_a_distribution_has_its_bound(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = open_line(front, networks.SlackStandIn())
+    monkeypatch.setattr(queueing, "HELD_PER_QUEUED", 2 / front.services.settings.queued_imports)
+    with front.services.database.transaction() as session:
+        suspend_organization(session, by=OPERATOR, organization_id=line.organization_id)
+    answers = [line.send(message(line)).status_code for _ in range(3)]
+    assert answers == [200, 200, 429]
+    assert len(line.imports()) == 2
 
 
 def test_no_secret_is_logged(line: Line, caplog: pytest.LogCaptureFixture) -> None:

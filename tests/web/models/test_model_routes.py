@@ -144,3 +144,39 @@ def test_a_response_without_store_is_refused_unless_the_operator_reads_it_as_fal
     )
     assert (answer.status_code, code_of(answer)) == (400, "response_state_not_supported")
     assert "store: false" in answer.get_json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"store": None}, "store"),
+        ({"store": "false"}, "store"),
+        ({"store": 0}, "store"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"previous_response_id": ""}, "previous_response_id"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"conversation": {"id": "conv_1"}}, "conversation"),
+        ({"background": True}, "background"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
+    ],
+)
+def test_whatever_needs_a_memory_of_earlier_responses_is_refused(
+    world: World, changes: dict[str, Any], param: str
+) -> None:
+    answer = world.ask(RESPONSES, **changes)
+    assert (answer.status_code, code_of(answer)) == (400, "response_state_not_supported")
+    assert (answer.get_json()["error"]["param"], answer.headers["x-should-retry"]) == (param, "false")
+    assert world.held() == 0
+
+
+def test_a_response_cannot_be_retrieved(world: World) -> None:
+    for path in (f"{RESPONSES}/resp_1", f"{RESPONSES}/resp_1/input_items", f"{CHAT}/chatcmpl-1"):
+        answer = world.front.get(path, world.member.authorization)
+        assert (answer.status_code, answer.get_json()["error"]["type"]) == (404, "invalid_request_error")
+
+
+def test_a_model_is_named_by_its_exact_id(world: World) -> None:
+    for name in ("scripted/Echo", "echo", "scripted/echo ", "scripted//echo", ""):
+        answer = world.ask(CHAT, model=name)
+        assert (answer.status_code, code_of(answer)) in {(404, "model_not_found"), (400, "invalid_request")}
+    assert world.held() == 0

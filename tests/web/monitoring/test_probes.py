@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from deploy.embedded.ports import find_free_port
 from deploy.embedded.valkey import EmbeddedValkey
@@ -48,10 +49,24 @@ def test_a_check_that_hangs_has_failed_and_holds_up_no_other(
 def test_metrics_come_without_what_cannot_be_measured(
     hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "BACKLOG_SECONDS", 0.1)
-    text = Probes({}, HostMetrics(None, "web"), hanging.wait).metrics().decode()
+    monkeypatch.setattr(probes, "MEASURE_SECONDS", 0.5)
+
+    def hang() -> list[Metric]:
+        hanging.wait()
+        return [GaugeMetricFamily("quartermaster_lost", "Never told.", value=1)]
+
+    def measure(state: str, rows: int) -> list[Metric]:
+        family = GaugeMetricFamily("quartermaster_rows", "Rows.", labels=["state"])
+        family.add_metric([state], rows)
+        return [family]
+
+    measures = {"hangs": hang, "a": lambda: measure("a", 1), "b": lambda: measure("b", 2)}
+    text = Probes({}, HostMetrics(None, "web"), measures).metrics().decode()
     assert "quartermaster_uploaded_bytes_total" in text
-    assert "quartermaster_backlog" not in text
+    assert "quartermaster_lost" not in text
+    assert 'quartermaster_rows{state="a"} 1.0\nquartermaster_rows{state="b"} 2.0' in text
+    assert 'quartermaster_measurement_success{measurement="hangs"} 0.0' in text
+    assert 'quartermaster_measurement_success{measurement="a"} 1.0' in text
 
 
 def test_metrics_come_while_the_database_is_away(valkey_server: EmbeddedValkey, tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from quartermaster._async.credentials import (
     AsyncTokens,
 )
 from quartermaster._async.files import AsyncFiles
+from quartermaster._async.raw import AsyncRaw
 from quartermaster._async.sending import AsyncSender
+from quartermaster._async.usage import AsyncUsage
 from quartermaster._settings import DEFAULT_MAX_RETRIES, MODEL_TIMEOUT, ApiKey, read_settings
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class AsyncClient:
         self._auth = AsyncCallerAuth(tokens, settings.base_url)
         self._openai: openai.AsyncOpenAI | None = None
         self.files = AsyncFiles(sender, self._auth)
+        self.usage = AsyncUsage(sender, self._auth)
+        self.raw = AsyncRaw(sender, self._auth)
 
     @property
     def base_url(self) -> str:

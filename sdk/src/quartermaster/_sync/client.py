@@ -14,7 +14,9 @@ from quartermaster._sync.credentials import (
     Tokens,
 )
 from quartermaster._sync.files import Files
+from quartermaster._sync.raw import Raw
 from quartermaster._sync.sending import Sender
+from quartermaster._sync.usage import Usage
 from quartermaster._settings import DEFAULT_MAX_RETRIES, MODEL_TIMEOUT, ApiKey, read_settings
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Client:
         self._auth = CallerAuth(tokens, settings.base_url)
         self._openai: openai.OpenAI | None = None
         self.files = Files(sender, self._auth)
+        self.usage = Usage(sender, self._auth)
+        self.raw = Raw(sender, self._auth)
 
     @property
     def base_url(self) -> str:

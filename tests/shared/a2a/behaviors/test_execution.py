@@ -1,4 +1,4 @@
-"""A turn is answered once, by whoever holds its lease, whatever happens meanwhile."""
+"""A turn is answered once, by the worker that holds its lease, whatever happens meanwhile."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -34,6 +34,7 @@ def agents(
     monkeypatch.setattr(heartbeats, "RENEWAL_SECONDS", 0.02)
     monkeypatch.setattr(connection, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(following, "LONGEST_LOOK_SECONDS", 0.5)
+    monkeypatch.setattr(following, "WITH_HINTS_SECONDS", 1.0)
     options: dict[str, Any] = {
         "egress_allow_private": True,
         "egress_allow_http": True,

@@ -46,13 +46,13 @@ def test_a_worker_that_dies_again_and_again_while_the_agent_goes_on_is_no_failur
     agents: Agents, teller: GenuineAgent, database_url: str
 ) -> None:
     use_endpoint(agents, teller.url)
-    sent = agents.say("count 100 0.1")
+    sent = agents.say("count 50 0.1")
     for _ in range(4):
         assert let_die(agents.settings, database_url, [(sent.turn_id, "turn.appended=1")]) == [signal.SIGKILL]
         agents.set("UPDATE task_turns SET lease_until = now() - interval '1 second' WHERE state = 'running'")
         agents.sweep()
     [task] = agents.recover([sent])
-    assert (task.status.state, text_of(task, "count")) == (TaskState.COMPLETED, counted(100)), said(task)
+    assert (task.status.state, text_of(task, "count")) == (TaskState.COMPLETED, counted(50)), said(task)
 
 
 def test_an_agent_that_forgot_its_task_in_a_restart_fails_it(agents: Agents, database_url: str) -> None:

@@ -1,4 +1,4 @@
-"""A tick becomes one task of the agent, whoever looks and whatever dies, or it is written down why it does not."""
+"""A tick becomes one task of the agent, whatever looks and dies, or its reason is written down."""
 
 import threading
 from collections.abc import Iterator

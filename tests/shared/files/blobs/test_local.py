@@ -183,7 +183,7 @@ def test_a_flush_that_failed_is_never_tried_again(
 def test_an_upload_never_loses_its_file_to_a_sweep_that_got_in_between(
     store: LocalBlobStore, root: Path
 ) -> None:
-    """Sweep without pause while files are created: whoever has the lock has a file with a name."""
+    """Sweep without pause while files are created: who has the lock has a file with a name."""
     done = threading.Event()
 
     def sweep() -> None:

@@ -13,6 +13,7 @@ from shared.media.attachments import Attachment
 from shared.media.descriptions import normalize
 from shared.media.networks.registry import NETWORKS
 from tests.shared.media.networks.requests import network_of, request, signed, stand_ins
+from tests.support.discovered import found
 from tests.support.media_samples import JPEG, MP4, OGG, PDF, PNG
 from tests.support.networks import (
     DiscordStandIn,
@@ -364,8 +365,8 @@ shaped = st.recursive(
 def test_whatever_a_payload_looks_like_it_is_read_and_what_is_read_can_be_kept(payload: object) -> None:
     for name, network in NETWORKS.items():
         body = json.dumps(payload).encode()
-        for found in read(name, payload):
-            normalize(found)
+        for attachment in read(name, payload):
+            normalize(attachment)
         network.answer(request(body, {}), {})
 
 
@@ -373,7 +374,7 @@ def test_whatever_a_payload_looks_like_it_is_read_and_what_is_read_can_be_kept(p
     "body", [b"", b"\xff", b"[" * 100_000, b"1" * 5000, b'"x"', b"null", b'{"a":1', b"\xef\xbb\xbf{}"]
 )
 def test_a_body_that_is_no_object_tells_of_nothing(body: bytes) -> None:
-    for stand_in in stand_ins():
+    for stand_in in found(stand_ins()):
         sent = request(body, {"Content-Type": "application/json"})
         assert list(network_of(stand_in).attachments(sent)) == []
         network_of(stand_in).answer(sent, stand_in.settings)

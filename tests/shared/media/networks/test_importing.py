@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import update_distribution
+from shared.media.holding import resume_held
 from shared.media.imports import Import, ImportState
 from shared.media.network_administration import put_network_settings, remove_network_settings
 from shared.media.networks.registry import NETWORKS
@@ -121,17 +123,51 @@ def test_credentials_that_are_not_good_any_more_are_named(
     wire = connect(make)
     (queued,) = wire.push(PNG)
     wire.set_up(**changes)
-    assert wire.end_of(queued) == (ImportState.FAILED, "network_credentials_refused")
+    assert wire.end_of(queued) == (ImportState.HELD, "network_credentials_refused")
+    wire.set_up()
+    assert wire.end_of(queued) == (ImportState.STORED, None)
+    assert wire.desk.read(queued).attempts == 1
 
 
-def test_settings_that_were_forgotten_end_what_waits(connect: Connect) -> None:
+def test_what_waits_is_held_until_settings_that_were_forgotten_return(connect: Connect) -> None:
     wire = connect(networks.DiscordStandIn)
     (queued,) = wire.push(PDF)
     with wire.desk.database.transaction() as session:
         remove_network_settings(
             session, by=OPERATOR, distribution_id=wire.mailbox.id, network=NETWORKS["discord"]
         )
-    assert wire.end_of(queued) == (ImportState.FAILED, "network_not_configured")
+    assert wire.end_of(queued) == (ImportState.HELD, "network_not_configured")
+    wire.set_up()
+    assert wire.end_of(queued) == (ImportState.STORED, None)
+
+
+def test_media_that_arrives_after_its_webhook_is_stored(connect: Connect) -> None:
+    wire = connect(networks.TwilioStandIn)
+    (queued,) = wire.push(PNG)
+    kept = dict(wire.stand_in.kept)
+    wire.stand_in.kept.clear()
+    for attempt in (1, 2):
+        wire.desk.let_time_pass()
+        wire.desk.work()
+        waiting = wire.desk.read(queued)
+        assert (waiting.state, waiting.code, waiting.attempts) == (ImportState.QUEUED, "media_gone", attempt)
+    wire.stand_in.kept.update(kept)
+    assert wire.end_of(queued) == (ImportState.STORED, None)
+
+
+def test_a_token_that_is_mended_at_the_network_is_noticed_without_a_word(connect: Connect) -> None:
+    wire = connect(networks.TwilioStandIn)
+    (queued,) = wire.push(PNG)
+    wire.set_up(authToken="0" * 32)
+    assert wire.end_of(queued) == (ImportState.HELD, "network_credentials_refused")
+    wire.desk.sql(
+        "UPDATE network_settings SET value_encrypted = :good WHERE name = 'authToken'",
+        good=Encryption(wire.desk.fetcher.settings).encrypt(wire.stand_in.settings["authToken"]),
+    )
+    assert resume_held(wire.desk.database) == 0
+    wire.desk.sql("UPDATE media_imports SET due_at = now() WHERE state = 'Held'")
+    assert resume_held(wire.desk.database) == 1
+    assert wire.end_of(queued) == (ImportState.STORED, None)
 
 
 def test_slacks_login_page_is_not_stored(connect: Connect) -> None:

@@ -1,0 +1,94 @@
+"""List the tasks of an organization's agents for those who administer it: their states, and nothing that was said.
+
+What was said is read at the agent, with the same permission (`agents/directory.py`).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Row, Select, Text, cast, func, select, true, tuple_
+
+from shared.a2a.tables import tasks
+from shared.a2a.tasks.listing import NOT_GIVEN, make_token, parse_token
+from shared.a2a.types import TaskState
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.callers import ExecutorKind
+from shared.identity.existence import require_organization
+from shared.identity.permissions import Permission
+from shared.pagination import DEFAULT_LIMIT, Page
+from shared.schema import columns_of
+
+_LAST_CHANGED = (tasks.c.status_at.desc(), tasks.c.id.desc())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTask:
+    """A task without what was said in it; `principal_id` is the identity that it is worked on for."""
+
+    id: UUID
+    context_id: str
+    organization_id: UUID
+    deployment_id: UUID
+    caller_id: UUID
+    principal_id: UUID
+    distribution_id: UUID | None
+    state: TaskState
+    status_at: datetime
+    created_at: datetime
+
+
+def list_organization_tasks(
+    session: Session,
+    *,
+    by: Actor,
+    organization_id: UUID,
+    state: TaskState | None = None,
+    deployment_id: UUID | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[ListedTask]:
+    """List the tasks of an organization's agents, the last changed first.
+
+    Raises PermissionDenied, ResourceNotFound, ValidationFailed for a cursor that this list did not give.
+    """
+    # The command line sees tasks, as it sees all that is administered, and nothing that was said.
+    if by.caller.executor.kind is not ExecutorKind.OPERATOR:
+        authorize_administration(by, Permission.TASK_READ, organization_id)
+    require_organization(session, organization_id)
+    statement = select(*columns_of(ListedTask, tasks)).where(
+        tasks.c.organization_id == organization_id, tasks.c.is_visible
+    )
+    if cursor is not None:
+        before = parse_token(cursor)
+        if before is None:
+            raise ValidationFailed(errors=[FieldError(location="query", name="cursor", message=NOT_GIVEN)])
+        statement = statement.where(tuple_(tasks.c.status_at, tasks.c.id) < before)
+    if deployment_id is not None:
+        statement = statement.where(tasks.c.deployment_id == deployment_id)
+    found = _newest(statement, state, deployment_id, limit + 1)
+    rows = session.execute(found).all()
+    items = tuple(read_listed(row) for row in rows[:limit])
+    return Page(items=items, next_cursor=make_token(items[-1]) if len(rows) > limit else None)
+
+
+def _newest(
+    statement: Select[Any], state: TaskState | None, deployment_id: UUID | None, count: int
+) -> Select[Any]:
+    """Read them along an index: a deployment's has no state, an organization's begins with it."""
+    if state is not None or deployment_id is not None:
+        filtered = statement if state is None else statement.where(tasks.c.state == state.value)
+        return filtered.order_by(*_LAST_CHANGED).limit(count)
+    states = func.unnest(cast([each.value for each in TaskState], ARRAY(Text)))
+    each = states.table_valued("state").render_derived("states")
+    of_state = statement.where(tasks.c.state == each.c.state).order_by(*_LAST_CHANGED).limit(count).lateral()
+    merged = select(of_state).select_from(each.join(of_state, true()))
+    return merged.order_by(of_state.c.status_at.desc(), of_state.c.id.desc()).limit(count)
+
+
+def read_listed(row: Row[Any]) -> ListedTask:
+    """Make a task of a row of the list's columns."""
+    return ListedTask(**{**row._asdict(), "state": TaskState(row.state)})

@@ -1,0 +1,161 @@
+"""A task as it went, for people: what was said, its states, what was made, and what its agent's own calls cost.
+
+Bounded: the newest of everything, and nothing that is too long to be read in a page. A caller reads their own tasks,
+and with `TaskRead` those of all agents of the organization; of others it is said that there is no such task.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select, text
+
+from shared.a2a.agents.directory import DeploymentScope, own_scope
+from shared.a2a.errors import TaskNotFound
+from shared.a2a.exact_json import parse
+from shared.a2a.tables import tasks
+from shared.a2a.tasks.administration import ListedTask, read_listed
+from shared.a2a.tasks.snapshots import find_snapshot
+from shared.a2a.turns.rows import call_of
+from shared.a2a.types import Artifact, Message, MessageRole, TaskState
+from shared.credits.usage import UsageRecord, find_usage_records
+from shared.database import Session
+from shared.identity.callers import Caller
+from shared.identity.permissions import Permission
+from shared.schema import columns_of
+
+MOST = 100
+LONGEST_BYTES = 64 << 10
+"""A message or event that is longer is named and not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A message; None where it is too long to be shown."""
+
+    at: datetime
+    message: Message | None
+
+    @property
+    def is_agents(self) -> bool:
+        """Whether the agent says it."""
+        return self.message is not None and self.message.role is MessageRole.AGENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Came:
+    """The task came to a state."""
+
+    at: datetime
+    state: TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """The agent began to make this."""
+
+    at: datetime
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """The agent's own behavior called a model."""
+
+    at: datetime
+    record: UsageRecord
+
+
+Entry = Said | Came | Made | Called
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """A task and what happened in it, in order; `is_own` says that its reader may say something in it."""
+
+    task: ListedTask
+    entries: Sequence[Entry]
+    cost: int
+    calls: int
+    is_own: bool
+    is_cut: bool
+
+
+def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timeline:
+    """Read a task. Raises TaskNotFound."""
+    task = find_task(session, caller=caller, task_id=task_id)
+    said = session.execute(_SAID, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
+    told = session.execute(_TOLD, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
+    turns = session.execute(_TURNS, {"task": task_id, "most": MOST}).scalars().all()
+    records = find_usage_records(session, task.organization_id, [call_of(turn) for turn in turns])
+    events = [(row.created_at, parse(row.event)) for row in told if row.event is not None]
+    entries: list[Entry] = [
+        *(_said(row) for row in said),
+        *(
+            Came(at=at, state=TaskState(event["statusUpdate"]["status"]["state"]))
+            for at, event in events
+            if "statusUpdate" in event
+        ),
+        *_made(session, task, events),
+        *(Called(at=record.occurred_at, record=record) for record in records),
+    ]
+    return Timeline(
+        task=task,
+        entries=sorted(entries, key=lambda entry: (entry.at, isinstance(entry, Came))),
+        cost=sum(record.cost for record in records),
+        calls=len(records),
+        is_own=_is_own(caller, task),
+        is_cut=MOST in (len(said), len(told), len(turns)),
+    )
+
+
+def find_task(session: Session, *, caller: Caller, task_id: UUID) -> ListedTask:
+    """Get a task that a caller may read. Raises TaskNotFound."""
+    row = session.execute(
+        select(*columns_of(ListedTask, tasks)).where(tasks.c.id == task_id, tasks.c.is_visible)
+    ).one_or_none()
+    if row is None:
+        raise TaskNotFound
+    task = read_listed(row)
+    held = caller.permissions_on(organization_id=task.organization_id)
+    may_read = Permission.TASK_READ in held or (Permission.MODEL_EXECUTE in held and _is_own(caller, task))
+    if caller.organization_id != task.organization_id or not may_read:
+        raise TaskNotFound
+    return task
+
+
+def _is_own(caller: Caller, task: ListedTask) -> bool:
+    own = own_scope(caller, task.deployment_id)
+    return (task.caller_id, task.principal_id) == (own.caller_id, own.principal_id)
+
+
+def _said(row: Any) -> Said:
+    message = Message.model_validate(parse(row.message)) if row.message is not None else None
+    return Said(at=row.created_at, message=message)
+
+
+def _made(
+    session: Session, task: ListedTask, events: Sequence[tuple[datetime, Mapping[str, Any]]]
+) -> Sequence[Made]:
+    began: dict[str, datetime] = {}
+    for at, event in events:
+        if "artifactUpdate" in event:
+            began.setdefault(event["artifactUpdate"]["artifact"]["artifactId"], at)
+    scope = DeploymentScope(deployment_id=task.deployment_id)
+    snapshot = find_snapshot(session, scope, task.id, history_length=0)
+    made = snapshot.task.artifacts[-MOST:] if snapshot is not None else ()
+    return [Made(at=began.get(each.artifact_id, task.status_at), artifact=each) for each in made]
+
+
+_SAID = text("""
+SELECT created_at, CASE WHEN octet_length(message) <= :longest THEN message END AS message
+FROM (SELECT * FROM task_messages WHERE task_id = :task ORDER BY number DESC LIMIT :most) AS newest ORDER BY number
+""")
+_TOLD = text("""
+SELECT created_at, CASE WHEN octet_length(event) <= :longest THEN event END AS event
+FROM (SELECT * FROM task_events WHERE task_id = :task AND kind <> 'message' ORDER BY sequence DESC LIMIT :most)
+AS newest ORDER BY sequence
+""")
+_TURNS = text("SELECT id FROM task_turns WHERE task_id = :task ORDER BY id DESC LIMIT :most")

@@ -1,0 +1,67 @@
+"""List an organization's open holds: the calls for which credits are reserved now.
+
+A hold is open from its call's acceptance until it is settled, voided or released (`holds.py`). `unresolved` is one
+whose worker was lost; it is settled from what was streamed.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Unpack
+from uuid import UUID
+
+from sqlalchemy import Row, select
+
+from shared.credits.tables import invocations
+from shared.database import Session
+from shared.identity.authorization import Actor, authorize_administration
+from shared.identity.existence import require_organization
+from shared.identity.permissions import Permission
+from shared.pagination import Page, Position, newest_first
+from shared.schema import columns_of
+
+
+class HoldState(StrEnum):
+    """Where an open call is."""
+
+    HELD = "held"
+    DISPATCHED = "dispatched"
+    UNRESOLVED = "unresolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenHold:
+    """The credits that a call in progress reserves, in µcr, and who is responsible for it."""
+
+    id: UUID
+    organization_id: UUID
+    state: HoldState
+    hold: int
+    model: str
+    provider: str | None
+    user_id: UUID | None
+    identity_id: UUID | None
+    principal_id: UUID | None
+    deployment_id: UUID | None
+    api_key_id: UUID | None
+    distribution_id: UUID | None
+    created_at: datetime
+    lease_until: datetime
+
+
+def list_holds(
+    session: Session, *, by: Actor, organization_id: UUID, **page: Unpack[Position]
+) -> Page[OpenHold]:
+    """List an organization's open holds, newest first. Raises PermissionDenied, ResourceNotFound."""
+    authorize_administration(by, Permission.CREDIT_READ, organization_id)
+    require_organization(session, organization_id)
+    statement = select(*columns_of(OpenHold, invocations)).where(
+        invocations.c.organization_id == organization_id,
+        invocations.c.state.in_([state.value for state in HoldState]),
+    )
+    return newest_first(session, statement, invocations.c.id, _hold, **page)
+
+
+def _hold(row: Row[Any]) -> OpenHold:
+    principal_id = row.principal_id or row.identity_id or row.user_id
+    return OpenHold(**{**row._asdict(), "state": HoldState(row.state), "principal_id": principal_id})

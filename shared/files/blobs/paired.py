@@ -1,0 +1,166 @@
+"""Two stores as one, while content is moved: what is new goes to the first, what is there is found in either.
+
+Nothing here copies or chooses what to copy (`shared/files/moving.py`). A blob may be in both; it is then the same in
+both, as content never changes. A removal removes it from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from io import FileIO
+from itertools import chain
+from typing import Self
+from uuid import UUID
+
+from shared.errors import DomainError
+from shared.files.blobs.base import (
+    Blob,
+    BlobMissing,
+    BlobReader,
+    BlobStore,
+    Disk,
+    Receiver,
+    Size,
+    Stored,
+    Unattended,
+)
+
+
+class PairedBlobStore:
+    """Writes to `first`; reads, places and removes in both."""
+
+    def __init__(self, first: BlobStore, second: BlobStore) -> None:
+        self.first = first
+        self.second = second
+        self.staged_is_readable = first.staged_is_readable
+        self.records_before_receiving = first.records_before_receiving
+        self.verifies_itself = first.verifies_itself
+
+    def require(self) -> None:
+        """See that both are the right ones."""
+        self.first.require()
+        self.second.require()
+
+    def begin(self, version_id: UUID) -> str | None:
+        """Announce an upload to the first."""
+        return self.first.begin(version_id)
+
+    def receive(self, version_id: UUID, *, size_bytes: Size, upload_id: str | None = None) -> Receiver:
+        """Receive into the first."""
+        return self.first.receive(version_id, size_bytes=size_bytes, upload_id=upload_id)
+
+    def place(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
+        """Place each in the store that has received it: processes may have had the other as their first."""
+        failures = dict(self.first.place(blobs))
+        absent = [blob for blob in blobs if isinstance(failures.get(blob.version_id), BlobMissing)]
+        if absent:
+            elsewhere = self.second.place(absent)
+            for blob in absent:
+                del failures[blob.version_id]
+            failures |= elsewhere
+        return failures
+
+    def open(self, version_id: UUID, *, placed: bool) -> BlobReader:
+        """Open the blob in the first, else in the second; a store across the network is asked at the first range."""
+
+        def in_second() -> BlobReader:
+            return self.second.open(version_id, placed=placed)
+
+        if placed and self._is_on_its_way(version_id):
+            return _ElsewhereReader(in_second())
+        try:
+            reader = self.first.open(version_id, placed=placed)
+        except BlobMissing:
+            return _ElsewhereReader(in_second())
+        return reader if reader.file is not None else _EitherReader(reader, in_second)
+
+    def can_read_staged(self, version_id: UUID) -> bool:
+        """Ask the first, and the second whether it has this one."""
+        if self.first.can_read_staged(version_id):
+            return True
+        is_there = version_id in self.second.measure([Blob(version_id=version_id, size_bytes=0)])
+        return is_there and self.second.can_read_staged(version_id)
+
+    def remove(self, blobs: Sequence[Blob]) -> dict[UUID, DomainError]:
+        """Remove from both; what one could not remove is a failure."""
+        return {**self.second.remove(blobs), **self.first.remove(blobs)}
+
+    def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[Unattended], None, None]:
+        """Go through the staged bytes of both."""
+        yield from self.first.unattended(batch_size=batch_size)
+        yield from self.second.unattended(batch_size=batch_size)
+
+    def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
+        """Look in the first, and for the rest in the second."""
+        found = dict(self.first.measure(blobs))
+        rest = [blob for blob in blobs if blob.version_id not in found]
+        return found | dict(self.second.measure(rest)) if rest else found
+
+    def list_placed(self) -> Generator[Sequence[Stored], None, None]:
+        """List both; what is in both comes twice."""
+        yield from chain(self.first.list_placed(), self.second.list_placed())
+
+    def disk(self) -> Disk | None:
+        """Measure the disk of the first, which fills."""
+        return self.first.disk()
+
+    def check(self) -> None:
+        """See that the first takes writes and the second is the right one."""
+        self.first.check()
+        self.second.require()
+
+    def _is_on_its_way(self, version_id: UUID) -> bool:
+        """Tell whether a reader would find in the first what is being copied to it, of which some is missing."""
+        if not self.first.staged_is_readable:
+            return False
+        blob = Blob(version_id=version_id, size_bytes=0)
+        found = self.first.measure([blob]).get(version_id)
+        return found is not None and not found.is_placed and version_id in self.second.measure([blob])
+
+
+class _ElsewhereReader:
+    """A blob of the second store: a proxy that sends files knows the first's alone."""
+
+    fixed_path = None
+
+    def __init__(self, reader: BlobReader) -> None:
+        self._reader = reader
+
+    @property
+    def file(self) -> FileIO | None:
+        return self._reader.file
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        return self._reader.chunks(start, stop)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class _EitherReader(_ElsewhereReader):
+    """A blob that is looked for in the second store when the first says that it is not there."""
+
+    def __init__(self, reader: BlobReader, in_second: Callable[[], BlobReader]) -> None:
+        super().__init__(reader)
+        self._in_second: Callable[[], BlobReader] | None = in_second
+
+    @property
+    def file(self) -> FileIO | None:
+        return None
+
+    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
+        try:
+            return self._reader.chunks(start, stop)
+        except BlobMissing:
+            if self._in_second is None:
+                raise
+            in_second, self._in_second = self._in_second, None
+        self._reader.close()
+        self._reader = in_second()
+        return self._reader.chunks(start, stop)

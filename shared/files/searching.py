@@ -1,0 +1,77 @@
+"""Find files by the beginnings of words in their names, and by their media types.
+
+The index of words (`file_words`) has whose a file is, too, but no order. What is common is found among the newest
+files; what is rare, by the index, which then gives little. Either way the cost is bounded by what is not both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, ColumnElement, CompoundSelect, Text, cast, func, select, true
+
+from shared.database import Session
+from shared.errors import FieldError, ValidationFailed
+from shared.files.tables import file_words, files
+
+LOOKED_AT = 2000
+"""How many of the newest files are looked at one by one, at a few microseconds each, before the index is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """What is looked for: words for whose it is (`sql/files_vector.sql`), a media type or family, words of a name."""
+
+    whose: Sequence[str]
+    media_type: str | None
+    name: str | None
+
+    def __post_init__(self) -> None:
+        """Raise ValidationFailed for a name in which there is no word."""
+        if self.name is not None and not any(map(str.isalnum, self.name)):
+            message = "must have a letter or a digit"
+            raise ValidationFailed(errors=[FieldError(location="query", name="name", message=message)])
+
+    @property
+    def is_met(self) -> ColumnElement[bool]:
+        """Hold for files that have all of it; worked out once for a statement."""
+        asked = func.files_query(cast(list(self.whose), ARRAY(Text)), self.media_type, self.name)
+        return file_words.c.words.bool_op("@@")(asked)
+
+
+def search_newest(
+    session: Session, wording: Wording, newest: CompoundSelect[Any], count: int
+) -> tuple[Sequence[UUID], UUID | None]:
+    """Find so many among the newest LOOKED_AT; give them, and the oldest looked at, None where there is none older."""
+    among = newest.subquery()
+    recent = select(among.c.id).order_by(among.c.id.desc()).limit(LOOKED_AT).cte("recent")
+    # File by file and not by the index, which may have very many that are older.
+    words = select(file_words.c.file_id).where(file_words.c.file_id == recent.c.id, wording.is_met)
+    met = (
+        select(recent.c.id)
+        .select_from(recent.join(words.limit(1).lateral(), true()))
+        .order_by(recent.c.id.desc())
+        .limit(count)
+        .cte("met")
+    )
+    oldest = select(recent.c.id).order_by(recent.c.id).limit(1).scalar_subquery()
+    looked_at = select(func.count()).select_from(recent).scalar_subquery()
+    found = select(func.array_agg(met.c.id)).scalar_subquery()
+    row = session.execute(
+        select(found.label("found"), oldest.label("oldest"), looked_at.label("looked_at"))
+    ).one()
+    return row.found or (), row.oldest if row.looked_at == LOOKED_AT else None
+
+
+def search_matching(
+    session: Session, wording: Wording, conditions: Sequence[ColumnElement[bool]], count: int
+) -> Sequence[UUID]:
+    """Find the newest of those that the index has, if they meet the conditions."""
+    # Kept apart, and met one by one: the planner would rather walk the files until some match, which may be never.
+    found = select(file_words.c.file_id).where(wording.is_met).cte("found").prefix_with("MATERIALIZED")
+    is_it = files.c.id == found.c.file_id
+    file = select(files.c.id).where(is_it, *conditions).limit(1).lateral()
+    newest_first = found.c.file_id.desc()
+    statement = select(file.c.id).select_from(found.join(file, true())).order_by(newest_first).limit(count)
+    return session.execute(statement).scalars().all()

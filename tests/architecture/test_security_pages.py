@@ -1,0 +1,54 @@
+"""The pages on security are whole: each number of the ASVS has its row, each defence a test that is there."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.named_tests import is_test
+
+ROOT = Path(__file__).parents[2]
+NUMBERS = dict(line.split() for line in (ROOT / "tests/support/asvs_5_0.txt").read_text().splitlines())
+"""The numbers of levels 1 and 2 of ASVS 5.0, with their levels."""
+STANDS = {"met", "partly", "operator", "open", "not applicable"}
+_TEST = re.compile(r"`((?:sdk/)?tests/[^`]+)`")
+
+
+def rows_of(page: str) -> list[list[str]]:
+    """The cells of each row of a page's tables, without heads."""
+    lines = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    heads = {at - 1 for at, row in enumerate(rows) if set(row) <= {"-", ""}}
+    return [row for at, row in enumerate(rows) if at not in heads and at - 1 not in heads]
+
+
+def test_every_number_of_the_asvs_has_one_row_and_no_row_is_empty() -> None:
+    rows = rows_of("docs/asvs.md")
+    assert {row[0]: row[1] for row in rows} == NUMBERS
+    assert len(rows) == len(NUMBERS)
+    assert [row[0] for row in rows if len(row) != 5 or not all(row)] == []
+    assert {row[3] for row in rows} <= STANDS
+
+
+def test_the_count_of_what_is_met_is_the_tables() -> None:
+    counts = Counter(row[3] for row in rows_of("docs/asvs.md"))
+    said = ", ".join(
+        f"{counts[state]} {state}" for state in ("met", "partly", "operator", "open", "not applicable")
+    )
+    assert f"{said}, of {len(NUMBERS)}." in (ROOT / "docs/asvs.md").read_text()
+
+
+def test_every_defence_names_its_test() -> None:
+    defences = [row for row in rows_of("docs/threat-model.md") if len(row) == 3 and "`tests/" in row[2]]
+    assert len(defences) > 50
+    sections = (ROOT / "docs/threat-model.md").read_text().split("## A: ")[1]
+    assert sections.count("\n| ") - 2 * sections.count("| Threat |") == len(defences)
+
+
+@pytest.mark.parametrize("page", ["docs/asvs.md", "docs/threat-model.md"])
+def test_every_test_that_a_page_names_is_there(page: str) -> None:
+    named = set(_TEST.findall((ROOT / page).read_text()))
+    assert len(named) > 20
+    missing = {name for name in named if not is_test(name) and not (ROOT / name).is_file()}
+    assert missing == set()

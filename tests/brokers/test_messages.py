@@ -1,0 +1,89 @@
+"""Messages that fronts send themselves: after the broker was away, what was connected before fails no call."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+from kombu.exceptions import OperationalError
+
+import shared.broker
+from shared.broker import Broker
+from shared.broker_messages import CONNECTIONS, BrokerMessages
+from shared.errors import Unavailable
+from shared.queues import MODELS
+from tests.support.rabbitmq import RabbitMQ
+from tests.support.stack import wait_until
+
+
+def kill(rabbitmq: RabbitMQ, messages: BrokerMessages) -> None:
+    rabbitmq.kill()
+    assert not sends(messages)
+    rabbitmq.start_again()
+
+
+def alarm(rabbitmq: RabbitMQ, messages: BrokerMessages) -> None:
+    with rabbitmq.in_alarm():
+        assert not sends(messages)
+
+
+def sends(messages: BrokerMessages) -> bool:
+    try:
+        messages.send(MODELS[0], "{}", {})
+    except Unavailable:
+        return False
+    return True
+
+
+@pytest.fixture
+def messages(rabbitmq: RabbitMQ) -> Iterator[BrokerMessages]:
+    with closing(Broker.of(rabbitmq.new_url())) as broker:
+        yield BrokerMessages(broker)
+
+
+def test_a_queue_that_is_full_keeps_nothing_from_others(
+    messages: BrokerMessages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared.broker, "CALLS_LIMIT", 2)
+    with pytest.raises(Unavailable, match="refuses"):
+        _send_often(messages)
+    messages.send(MODELS[1], "{}", {})
+
+
+def test_a_connection_that_fails_while_others_bring_messages_keeps_nobody_back(
+    messages: BrokerMessages,
+) -> None:
+    with contextlib.suppress(Unavailable), messages._producer():
+        messages.send(MODELS[0], "{}", {})
+        raise OperationalError("this connection alone")
+    messages.send(MODELS[0], "{}", {})
+
+
+def test_a_broker_that_is_away_is_left_alone_for_a_moment(messages: BrokerMessages) -> None:
+    with pytest.raises(Unavailable), messages._producer():
+        raise OperationalError("away")
+    with pytest.raises(Unavailable):
+        messages.send(MODELS[0], "{}", {})
+
+
+def _send_often(messages: BrokerMessages) -> None:
+    for _ in range(10):
+        messages.send(MODELS[0], "{}", {})
+
+
+@pytest.mark.parametrize("befall", [kill, alarm])
+def test_once_a_message_is_taken_again_all_are(
+    rabbitmq: RabbitMQ, befall: Callable[[RabbitMQ, BrokerMessages], None]
+) -> None:
+    with (
+        closing(Broker.of(rabbitmq.new_installation_url())) as broker,
+        ThreadPoolExecutor(CONNECTIONS) as pool,
+    ):
+        messages = BrokerMessages(broker)
+        for _ in range(3):  # until each connection has been used
+            assert all(pool.map(sends, [messages] * CONNECTIONS))
+        befall(rabbitmq, messages)
+        wait_until(lambda: sends(messages), "a message is taken again")
+        taken = list(pool.map(sends, [messages] * CONNECTIONS))
+        assert taken == [True] * CONNECTIONS

@@ -1,0 +1,257 @@
+"""Brokers behind one port: an address says which kind, and each kind counts, bounds and refuses as the port says."""
+
+import inspect
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import amqp
+import pytest
+from celery import Celery
+from kombu.exceptions import OperationalError
+from kombu.transport import pyamqp
+
+import shared.broker
+from deploy.embedded.valkey import EmbeddedValkey
+from deploy.processes import Program, kill, spawn
+from shared.broker import Broker, RabbitBroker, SentinelBroker, ValkeyBroker
+from shared.errors import Unavailable
+from shared.files.placement import PlaceAwaited
+from shared.publisher import Publisher, create_celery, send_kind
+from shared.queues import MODELS, UPLOADS
+from shared.settings import load_settings
+from shared.settings_errors import SettingsWrong
+from shared.telemetry import PUBLISH_FAILURES
+from tests.support.identity import make_settings
+from tests.support.rabbitmq import RabbitMQ
+from tests.support.stack import free_port, wait_until
+
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def sentinel_url(valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a Sentinel that watches the session's Valkey; give the address by which it is reached."""
+    directory, port = tmp_path_factory.mktemp("sentinel"), free_port()
+    password, _, rest = valkey_server.url.removeprefix("redis://:").partition("@")
+    primary = rest.partition(":")[2].partition("/")[0]
+    configuration = directory / "sentinel.conf"
+    configuration.write_text(
+        f"port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {primary} 1\n"
+        f"sentinel auth-pass main {password}\n"
+    )
+    binary = valkey_server.program().command[0]
+    program = Program(
+        name="sentinel", command=(binary, str(configuration), "--sentinel"), log=directory / "sentinel.log"
+    )
+    process = spawn(program)
+    yield f"sentinel://:{password}@127.0.0.1:{port}/9?master_name=main"
+    kill(process)
+
+
+@pytest.fixture(params=["valkey", "sentinel", "rabbitmq"])
+def broker(request: pytest.FixtureRequest, valkey_server: EmbeddedValkey) -> Iterator[Broker]:
+    """A broker of each kind, without messages."""
+    if request.param == "rabbitmq":
+        url = request.getfixturevalue("rabbitmq").new_url()
+    elif request.param == "sentinel":
+        url = request.getfixturevalue("sentinel_url")
+    else:
+        url = valkey_server.url.rpartition("/")[0] + "/8"
+    with closing(Broker.of(url)) as broker:
+        if isinstance(broker, ValkeyBroker):
+            wait_until(lambda: _is_answering(broker), "the broker answers")
+            broker._valkey.flushdb()
+        yield broker
+
+
+@pytest.fixture
+def app(broker: Broker) -> Iterator[Celery]:
+    with closing(create_celery(broker.url)) as app:
+        yield app
+
+
+def _is_answering(broker: Broker) -> bool:
+    try:
+        return broker.depth(UPLOADS) >= 0
+    except Unavailable:
+        return False
+
+
+def test_depth_counts_what_waits(broker: Broker, app: Celery) -> None:
+    assert broker.depth(UPLOADS) == 0
+    for _ in range(3):
+        send_kind(app, "x", queue=UPLOADS)
+    assert broker.depth(UPLOADS) == 3
+    assert broker.depth(MODELS[0]) == 0
+
+
+def test_hints_that_nobody_takes_are_bounded(
+    broker: Broker, app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared.broker, "HINTS_LIMIT", 3)
+    monkeypatch.setattr(PlaceAwaited, "spacing_seconds", 0.0)
+    app.conf.update(Broker.of(broker.url).settings)
+    publisher = Publisher(app)
+    for _ in range(8):
+        publisher.publish([PlaceAwaited()])
+        wait_until(lambda: not publisher._pending, "it is sent or dropped")
+        time.sleep(0.05)
+    wait_until(lambda: broker.depth(UPLOADS) == 3, "as many wait as may")
+
+
+def test_a_worker_receives_by_each_broker_what_was_sent(broker: Broker, app: Celery) -> None:
+    send_kind(app, "x", queue=UPLOADS, fields={"id": "1"})
+    described: Any = broker.queue(UPLOADS)
+    with app.connection_for_read() as connection, connection.SimpleQueue(described) as queue:
+        message = queue.get(timeout=PATIENCE_SECONDS)
+        assert message.headers["task"] == "x"
+        message.ack()
+        assert broker.depth(UPLOADS) == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("redis://host/0", ValkeyBroker),
+        ("rediss://host/0?ssl_cert_reqs=required", ValkeyBroker),
+        ("sentinel://one:26379;sentinel://two:26379/3?master_name=main", SentinelBroker),
+        ("amqp://host/vhost", RabbitBroker),
+        ("amqps://host/vhost", RabbitBroker),
+    ],
+)
+def test_the_scheme_tells_the_kind(url: str, kind: type[Broker]) -> None:
+    assert type(Broker.of(url)) is kind
+    with closing(create_celery(url)) as app, app.connection_for_write() as connection:
+        module = type(connection.transport).__module__
+        assert module == ("shared.amqp_transport" if kind is RabbitBroker else "shared.redis_transport")
+
+
+def test_sentinels_share_credentials_and_database() -> None:
+    broker = Broker.of(
+        "sentinel://:secret@one:26379;sentinel://two:26380/3?master_name=main&sentinel_password=p"
+    )
+    assert broker.celery_url == "sentinel://:secret@one:26379/3;sentinel://:secret@two:26380/3"
+    assert broker.options["master_name"] == "main"
+    assert broker.options["sentinel_kwargs"]["password"] == "p"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "known"),
+    [
+        ("BROKER_URL", "sqs://key@", "redis://, rediss://, sentinel://, amqp://, amqps://"),
+        ("BROKER_URL", "host:5672", "redis://, rediss://, sentinel://, amqp://, amqps://"),
+        ("REDIS_URL", "amqp://host/vhost", "redis://, rediss://"),
+        ("MODELS_REDIS_URL", "amqp://host/vhost", "redis://, rediss://"),
+    ],
+)
+def test_an_address_of_another_kind_is_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, known: str
+) -> None:
+    required = {
+        "DATABASE_URL": "postgresql://nowhere/nothing",
+        "REDIS_URL": "redis://nowhere/0",
+        "BLOB_STORE": "file:///nowhere",
+        "ENCRYPTION_KEYS": "key",
+    }
+    for variable, usable in (required | {name: value}).items():
+        monkeypatch.setenv(variable, usable)
+    with pytest.raises(SettingsWrong) as refused:
+        load_settings()
+    assert f"{name} is not usable: must begin with one of {known}." in str(refused.value)
+
+
+def test_jobs_go_by_the_broker_and_all_else_by_valkey() -> None:
+    assert make_settings().broker == make_settings().redis_url
+    assert make_settings(broker_url="amqp://host/vhost").broker == "amqp://host/vhost"
+
+
+def test_a_broker_in_an_alarm_holds_up_no_publisher(rabbitmq: RabbitMQ) -> None:
+    url = rabbitmq.new_url()
+    with closing(create_celery(url)) as app, closing(Broker.of(url)) as broker:
+        send_kind(app, "x", queue=UPLOADS)
+        before = _failures()
+        publisher = Publisher(app)
+        with rabbitmq.in_alarm():
+            sent = threading.Thread(target=publisher._send, args=(PlaceAwaited(),), daemon=True)
+            sent.start()
+            sent.join(PATIENCE_SECONDS)
+            assert not sent.is_alive()
+            assert _failures() == before + 1
+            assert broker.depth(UPLOADS) >= 1, "who only asks is answered"
+            assert publisher._rests_until > time.monotonic()
+        publisher._rests_until = 0.0
+        waiting = broker.depth(UPLOADS)
+        publisher._send(PlaceAwaited())
+        assert broker.depth(UPLOADS) > waiting
+
+
+def test_a_broker_that_accepts_and_does_not_answer_holds_up_no_publisher(rabbitmq: RabbitMQ) -> None:
+    with closing(create_celery(rabbitmq.new_url())) as app:
+        send_kind(app, "x", queue=UPLOADS)
+        publisher, before = Publisher(app), _failures()
+        with rabbitmq.mute():
+            sent = threading.Thread(target=publisher._send, args=(PlaceAwaited(),), daemon=True)
+            sent.start()
+            sent.join(PATIENCE_SECONDS)
+            assert not sent.is_alive()
+        assert _failures() == before + 1
+
+
+def test_a_killed_broker_comes_back_with_what_it_had_confirmed(rabbitmq: RabbitMQ) -> None:
+    url = rabbitmq.new_installation_url()
+    with closing(create_celery(url)) as app, closing(Broker.of(url)) as broker:
+        for _ in range(20):
+            send_kind(app, "x", queue=UPLOADS)
+        rabbitmq.kill()
+        with pytest.raises(Unavailable):
+            broker.depth(UPLOADS)
+        rabbitmq.start_again()
+        # A restarted node counts again with the next message.
+        wait_until(lambda: _has_taken(app), "the queue has its leader again")
+        wait_until(lambda: broker.depth(UPLOADS) >= 21, "all are there")
+
+
+def _has_taken(app: Celery) -> bool:
+    try:
+        send_kind(app, "x", queue=UPLOADS)
+    except OperationalError:
+        return False
+    return True
+
+
+def test_a_call_too_many_is_refused_and_displaces_none(
+    rabbitmq: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared.broker, "CALLS_LIMIT", 2)
+    url = rabbitmq.new_url()
+    with closing(create_celery(url)) as app, closing(Broker.of(url)) as broker:
+        refused = 0
+        for _ in range(10):
+            try:
+                send_kind(app, "x", queue=MODELS[0])
+            except OperationalError:
+                refused += 1
+        assert refused >= 1
+        assert broker.depth(MODELS[0]) + refused == 10
+
+
+def _failures() -> float:
+    value: float = PUBLISH_FAILURES._value.get()
+    return value
+
+
+def test_the_amqp_client_still_is_what_the_corrections_rely_on() -> None:
+    """If this fails after an upgrade: compare `shared/amqp_transport.py` with the new code."""
+    connection: Any = amqp.Connection
+    assert issubclass(pyamqp.Connection, connection)
+    assert "self.connection.confirm_publish" in _source(amqp.Channel.__init__)
+    assert "self.basic_publish = self.basic_publish_confirm" in _source(amqp.Channel.__init__)
+    assert "kwargs.pop('confirm_timeout', None)" in _source(amqp.Channel.basic_publish_confirm)
+    assert "spec.Connection.Blocked: self._on_blocked" in _source(connection._setup_listeners)
+
+
+def _source(function: Any) -> str:
+    return inspect.getsource(function)

@@ -1,0 +1,83 @@
+"""The clients of all workloads: let loose, brought to their end, and held against what the installation keeps."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from tests.chaos.account import Account
+from tests.chaos.installation import Installation
+from tests.chaos.ledger import find_ledger_faults
+from tests.chaos.settling import CREDITS, FILES, Settling
+from tests.chaos.workload import Person, Workload
+from tests.support.stack import Stack, TookTooLong
+
+FINISH_SECONDS = 120.0
+SETTLE_SECONDS = 60.0
+
+
+def settling_of(stack: Stack, workloads: Sequence[type[Workload]]) -> Settling:
+    """Settle what these workloads leave to background work."""
+    waiting = [FILES, CREDITS, *(each for work in workloads for each in work.waiting)]
+    return Settling(stack, list(dict.fromkeys(waiting)))
+
+
+class Crowd:
+    """The clients of one run, each a thread."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        workloads: Sequence[Workload],
+        settling: Settling,
+        account: Account,
+    ) -> None:
+        self._installation = installation
+        self._workloads = workloads
+        self._settling = settling
+        self._account = account
+        self._over = threading.Event()
+        self._people: Sequence[Person] = ()
+        self._threads: list[threading.Thread] = []
+
+    def begin(self) -> None:
+        """Let them loose."""
+        self._people = [person for work in self._workloads for person in work.begin()]
+        self._threads = [
+            threading.Thread(target=person.run_until, args=(self._over,), daemon=True)
+            for person in self._people
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def let_finish(self) -> None:
+        """Have everyone begin nothing new."""
+        self._over.set()
+
+    def finish(self) -> None:
+        """Wait until what was begun is finished."""
+        self._join(self._threads, "finishing its last operation")
+        self._account.note("clients done")
+
+    def compare(self, find_faults: Callable[[], Iterable[str]], *, meanwhile: Callable[[], None]) -> None:
+        """Settle, then have everyone verify what they know and everything compared; `meanwhile` keeps it running."""
+        oracle = self._installation.oracle
+        try:
+            self._settling.settle(seconds=SETTLE_SECONDS, meanwhile=meanwhile)
+        except TookTooLong as error:
+            oracle.violate(str(error))
+        self._account.note("settled")
+        threads = [threading.Thread(target=person.verify, daemon=True) for person in self._people]
+        for thread in threads:
+            thread.start()
+        self._join(threads, "verifying")
+        self._account.note("verified")
+        faults = [fault for work in self._workloads for fault in work.compare()]
+        for fault in (*find_faults(), *faults, *find_ledger_faults(self._installation)):
+            oracle.violate(fault)
+
+    def _join(self, threads: Sequence[threading.Thread], what: str) -> None:
+        give_up_at = time.monotonic() + FINISH_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, give_up_at - time.monotonic()))
+            if thread.is_alive():
+                self._installation.oracle.violate(f"a client is still {what}")

@@ -1,0 +1,124 @@
+"""Put the next version in the place of every process while the service is used: its migration, then one by one."""
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from deploy.process_types import PROCESS_TYPES
+from tests.chaos.monkey import Kept
+from tests.chaos.oracle import Oracle
+from tests.hosts.installation import FRONT_PORT, Hosts
+from tests.support.stack import ROOT, Service, TookTooLong, wait_until
+
+REPLACED = ("work-1", "work-2", "front-1", "front-2")
+"""Hosts whose processes are replaced, in this order."""
+WORTH_REPEATING = {"429"}
+"""Answers that are no failure: somebody asked for more than their share."""
+
+
+class NextVersion:
+    """A wheel of the present state, installed apart from the checkout."""
+
+    def __init__(self, directory: Path) -> None:
+        """Build and install it."""
+        self.directory = directory / "next"
+        built = directory / "dist"
+        shutil.rmtree(ROOT / "build", ignore_errors=True)
+        _pip("wheel", "--no-build-isolation", "--wheel-dir", str(built), str(ROOT))
+        shutil.rmtree(ROOT / "build", ignore_errors=True)
+        (wheel,) = built.glob("quartermaster-*.whl")
+        _pip("install", "--target", str(self.directory), str(wheel))
+        self.settings = {"PYTHONPATH": str(self.directory)}
+
+    def command(self, name: str) -> list[str]:
+        """Give the command of a process of the Procfile."""
+        return [str(self.directory / "bin" / "quartermaster"), *PROCESS_TYPES[name].command.split()]
+
+    def make(self, hosts: Hosts, name: str) -> Service:
+        """Describe a process."""
+        port = FRONT_PORT if name == "web" else None
+        service = hosts.stack._service(f"next-{name}", self.command(name), self.settings, port=port)
+        # A module is looked for where a process runs, before anywhere else.
+        service._program = replace(service._program, directory=self.directory)
+        return service
+
+    def migrate(self, hosts: Hosts) -> None:
+        """Run the migration, as the role that owns the schema."""
+        name = hosts.stack.administrator_url.partition("@/")[2].partition("?")[0]
+        owner = {"MIGRATIONS_DATABASE_URL": hosts.servers.postgres.migrations_url(name)}
+        environment = hosts.stack.environment | self.settings | owner
+        subprocess.run(self.command("release"), env=environment, cwd=self.directory, check=True)
+
+
+class RollingRelease:
+    """Brings the next version to every process of an installation."""
+
+    what = "replaced"
+
+    def __init__(
+        self, hosts: Hosts, version: NextVersion, oracle: Oracle, replaced: Sequence[str] = REPLACED
+    ) -> None:
+        self._hosts = hosts
+        self._version = version
+        self._oracle = oracle
+        self._replaced = replaced
+        self.done: Counter[str] = Counter()
+
+    def play(self) -> None:
+        """Migrate, then replace process by process: workers and beats first, as the runbook says."""
+        self._version.migrate(self._hosts)
+        self.done["migration"] += 1
+        for host, kept in self._in_order():
+            self._replace(host, kept)
+
+    def tend(self) -> None:
+        """Nothing is killed."""
+
+    def judge(self) -> None:
+        """Nobody had to repeat a request: none failed."""
+        for reason, count in self._oracle.retries.items():
+            if reason not in WORTH_REPEATING:
+                self._oracle.violate(f"failed requests: {count} with {reason}")
+
+    def _in_order(self) -> Iterator[tuple[str, Kept]]:
+        for host in sorted(self._replaced, key=REPLACED.index):
+            yield from ((host, kept) for kept in self._hosts.kept[host])
+
+    def _replace(self, host: str, kept: Kept) -> None:
+        if not kept.service.terminate():
+            self._oracle.violate(f"{kept.kind} of {host} did not stop in its time")
+        kind = kept.kind.removesuffix(" worker")
+        name = kind if kind in PROCESS_TYPES else f"worker-{kind}"
+        at = self._hosts.by_name[host]
+        kept.make = lambda: self._version.make(self._hosts, name).place(at.address, at.prefix)
+        kept.renew(kept.make())
+        try:
+            wait_until(partial(_is_ready, kept), f"{kept.kind} of {host} is ready")
+        except TookTooLong as error:
+            self._oracle.violate(str(error))
+        self.done[kept.kind] += 1
+
+
+def _pip(verb: str, *arguments: str) -> None:
+    """Run pip without a network: there is none here."""
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--quiet",
+        verb,
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run([*pip, *arguments], check=True)
+
+
+def _is_ready(kept: Kept) -> bool:
+    kept.look()
+    return kept.ready_at is not None

@@ -1,0 +1,119 @@
+"""Run the tests that must notice a mutant, in a copy of the tree, and tell whether they did.
+
+A lane is one copy with one mutant at a time. Its tests run as anybody would run them, in a process of their own that
+is killed with what it started when its time is over.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutants.catalogue import Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("shared", "web", "workers", "deploy", "tests", "sdk", "pyproject.toml")
+LIMIT_SECONDS = 180
+"""How long the tests of one mutant may take; what hangs has been noticed."""
+FAILED = 1
+"""What pytest exits with when tests ran and failed."""
+
+
+class Verdict(StrEnum):
+    """What became of a mutant."""
+
+    NOTICED = "noticed"
+    TIMED_OUT = "noticed (timed out)"
+    SURVIVED = "SURVIVED"
+    BROKEN = "BROKEN"
+    """No test ran: the change is no program any more, or a test is not there."""
+
+
+NOTICED = frozenset({Verdict.NOTICED, Verdict.TIMED_OUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A mutant, its verdict, and the last words of its tests."""
+
+    mutant: Mutant
+    verdict: Verdict
+    said: str
+
+
+def run_all(
+    mutants: Sequence[Mutant], lanes: Sequence[Path], goes_on: Callable[[], bool]
+) -> Iterator[Judged]:
+    """Judge mutants in as many lanes as there are, in order, as long as it goes on."""
+    free: SimpleQueue[Path] = SimpleQueue()
+    for lane in lanes:
+        free.put(lane)
+
+    def judge_in_turn(mutant: Mutant) -> Judged | None:
+        if not goes_on():
+            return None
+        lane = free.get()
+        try:
+            return judge(mutant, lane)
+        finally:
+            free.put(lane)
+
+    with ThreadPoolExecutor(len(lanes)) as threads:
+        yield from filter(None, threads.map(judge_in_turn, mutants))
+
+
+def judge(mutant: Mutant, lane: Path) -> Judged:
+    """Change a lane's tree, run the mutant's tests, and change it back."""
+    was = mutant.apply(lane)
+    try:
+        verdict, said = run_tests(mutant.tests, lane)
+    finally:
+        (lane / mutant.file).write_text(was)
+    return Judged(mutant=mutant, verdict=verdict, said=said)
+
+
+def run_tests(
+    tests: Sequence[str], lane: Path, *, limit_seconds: float = LIMIT_SECONDS
+) -> tuple[Verdict, str]:
+    """Run tests until the first fails; give the verdict on what they ran in."""
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-n0", "--no-header", *tests]
+    run = subprocess.Popen(
+        command, cwd=lane, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        said, _ = run.communicate(timeout=limit_seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, signal.SIGKILL)
+        said, _ = run.communicate()
+        return Verdict.TIMED_OUT, said
+    if run.returncode == 0:
+        return Verdict.SURVIVED, said
+    return (Verdict.NOTICED if run.returncode == FAILED else Verdict.BROKEN), said
+
+
+@contextmanager
+def copies(count: int, where: Path) -> Iterator[list[Path]]:
+    """Copy the tree so many times; what a run leaves goes with it."""
+    ignored = shutil.ignore_patterns("__pycache__", "node_modules", "*.pyc")
+    lanes = [where / f"lane-{number}" for number in range(count)]
+    for lane in lanes:
+        lane.mkdir(parents=True)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, lane / name, ignore=ignored)
+            else:
+                shutil.copy2(source, lane / name)
+    try:
+        yield lanes
+    finally:
+        for lane in lanes:
+            shutil.rmtree(lane, ignore_errors=True)

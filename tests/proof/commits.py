@@ -1,0 +1,211 @@
+"""Watch every commit that changes something, and lose the answer to one: Postgres has done it, and nobody hears of it.
+
+The connections are real ones, of a class of their own. To lose an answer is to cut the socket once COMMIT has been
+acknowledged: what the client then hears is the driver's own error. A statement in autocommit is a commit too.
+
+A commit is told by the place in the code that opened its transaction, and by how many that place has made before it in
+the same run: so the same one is found again in the next run, whatever threads beside it do.
+"""
+
+import os
+import socket
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+import pytest
+from sqlalchemy import Engine, event
+
+from shared.database import Database, Session
+
+ROOT = Path(__file__).parents[2]
+_HAS_WRITTEN = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Site:
+    """A place in the code where a transaction, or a statement of its own, is opened."""
+
+    path: str
+    line: int
+    function: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a run: where it was opened, and the how-manieth of that place it is."""
+
+    site: Site
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.site} ({self.number})"
+
+
+class Journal:
+    """The commits of one run, in their order; the answer to one of them may be lost."""
+
+    def __init__(self, lost: Commit | None = None) -> None:
+        self.commits: list[Commit] = []
+        self.is_lost = False
+        self._lost = lost
+        self._counts: Counter[Site] = Counter()
+        self._lock = threading.Lock()
+
+    def note(self, site: Site) -> bool:
+        """Note a commit that was just made; tell whether its answer is to be lost."""
+        with self._lock:
+            self._counts[site] += 1
+            commit = Commit(site, self._counts[site])
+            self.commits.append(commit)
+            self.is_lost |= commit == self._lost
+            return commit == self._lost
+
+
+_open = threading.local()
+_journals: list[Journal] = []
+visited: set[Site] = set()
+"""Every place at which any run of this process has opened a transaction."""
+
+
+@contextmanager
+def watched(lost: Commit | None = None) -> Iterator[Journal]:
+    """Keep a journal of the commits within the block."""
+    journal = Journal(lost)
+    _journals.append(journal)
+    try:
+        yield journal
+    finally:
+        _journals.remove(journal)
+
+
+@contextmanager
+def watching_connections() -> Iterator[None]:
+    """Have every connection that is made within the block be one whose commits can be watched."""
+    patch = pytest.MonkeyPatch()
+    for name in ("transaction", "autocommit"):
+        patch.setattr(Database, name, _noting_place(getattr(Database, name)))
+    event.listen(Engine, "do_connect", _use_watched)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "do_connect", _use_watched)
+        patch.undo()
+
+
+def _use_watched(_: Any, __: Any, ___: Any, options: dict[str, Any]) -> None:
+    options["connection_factory"] = WatchedConnection
+
+
+def _noting_place(opened: Callable[[Database], AbstractContextManager[Session]]) -> Any:
+    @contextmanager
+    def open_at(database: Database, site: Site) -> Iterator[Session]:
+        visited.add(site)
+        outer = getattr(_open, "site", None)
+        _open.site = site
+        try:
+            with opened(database) as session:
+                yield session
+        finally:
+            _open.site = outer
+
+    def begin(database: Database) -> AbstractContextManager[Session]:
+        return open_at(database, _site_of(sys._getframe(1)))
+
+    return begin
+
+
+def _site_of(frame: FrameType) -> Site:
+    return _site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
+
+
+@cache
+def _site(file: str, line: int, function: str) -> Site:
+    return Site(str(Path(file).relative_to(ROOT)), line, function.replace("<locals>.", ""))
+
+
+class WatchedConnection(psycopg2.extensions.connection):
+    """A connection that notes what it commits."""
+
+    def commit(self) -> None:
+        """Commit, and break if nobody is to hear of it."""
+        has_written = _journals and _is_in_transaction(self) and self._has_written()
+        super().commit()
+        if has_written:
+            self._note()
+
+    def cursor(self, *arguments: Any, **options: Any) -> Any:
+        """Give a cursor whose statements, in autocommit, are noted as the commits that they are."""
+        factory = options.pop("cursor_factory", None) or psycopg2.extensions.cursor
+        return super().cursor(*arguments, cursor_factory=_noting(factory), **options)
+
+    def run(self, statement: str) -> Any:
+        """Carry out a statement of the watch's own; give what it says."""
+        with super().cursor() as cursor:
+            cursor.execute(statement)
+            return (cursor.fetchone() or [None])[0] if cursor.description else None
+
+    def end_statement(self) -> None:
+        """Commit what one statement did in autocommit."""
+        has_written = self._has_written()
+        self.run("COMMIT")
+        if has_written:
+            self._note()
+
+    def _has_written(self) -> bool:
+        return bool(self.run(_HAS_WRITTEN))
+
+    def _note(self) -> None:
+        site = getattr(_open, "site", None)
+        if site is None or _is_periodic(sys._getframe(1)):
+            return
+        heard = [journal.note(site) for journal in _journals]
+        if True in heard:
+            with socket.socket(fileno=os.dup(self.fileno())) as link:
+                link.shutdown(socket.SHUT_RDWR)
+            self.run("SELECT 1")  # which raises what the driver raises for a lost link
+
+
+@cache
+def _noting(factory: type[Any]) -> type[Any]:
+    class NotingCursor(factory):  # type: ignore[misc]  # whichever it is
+        def execute(self, query: Any, parameters: Any = None) -> Any:
+            link = self.connection
+            if not _journals or not link.autocommit:
+                return super().execute(query, parameters)
+            link.run("BEGIN")
+            try:
+                given = super().execute(query, parameters)
+            except psycopg2.Error:
+                with suppress(psycopg2.Error):
+                    link.run("ROLLBACK")
+                raise
+            link.end_statement()
+            return given
+
+    return NotingCursor
+
+
+def _is_in_transaction(link: Any) -> bool:
+    return bool(link.info.transaction_status == psycopg2.extensions.TRANSACTION_STATUS_INTRANS)
+
+
+def _is_periodic(frame: FrameType | None) -> bool:
+    """Tell whether this is a thread that renews or looks by the clock: how often it commits is luck."""
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("shared/periodic_thread.py") and frame.f_code.co_name == "_run":
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,114 @@
+"""One installation for all flows of this process, whose commits are watched."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+from uuid import UUID
+
+import pytest
+from flask.testing import FlaskClient
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared import retry
+from shared.a2a.behaviors.registry import build_behaviors
+from shared.a2a.tasks import log as task_log
+from shared.a2a.tasks.watching import TaskHints
+from shared.credits.holds import Stage, read_leases
+from shared.database import Database
+from shared.models.heartbeats import Attended
+from shared.models.providers.routing import Router
+from shared.replies import ReplyChannel, ReplyKind
+from shared.valkey import connect_valkey
+from tests.proof.commits import watching_connections
+from tests.proof.later import database_later
+from tests.proof.world import World, make_world
+from tests.shared.models.model_calls import model_calls
+from tests.support.bound_worker import bound_worker
+from tests.support.front import Front, open_front
+from tests.support.media_sources import MediaSource
+from tests.support.turns import make_execution
+
+
+@pytest.fixture(scope="module")
+def world(
+    database_url: str,
+    administrator_url: str,
+    valkey_server: EmbeddedValkey,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[World]:
+    """An installation over this module's database."""
+    blobs, models = tmp_path_factory.mktemp("blobs"), tmp_path_factory.mktemp("models")
+    patch = pytest.MonkeyPatch()
+    patch.setattr(retry, "FIRST_PAUSE_SECONDS", 0.001)
+    patch.setattr(task_log, "TOGETHER_SECONDS", 0.0)
+    with ExitStack() as stack:
+        stack.callback(patch.undo)
+        stack.enter_context(watching_connections())
+        local = {"egress_allow_private": True, "egress_allow_http": True}
+        front = stack.enter_context(open_front(database_url, valkey_server.url, blobs, **local))
+        front.app.test_client_class = FlaskClient  # other tests hold answers against the documents
+        worker = stack.enter_context(bound_worker(front.settings))
+        replies = ReplyChannel(connect_valkey(valkey_server.url))
+        stack.callback(replies.close)
+        calls = stack.enter_context(model_calls(front.services.database, valkey_server.url, replies, models))
+        later = stack.enter_context(database_later(front.settings.database_url, administrator_url))
+        told = _told_too_soon(patch, front.services.database)
+        made = make_world(
+            *(front, worker, calls),
+            later=later,
+            asked=_asked(patch),
+            told_too_soon=told,
+            source=stack.enter_context(MediaSource()),
+            **stack.enter_context(_worker_of_agents(front)),
+        )
+        stack.callback(made.link.close)
+        front.services.blobs.require()  # which the first use of a store records
+        yield made
+
+
+@contextmanager
+def _worker_of_agents(front: Front) -> Iterator[dict[str, Any]]:
+    """Put together what answers turns, which writes each update at once."""
+    services, valkey = front.services, connect_valkey(front.settings.redis_url)
+    hints = TaskHints(valkey)
+    behaviors = build_behaviors(services.database, services.blobs, valkey, front.settings)
+    _, leases, watch, turns = make_execution(services.database, hints, behaviors, front.settings)
+    yield {"hints": hints, "leases": leases, "turns": turns}
+    watch.shut_down()
+    services.agents.watch.close()
+    behaviors.calls.engine.router.close()
+    behaviors.calls.engine.slots.close()
+    valkey.close()
+
+
+def _asked(patch: pytest.MonkeyPatch) -> list[str]:
+    """Note every call that a provider is asked for."""
+    asked: list[str] = []
+    really = Router.open
+
+    @wraps(really)
+    def noting(*arguments: Any, call_id: str, **options: Any) -> Any:
+        asked.append(call_id)
+        return really(*arguments, call_id=call_id, **options)
+
+    patch.setattr(Router, "open", noting)
+    return asked
+
+
+def _told_too_soon(patch: pytest.MonkeyPatch, database: Database) -> list[UUID]:
+    """Note every call whose end is told while it is not settled."""
+    told: list[UUID] = []
+    really = Attended.send
+
+    @wraps(really)
+    def looking(attended: Attended, kind: ReplyKind, data: bytes = b"") -> bool:
+        if kind in (ReplyKind.END, ReplyKind.FAILED):
+            called = attended.dispatch.invocation_id
+            with database.autocommit() as session:
+                is_open = read_leases(session, [called])[called].stage is not Stage.ENDED
+            told.extend([called] if is_open else [])
+        return really(attended, kind, data)
+
+    patch.setattr(Attended, "send", looking)
+    return told

@@ -1,0 +1,84 @@
+"""Have somebody else act at a point of a flow: their whole operation ends, in another thread, before the flow goes on.
+
+Where they have to wait for a lock that the flow holds, the flow goes on first: then the database has put them in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import pytest
+
+from shared import failpoints
+from tests.proof.world import World
+
+LOOK_SECONDS = 0.005
+PATIENCE_SECONDS = 60.0
+_WAITING = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+reached: set[str] = set()
+"""Every failpoint that any run of this process has reached."""
+
+
+class Visit:
+    """What somebody does at a point, once; `waited` tells whether the flow had to go on first."""
+
+    def __init__(self, world: World, act: Callable[[], object]) -> None:
+        self.waited = False
+        self._world = world
+        self._act = act
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="visitor")
+        self._under_way: Future[object] | None = None
+
+    def begin(self) -> None:
+        """Act, and come back when that is done or cannot go on."""
+        if self._under_way is not None:
+            return
+        self._under_way = self._threads.submit(self._act)
+        while not wait([self._under_way], LOOK_SECONDS).done:
+            if self._world.sql(_WAITING)[0][0]:
+                self.waited = True
+                return
+
+    def end(self) -> bool:
+        """Wait for the end of what was done, whose failure is raised here; tell whether anything was."""
+        if self._under_way is not None:
+            self._under_way.result(PATIENCE_SECONDS)
+        self._threads.shutdown()
+        return self._under_way is not None
+
+
+@contextmanager
+def visiting(world: World, point: str, act: Callable[[], object]) -> Iterator[Visit]:
+    """Have somebody act where the block reaches this point first."""
+    visit = Visit(world, act)
+
+    def hit(name: str) -> None:
+        if name == point and not threading.current_thread().name.startswith("visitor"):
+            visit.begin()
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(failpoints, "hit", hit)
+    try:
+        yield visit
+    finally:
+        patch.undo()
+
+
+@contextmanager
+def noting_points() -> Iterator[list[str]]:
+    """List the points that the block reaches, in their order, each once."""
+    points: dict[str, None] = {}
+    patch = pytest.MonkeyPatch()
+    patch.setattr(failpoints, "hit", points.setdefault)
+    found: list[str] = []
+    try:
+        yield found
+    finally:
+        patch.undo()
+        found += points
+        reached.update(points)

@@ -1,0 +1,171 @@
+"""One installation in one process: the front, every worker's handlers, a worker of models, and who uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import psycopg2
+import pytest
+
+from deploy.deep_checks import Depth, examine_content, examine_ledger
+from deploy.doctor import State as Found
+from shared.a2a.tasks.watching import TaskHints
+from shared.a2a.turns.execution import TurnExecution
+from shared.a2a.turns.leases import TurnLeases
+from shared.credits.ledger import top_up
+from shared.database import Database
+from shared.errors import Unavailable
+from shared.files.blobs.local import LocalBlobStore
+from shared.identity.authorization import OPERATOR
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.roles import Role
+from shared.telemetry import JOBS
+from tests.shared.models.model_calls import ModelCalls
+from tests.support.bound_worker import BoundWorker
+from tests.support.front import Front
+from tests.support.inventory import list_disagreeing_rows
+from tests.support.media_sources import MediaSource
+from tests.web.files.asking import Asker, stored_names
+from tests.web.files.conftest import agent_of, promote
+
+_LEASES_END = """
+UPDATE blobs SET lease_until = now() - interval '1 s' WHERE lease_until > now();
+UPDATE invocations SET lease_until = now() - interval '1 s' WHERE lease_until > now();
+UPDATE task_turns SET lease_until = now() - interval '1 s' WHERE lease_until > now();
+UPDATE media_imports SET due_at = now() WHERE state IN ('Queued', 'Fetching') AND due_at > now();
+"""
+TO_THE_END = (
+    *("files.place_staged", "files.expire_due", "files.collect_doomed", "files.sweep_staging"),
+    *("credits.release_overdue_holds", "credits.settle_unresolved", "credits.roll_up_usage"),
+)
+"""The jobs after which nothing is left to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What flows run in. `agent` stores files and may delete them; `owner` and `operator` administer."""
+
+    front: Front
+    worker: BoundWorker
+    calls: ModelCalls
+    organization_id: UUID
+    deployment: CreatedDeployment
+    agent: Asker
+    owner: str
+    operator: str
+    link: Any
+    """A connection past everything that is watched."""
+    later: Database
+    """The same database, two hours later."""
+    asked: list[str]
+    """The calls that providers were asked for, by their ids."""
+    source: MediaSource
+    hints: TaskHints
+    leases: TurnLeases
+    turns: TurnExecution
+    made: dict[Any, Any] = field(default_factory=dict)
+    told_too_soon: list[UUID]
+    """The calls whose end was told before they were settled."""
+
+    @property
+    def database(self) -> Database:
+        return self.front.services.database
+
+    def run(self, kinds: Collection[str]) -> None:
+        """Do jobs as if their messages had just come; one that fails in a way nobody foresaw fails the test."""
+        for kind in kinds:
+            failures = JOBS.labels(kind, "failed")._value.get()
+            self.worker.run(kind)
+            assert JOBS.labels(kind, "failed")._value.get() == failures, f"{kind} failed"
+
+    def sql(self, statement: str, **values: object) -> list[Any]:
+        """Ask the database past everything that is watched; give the rows."""
+        with self.link.cursor() as cursor:
+            cursor.execute(statement, {name: str(value) for name, value in values.items()})
+            return cursor.fetchall() if cursor.description else []
+
+    def let_leases_end(self) -> None:
+        """Let the time pass for which a worker or a front that died keeps others waiting."""
+        self.sql(_LEASES_END)
+
+    def answer_turn(self) -> None:
+        """Answer the turn that is next, if one is, as a worker of agents does."""
+        with suppress(Unavailable):  # it looks again
+            lease = self.leases.take()
+            if lease is not None:
+                self.turns.answer(lease)
+
+    def once(self, make: Callable[[World], Any]) -> Any:
+        """Give what is made once, for all runs."""
+        if make not in self.made:
+            self.made[make] = make(self)
+        return self.made[make]
+
+    def with_newcomer(self) -> World:
+        """The same with an agent of its own, whom nobody else needs."""
+        deployment = self.front.identity.deployment(self.organization_id)
+        promote(self.front, deployment)
+        return replace(self, deployment=deployment, agent=agent_of(self.front, deployment))
+
+    def recording_uploads(self, is_wanted: bool) -> Any:
+        """Have the store be one whose uploads are recorded before they begin, within the block."""
+        return _recording() if is_wanted else nullcontext()
+
+    def held(self) -> int:
+        """The credits that are held of the organization that makes model calls."""
+        return int(self.calls.balance.held)
+
+    def faults(self) -> list[str]:
+        """Let everything come to its end, and list on what rows, bytes and books do not agree."""
+        self.let_leases_end()
+        self.run(TO_THE_END)
+        self.let_leases_end()
+        self.run(TO_THE_END)
+        store = self.front.services.blobs
+        depth = Depth(sample=10_000)
+        found = [*examine_content(self.database, store, depth), *examine_ledger(self.database)]
+        faults = [f"{at.subject}: {at.said}" for at in found if at.state is not Found.OK]
+        faults += list_disagreeing_rows(self.link)
+        states = dict(self.sql("SELECT version_id::text, state FROM blobs"))
+        faults += [f"leaked bytes: {name}" for name in stored_names(self.front) - states.keys()]
+        still = self.sql("SELECT id FROM invocations WHERE state IN ('held', 'dispatched', 'unresolved')")
+        faults += [f"told before it was settled: {at}" for at in self.told_too_soon]
+        return faults + [f"credits are still held for {row[0]}" for row in still]
+
+
+@contextmanager
+def _recording() -> Iterator[None]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(LocalBlobStore, "records_before_receiving", True)
+    try:
+        yield
+    finally:
+        patch.undo()
+
+
+def make_world(front: Front, worker: BoundWorker, calls: ModelCalls, **parts: Any) -> World:
+    """Make an organization and those who act in it."""
+    identity = front.identity
+    organization_id = identity.organization().id
+    deployment = identity.deployment(organization_id)
+    promote(front, deployment)
+    with front.services.database.transaction() as session:
+        top_up(session, organization_id=organization_id, amount=1_000_000, reference="proof", by=OPERATOR)
+    link = psycopg2.connect(front.settings.database_url.replace("+psycopg2", ""))
+    link.autocommit = True
+    return World(
+        front=front,
+        worker=worker,
+        calls=calls,
+        organization_id=organization_id,
+        deployment=deployment,
+        agent=agent_of(front, deployment),
+        owner=identity.person(organization_id, Role.WORKSPACE_OWNER).authorization,
+        operator=identity.operator().authorization,
+        link=link,
+        **parts,
+    )

@@ -1,0 +1,97 @@
+"""What a search for names reads: some of the newest files, and what the index has of the words; nothing of others."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import event, text
+
+from shared.database import Database
+from shared.files.listing import FileFilter, list_files
+from shared.files.resources import Availability
+from shared.files.searching import LOOKED_AT
+from shared.identity.callers import Caller, Executor, ExecutorKind
+from shared.identity.permissions import Permission
+from tests.support.plans import Statement, rows_read
+
+FILES, PAGE = 3 * LOOKED_AT, 10
+LOOKED_AT_ROWS = 2 * LOOKED_AT  # each file, and its words
+_FILL = (
+    """
+INSERT INTO files (id, organization_id, payer_id, purpose, owner_kind, owner_id, state, current_version_id, revision)
+SELECT uuidv7(make_interval(secs => n - :files)), :organization_id, :organization_id, 'AgentArtifact', 'DaemonIdentity',
+    :organization_id, 'Available', gen_random_uuid(), 1
+FROM generate_series(1, :files) AS n
+""",
+    """
+INSERT INTO file_versions (id, file_id, revision, file_name, media_type, byte_size, content_sha256)
+SELECT current_version_id, id, 1, :name || CASE row_number() OVER (ORDER BY id) WHEN 1 THEN ' oldest' ELSE '' END,
+    'text/plain', 1, sha256('')
+FROM files WHERE organization_id = :organization_id
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def caller(database: Database) -> Caller:
+    """A user of an organization of many files whose words another one, as large, has not."""
+    organization_id, other = uuid4(), uuid4()
+    with database.transaction() as session:
+        for whose, name in ((organization_id, "mine"), (other, "elsewhere")):
+            values = {"organization_id": str(whose), "name": name, "files": FILES}
+            for statement in _FILL:
+                casts = statement.replace(":organization_id", "CAST(:organization_id AS uuid)")
+                session.execute(text(casts), values)
+    for table in ("files", "file_versions", "file_words"):
+        with database.transaction() as session:
+            session.execute(text(f"ANALYZE {table}"))
+    return make_caller(organization_id)
+
+
+def make_caller(organization_id: UUID) -> Caller:
+    return Caller(
+        executor=Executor(kind=ExecutorKind.USER, id=uuid4()),
+        credential_id=uuid4(),
+        organization_id=organization_id,
+        owner=None,
+        payer_id=organization_id,
+        permissions_by_scope={organization_id: frozenset({Permission.FILE_READ})},
+    )
+
+
+@contextmanager
+def recorded(database: Database) -> Iterator[list[Statement]]:
+    kept: list[Statement] = []
+
+    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        kept.append(Statement(text=statement, parameters=parameters))
+
+    event.listen(database.engine, "before_cursor_execute", keep)
+    yield kept
+    event.remove(database.engine, "before_cursor_execute", keep)
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "by_the_index"),
+    [
+        ("mine", PAGE, False),
+        ("oldest", 1, True),
+        ("elsewhere", 0, True),
+        ("els", 0, True),
+        ("nowhere", 0, True),
+    ],
+)
+def test_a_search_reads_some_of_the_newest_and_what_it_finds(
+    database: Database, caller: Caller, name: str, found: int, by_the_index: bool
+) -> None:
+    with recorded(database) as statements, database.autocommit() as session:
+        page = list_files(
+            session, caller, FileFilter(name=name), cursor=None, limit=PAGE, pending=Availability.AVAILABLE
+        )
+    assert (len(page.files), len(statements)) == (found, 2 + by_the_index)
+    first, *rest = [rows_read(database, statement) for statement in statements]
+    assert first[0] <= LOOKED_AT_ROWS + 50, first[1]
+    for read, plan in rest:
+        assert read <= 5 * (found + 1), plan

@@ -1,0 +1,171 @@
+"""A real RabbitMQ for a session of tests, of Debian's package `rabbitmq-server`: started when the first test asks.
+
+It needs no rights. Every stack and every test has a vhost of its own. Without the package the tests that need it are
+skipped, and say so; `.ci/run` installs it.
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded.ports import find_free_port
+from deploy.processes import Program, kill, spawn
+from shared.broker import Broker
+from shared.errors import Unavailable
+from shared.publisher import create_celery
+
+PROGRAMS = Path("/usr/lib/rabbitmq/bin")
+"""The programs themselves: those in /usr/sbin insist on an account and on fixed directories."""
+START_SECONDS = 90.0
+SETTLED_SECONDS = 6.0
+"""RabbitMQ keeps what it knows of a new quorum queue in memory for so long; killed before, it never serves it again."""
+ACCOUNT = "guest"
+CONFIGURATION = """\
+listeners.tcp.1 = {address}:{port}
+disk_free_limit.absolute = 50MB
+vm_memory_high_watermark.absolute = 1GB
+consumer_timeout = 1800000
+loopback_users = none
+"""
+
+
+class RabbitMQ:
+    """One node over a directory, to be killed and started again."""
+
+    name = "rabbitmq"
+
+    def __init__(self, directory: Path, *, address: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
+        """Start nothing yet; with a `prefix` it runs on another host, which has the `address`."""
+        self.directory = directory
+        self._address, self._prefix = address, prefix
+        self.port, self._dist, self._epmd_port = (find_free_port() for _ in range(3))
+        self._vhosts = itertools.count()
+        self._declared_at = float("-inf")
+        self._environment = os.environ | {
+            "HOME": str(directory),
+            "RABBITMQ_NODENAME": f"quartermaster-{self.port}@localhost",
+            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(directory),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+            "RABBITMQ_DIST_PORT": str(self._dist),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none",
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    def start(self) -> None:
+        """Start the node, and what tells its programs its port; wait until it takes connections."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "rabbitmq.conf").write_text(
+            CONFIGURATION.format(address=self._address, port=self.port)
+        )
+        (self.directory / "plugins").write_text("[].\n")
+        # Started by the node it would outlive it.
+        self._epmd = spawn(
+            self._program("epmd", shutil.which("epmd") or "epmd", "-port", str(self._epmd_port))
+        )
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start the node after it was killed."""
+        self._node = spawn(self._program("node", str(PROGRAMS / "rabbitmq-server")))
+        deadline = time.monotonic() + START_SECONDS
+        while not self.is_ready():
+            if self._node.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"RabbitMQ did not start; see {self.directory / 'node.log'}")
+            time.sleep(0.1)
+
+    def is_ready(self) -> bool:
+        """Tell whether the node lets its administrator in."""
+        with contextlib.closing(Broker.of(self.url_of("%2F"))) as broker, contextlib.suppress(Unavailable):
+            return broker.depth("none") == 0
+        return False
+
+    def kill(self) -> None:
+        """End the node by SIGKILL, once it has written down which queues a new installation has."""
+        time.sleep(max(0.0, self._declared_at + SETTLED_SECONDS - time.monotonic()))
+        kill(self._node)
+
+    def stop(self) -> None:
+        """End everything."""
+        kill(self._node)
+        kill(self._epmd)
+
+    def url_of(self, vhost: str) -> str:
+        """Give the address of a vhost."""
+        return f"amqp://{ACCOUNT}:{ACCOUNT}@{self._address}:{self.port}/{vhost}"
+
+    def new_url(self) -> str:
+        """Make a vhost that nobody else uses; give its address."""
+        name = f"test-{next(self._vhosts)}"
+        self.command("add_vhost", name)
+        self.command("set_permissions", "--vhost", name, ACCOUNT, ".*", ".*", ".*")
+        return self.url_of(name)
+
+    def new_installation_url(self) -> str:
+        """Make a vhost with the queues of the service."""
+        url = self.new_url()
+        with contextlib.closing(create_celery(url)) as app, app.connection_for_write() as connection:
+            for queue in app.conf.task_queues:
+                queue(connection.default_channel).declare()
+        self._declared_at = time.monotonic()
+        return url
+
+    def command(self, *arguments: str) -> str:
+        """Run `rabbitmqctl`; give what it says."""
+        command = [*self._prefix, str(PROGRAMS / "rabbitmqctl"), "--quiet", *arguments]
+        done = subprocess.run(
+            command, env=self._environment, check=True, capture_output=True, text=True, timeout=START_SECONDS
+        )
+        return done.stdout
+
+    @contextlib.contextmanager
+    def in_alarm(self) -> Iterator[None]:
+        """Let the node believe that memory runs out: it reads no more from those who publish."""
+        self.command("set_vm_memory_high_watermark", "absolute", "1000")
+        try:
+            yield
+        finally:
+            self.command("set_vm_memory_high_watermark", "absolute", "1000000000")
+
+    @contextlib.contextmanager
+    def mute(self) -> Iterator[None]:
+        """Stop the node without closing its port: the kernel goes on accepting connections for it."""
+        os.killpg(self._node.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self._node.pid, signal.SIGCONT)
+
+    def _program(self, name: str, *command: str) -> Program:
+        return Program(
+            name=name,
+            command=command,
+            environment=self._environment,
+            directory=self.directory,
+            log=self.directory / f"{name}.log",
+            prefix=self._prefix,
+        )
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """Run RabbitMQ for the session; a test that kills it starts it again before it ends."""
+    if not (PROGRAMS / "rabbitmq-server").exists():
+        pytest.skip("needs RabbitMQ: apt-get install rabbitmq-server")
+    node = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
+    node.start()
+    yield node
+    node.stop()

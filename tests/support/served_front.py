@@ -1,0 +1,27 @@
+"""A front of this process, served on a free port for clients that speak HTTP themselves."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flask import Flask
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+
+class _Silent(WSGIRequestHandler):
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serving(app: Flask) -> Iterator[str]:
+    """Serve an application within the block; give its address."""
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

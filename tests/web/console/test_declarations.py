@@ -1,0 +1,52 @@
+"""Every page and action of the console: what it needs, and what does the same elsewhere."""
+
+import re
+
+import click
+import pytest
+
+from deploy.cli import main
+from tests.support.browser import Browser
+from tests.support.front import Front
+from web.authentication import Authentication
+from web.console.declarations import SIGN_IN, Twins
+from web.console.routes import PAGES
+from web.html_errors import speaks_html
+from web.routes import Route
+
+DECLARED = [route for routes in PAGES for route in routes.declared]
+TWINS = [twins for routes in PAGES for twins in routes.twins]
+OWN = {"/console/in", "/console/out", "/console/step-up", "/console/organizations", "/console/theme"}
+"""What only concerns the session itself."""
+_PARAMETER = re.compile(r"<[^>]+>")
+
+
+@pytest.mark.parametrize("route", DECLARED, ids=lambda route: f"{route.method} {route.path}")
+def test_nothing_is_shown_or_done_without_a_session(stranger: Browser, route: Route) -> None:
+    assert speaks_html(route.path)
+    assert route.authentication is Authentication.SESSION
+    path = route.path.replace("<month:month>", "2026-01")
+    path = _PARAMETER.sub("01890000-0000-7000-8000-000000000000", path)
+    answer = stranger.ask(route.method, path, "" if route.method == "POST" else None)
+    assert (answer.status, answer.location) == (303, SIGN_IN)
+
+
+def test_every_post_is_an_action() -> None:
+    posts = {route.path for route in DECLARED if route.method != "GET"}
+    assert posts == {twins.path for twins in TWINS}
+
+
+@pytest.mark.parametrize("twins", TWINS, ids=lambda twins: str(twins.path))
+def test_an_action_has_an_operation_of_rest_and_a_command_that_do_the_same(
+    front: Front, twins: Twins
+) -> None:
+    if twins.path in OWN:
+        assert (twins.rest, twins.command) == (None, None)
+        return
+    operations = {route.name for route in front.app.extensions["routes"] if not route.hidden}
+    assert twins.rest in operations
+    command: click.Command | None = main
+    for word in (twins.command or "").split():
+        if isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), word)
+    assert command not in (None, main), twins

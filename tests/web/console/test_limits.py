@@ -1,0 +1,61 @@
+"""Limits that an owner sets in the console: the models of a key, and what a month may cost."""
+
+from collections.abc import Callable
+
+import pytest
+
+from shared.identity.roles import Role
+from tests.support.browser import Browser
+from tests.support.front import Front
+from tests.support.identity import Person
+from tests.web.console.conftest import looking_at
+
+SignedIn = Callable[[Person], Browser]
+
+
+@pytest.fixture
+def person(front: Front) -> Person:
+    return front.identity.person(front.identity.organization().id, Role.WORKSPACE_OWNER)
+
+
+@pytest.fixture
+def owner(front: Front, person: Person, signed_in: SignedIn) -> Browser:
+    browser = signed_in(person)
+    (organization,) = (front.get("/admin/organizations", person.authorization).json or {})["organizations"]
+    return looking_at(organization["id"], browser)
+
+
+def test_a_key_is_limited_to_some_models_and_freed_again(
+    front: Front, person: Person, owner: Browser
+) -> None:
+    page = f"/console/keys/{person.api_key_id}/models"
+    assert "may call every model" in owner.get(page).text
+    assert owner.submit(page, page).status == 422
+    assert (
+        owner.submit(page, page, **{"model:acme/<b>large": "on", "model:acme/small": "on"}).location == page
+    )
+    shown = owner.get(page).text
+    assert "these models only" in shown
+    assert "acme/&lt;b&gt;large" in shown
+    allowed = front.get("/v1/key", person.authorization).json or {}
+    assert allowed["data"]["models"] == ["acme/<b>large", "acme/small"]
+    assert owner.submit(page, f"{page}/remove").location == page
+    assert "may call every model" in owner.get(page).text
+
+
+def test_a_month_is_limited_and_the_limit_lifted(owner: Browser) -> None:
+    page = "/console/ledger"
+    assert owner.submit(page, "/console/spending/policy", limit="much").status == 422
+    assert owner.submit(page, "/console/spending/policy", limit="12.5").location == page
+    assert 'value="12.50"' in owner.get(page).text
+    assert "of 12.50" in owner.get("/console").text
+    assert owner.submit(page, "/console/spending/policy").location == page
+    assert "no limit" in owner.get("/console").text
+
+
+def test_operators_see_processes_queues_and_sweeps(front: Front, owner: Browser, signed_in: SignedIn) -> None:
+    assert owner.get("/console/operations").status == 403
+    page = signed_in(front.identity.operator()).get("/console/operations").text
+    assert "files" in page
+    assert "METRICS_DIRECTORY is not set" in page
+    assert "The broker does not answer" not in page

@@ -1,0 +1,132 @@
+"""A task as people see it: what went on, whose it is, and what they say to the agent."""
+
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from shared.a2a.turns.rows import call_of
+from shared.credits.amounts import MICRO
+from shared.credits.tables import usage_records
+from shared.identity.roles import Role
+from tests.support.browser import Answer, Browser
+from tests.support.front import Front
+from tests.support.identity import Person
+from tests.support.planting import plant
+from tests.web.a2a.conftest import SCRIPT, Cast, cast, give_script
+from tests.web.console.conftest import looking_at
+
+__all__ = ["cast"]
+SignedIn = Callable[[Person], Browser]
+MARKUP = "<img src=x onerror=alert(1)>"
+HOSTILE = f"""
+rules:
+  - match: {{text: work}}
+    steps:
+      - status: "{MARKUP} status"
+      - artifact: {{id: a, name: "{MARKUP} name", chunks: ["{MARKUP} chunk"]}}
+      - complete: "{MARKUP} done"
+  - match: {{text: ask}}
+    steps: [{{input_required: "Which one?"}}, {{echo: complete}}]
+  - steps: [{{complete: Fine}}]
+"""
+
+
+@pytest.fixture
+def owner(cast: Cast, signed_in: SignedIn) -> Browser:
+    return looking_at(cast.acme, signed_in(cast.front.identity.person(cast.acme, Role.WORKSPACE_OWNER)))
+
+
+def settled(browser: Browser, path: str, word: str) -> Answer:
+    """Reload a page until it has a word."""
+    for _ in range(150):
+        answer = browser.get(path.partition("#")[0])
+        if word in answer.text:
+            return answer
+        time.sleep(0.2)
+    pytest.fail(answer.text)
+
+
+def talk(browser: Browser, agent_id: UUID, message: str) -> str:
+    sent = browser.submit(f"/console/agents/{agent_id}", f"/console/agents/{agent_id}/talk", message=message)
+    assert sent.status == 303, sent.text
+    assert sent.location.startswith("/console/tasks/")
+    return sent.location
+
+
+def test_one_talks_to_an_agent_and_sees_what_it_does_as_text(cast: Cast, owner: Browser) -> None:
+    agent, _ = cast.new_agent(HOSTILE)
+    page = talk(owner, agent.deployment.id, "work")
+    shown = settled(owner, page, "completed").text
+    for said in ("status", "name", "chunk", "done"):
+        assert f"&lt;img src=x onerror=alert(1)&gt; {said}" in shown
+    assert "<img" not in shown
+    assert shown.index("chunk") < shown.index(">completed<", shown.index("<ol"))
+    assert "hx-get" not in owner.get(page, {"HX-Request": "true"}).text
+
+
+def test_one_answers_an_agent_that_asks_and_the_page_goes_on_by_itself(cast: Cast, owner: Browser) -> None:
+    agent, _ = cast.new_agent(HOSTILE)
+    page = talk(owner, agent.deployment.id, "ask")
+    settled(owner, page, "Which one?")
+    part = owner.get(page, {"HX-Request": "true"})
+    assert part.text.lstrip().startswith('<section id="line" hx-get=')
+    sent = owner.submit(page, f"{page}/say", message="The second")
+    assert sent.location == f"{page}#end"
+    assert settled(owner, page, "completed").text.count("The second") >= 2
+    over = owner.submit(page, f"{page}/say", message="And now?")
+    assert over.status in (400, 409, 422)
+
+
+def test_a_task_shows_what_its_own_model_call_cost(front: Front, cast: Cast, owner: Browser) -> None:
+    agent, _ = cast.new_agent(SCRIPT)
+    page = talk(owner, agent.deployment.id, "ping")
+    settled(owner, page, "completed")
+    task_id = page.rpartition("/")[2]
+    with front.services.database.autocommit() as session:
+        turn_id = session.execute(
+            text("SELECT id FROM task_turns WHERE task_id = :id"), {"id": task_id}
+        ).scalar_one()
+    plant(
+        front.services.database,
+        usage_records,
+        invocation_id=call_of(turn_id),
+        organization_id=cast.acme,
+        model=f"acme/{MARKUP}",
+        cost=2 * MICRO + 345_678,
+        status="completed",
+    )
+    shown = owner.get(page).text
+    assert "2.34<span" in shown
+    assert "in 1 model call of its behavior" in shown
+    assert "acme/&lt;img" in shown
+
+
+def test_a_task_is_read_by_its_own_and_by_those_who_may_read_all(
+    cast: Cast,
+    front: Front,
+    owner: Browser,
+    signed_in: SignedIn,
+) -> None:
+    agent, _ = cast.new_agent(SCRIPT)
+    member = looking_at(cast.acme, signed_in(cast.person()))
+    page = talk(member, agent.deployment.id, "ping")
+    assert settled(member, page, "completed").status == 200
+    seen = owner.get(page)
+    assert (seen.status, "<textarea" in seen.text) == (200, False)
+    assert owner.submit("/console/tasks", f"{page}/say", message="Hello").status == 404
+    assert looking_at(cast.acme, signed_in(cast.person())).get(page).status == 404
+    elsewhere = front.identity.organization("Initech").id
+    stranger = signed_in(front.identity.person(elsewhere, Role.WORKSPACE_OWNER))
+    assert looking_at(elsewhere, stranger).get(page).status == 404
+
+
+def test_what_is_too_long_for_a_page_is_left_out(cast: Cast, owner: Browser) -> None:
+    agent = cast.front.identity.deployment(cast.acme)
+    give_script(cast.front, agent, SCRIPT)
+    page = talk(owner, agent.deployment.id, "ping " + "w" * 70_000)
+    shown = settled(owner, page, "completed").text
+    assert "too long to be shown here" in shown
+    assert "w" * 70_000 not in shown

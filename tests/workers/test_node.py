@@ -1,0 +1,75 @@
+"""What a worker is to Celery: a name of its own, flags that operators pass, events when asked for, and a soft end."""
+
+import os
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery.worker import state
+from celery.worker.consumer import Consumer
+from click.testing import CliRunner
+
+from deploy import cli, process_types
+from deploy.process_types import worker_command
+from workers import node
+from workers.node import LeanConsumer, Node, kind_of, unique_name
+
+
+def test_two_workers_of_a_kind_have_two_names_on_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = set()
+    for process_id in (1, 2):
+        monkeypatch.setattr(os, "getpid", lambda process_id=process_id: process_id)
+        names.add(unique_name("files@host"))
+    assert names == {"files-1@host", "files-2@host"}
+    assert {kind_of(name) for name in names} == {"files"}
+
+
+def test_a_name_that_an_operator_chose_stays() -> None:
+    assert unique_name("left@host") == "left@host"
+    assert kind_of("left@host") == "left"
+
+
+def test_flags_after_the_dash_reach_celery_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(process_types, "become", became.append)
+    CliRunner().invoke(cli.worker, ["files", "--", "--loglevel", "DEBUG", "-E"], catch_exceptions=False)
+    assert became[0][-3:] == ["--loglevel", "DEBUG", "-E"]
+    CliRunner().invoke(cli.celery, ["inspect", "active", "--json"], catch_exceptions=False)
+    assert became[1][-3:] == ["inspect", "active", "--json"]
+
+
+@pytest.mark.parametrize("value", ["true", "1"])
+def test_a_setting_has_workers_tell_of_their_tasks_and_that_they_live(value: str) -> None:
+    told, untold = worker_command("files", {"TASK_EVENTS": value}), worker_command("files", {})
+    assert "--task-events" in told
+    assert "--without-heartbeat" not in told
+    assert "--task-events" not in untold
+    assert "--without-heartbeat" in untold
+
+
+def test_a_soft_shutdown_ends_with_the_last_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: set[Any] = {"a job"}
+    monkeypatch.setattr(state, "active_requests", jobs)
+    monkeypatch.setattr(node, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: jobs.clear()))
+    conf = SimpleNamespace(worker_soft_shutdown_timeout=3600)
+    waiting: Any = SimpleNamespace(app=SimpleNamespace(conf=conf))
+    Node.wait_for_soft_shutdown(waiting)
+    assert not jobs
+    Node.wait_for_soft_shutdown(waiting)
+
+
+def test_a_soft_shutdown_has_an_end_for_jobs_that_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "active_requests", {"a job"})
+    conf = SimpleNamespace(worker_soft_shutdown_timeout=0.05)
+    waiting: Any = SimpleNamespace(app=SimpleNamespace(conf=conf))
+    Node.wait_for_soft_shutdown(waiting)
+    assert state.active_requests
+
+
+def test_no_queues_are_declared_for_messages_with_an_eta() -> None:
+    steps = [str(step) for step in Consumer.Blueprint.default_steps]
+    ours = [str(step) for step in LeanConsumer.Blueprint.default_steps]
+    assert [step for step in steps if step not in ours] == [
+        "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+    ]

@@ -1,0 +1,70 @@
+"""List the tasks of all agents of an organization, for those who administer it."""
+
+from collections.abc import Sequence
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field
+
+from shared.a2a.tasks.administration import list_organization_tasks as list_page
+from shared.a2a.types import TaskState
+from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT
+from web.a2a.queries import STATES
+from web.administration import ORGANIZATION, AdministrationRoutes
+from web.calls import Answer, Call
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Between, Count, Id, Sent, Text, UtcTime
+
+routes = AdministrationRoutes("agents")
+
+
+class OrganizationTask(Shown):
+    """A task, without what was said in it."""
+
+    id: Id
+    context_id: str
+    organization_id: Id
+    deployment_id: Id
+    caller_id: Id = Field(description="The user or identity that sent the message.")
+    principal_id: Id = Field(description="The identity that it is worked on for.")
+    distribution_id: Id | None
+    state: TaskState
+    status_at: UtcTime = Field(description="When it came to this state, or was last told of.")
+    created_at: UtcTime
+
+
+class OrganizationTaskPage(ShownPage):
+    """Some tasks, the last changed first, and where the next page begins."""
+
+    next_cursor: str | None  # type: ignore[assignment]
+    tasks: Sequence[OrganizationTask]
+
+
+class OrganizationTaskQuery(Sent):
+    """The parameters of a listing of an organization's tasks."""
+
+    state: Annotated[TaskState, Field(strict=False), STATES] | None = Field(
+        default=None, description="Only tasks in this state."
+    )
+    deployment_id: Id | None = Field(default=None, description="Only tasks of this deployment's agent.")
+    cursor: Annotated[str, Text(minimum=1, maximum=200)] | None = Field(
+        default=None, description="The `nextCursor` of the page before."
+    )
+    limit: Annotated[
+        Count, Between(minimum=1, maximum=MAX_LIMIT), Field(description="Tasks on the page.")
+    ] = DEFAULT_LIMIT
+
+
+@routes.pages(
+    f"{ORGANIZATION}/tasks",
+    OrganizationTaskPage,
+    OrganizationTaskQuery,
+    summary="List the tasks of an organization's agents, the last changed first; needs TaskRead",
+    description="What was said in a task is read at its agent, with the same permission.",
+)
+def list_organization_tasks(call: Call, organization_id: UUID) -> Answer:
+    by = call.actor
+    query: OrganizationTaskQuery = call.query
+    with call.services.database.transaction() as session:
+        page = list_page(session, by=by, organization_id=organization_id, **query.model_dump())
+    return Answer(body=OrganizationTaskPage.of(page))

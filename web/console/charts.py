@@ -1,0 +1,143 @@
+"""Draw figures: pure functions from rows to SVG, without state, clock or inline style.
+
+Widths are percentages (or a nested viewBox that stretches) and heights are pixels, so that text keeps its size on
+every screen. Colours are classes (`s1`…`s6`), so that light and dark need no second drawing and the policy no
+exception. What is given is escaped here.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from math import ceil, floor, log10
+
+from markupsafe import Markup
+
+Series = Sequence[tuple[str, Sequence[float]]]
+MAXIMUM_BARS = 90
+_STEPS = (1, 2, 2.5, 5, 10)
+_TOP, _FOOT, _BAR = 18, 22, 10
+_FULL, _NEAR = 100, 80
+_LAST_SERIES = 6
+
+
+def steps(value: float, most: int = 5) -> tuple[float, int]:
+    """Give the smallest round step of which at most `most` reach the value, and how many it takes."""
+    if value <= 0:
+        return 1.0, 1
+    power = 10.0 ** floor(log10(value / most))
+    step = next(size * power for size in _STEPS if size * power * most >= value * (1 - 1e-9))
+    return step, ceil(value / step - 1e-9)
+
+
+def stacked_bars(
+    days: Sequence[str], series: Series, *, label: str, unit: str, every: int = 5, height: int = 232
+) -> Markup:
+    """Draw bars by day, stacked in the order given; each day tells its figures as a title.
+
+    At most MAXIMUM_BARS days, and five series with "other" as the sixth: more are not told apart.
+    """
+    base = height - _FOOT
+    totals = [sum(values[at] for _, values in series) for at in range(len(days))]
+    step, lines = steps(max(totals, default=0))
+    scale = (base - _TOP) / (step * lines)
+    stretched = f'viewBox="0 0 {max(len(days), 1) * _BAR} {height}" preserveAspectRatio="none"'
+    return Markup(  # noqa: S704 (all text in it is escaped)
+        f'<svg class="chart" role="img" aria-label="{escape(label)}" width="100%" height="{height}">'
+        f"{_grid(step, lines, scale, base, unit)}"
+        f'<svg width="100%" height="{height}" {stretched}>'
+        f"{_bars(series, totals, scale, base)}{_titles(days, series, totals, base, unit)}</svg>"
+        f'<line class="axis" x1="0" x2="100%" y1="{base}" y2="{base}"/>{_dates(days, every, height)}</svg>'
+    )
+
+
+def sparkline(values: Sequence[float], *, label: str, width: int = 88, height: int = 22) -> Markup:
+    """Draw a line without axes, its last point marked: for the shape, never for reading a value."""
+    low, high = min(values, default=0), max(values, default=0)
+    span = (high - low) or 1
+    step = (width - 6) / max(len(values) - 1, 1)
+    points = [
+        (round(2 + at * step, 1), round(height - 3 - (value - low) / span * (height - 6), 1))
+        for at, value in enumerate(values)
+    ] or [(2, height - 3)]
+    line = " ".join(f"{x:g},{y:g}" for x, y in points)
+    x, y = points[-1]
+    return Markup(  # noqa: S704 (all text in it is escaped)
+        f'<svg class="spark" role="img" aria-label="{escape(label)}" width="{width}" height="{height}">'
+        f'<polyline points="{line}"/><circle cx="{x:g}" cy="{y:g}" r="2"/></svg>'
+    )
+
+
+def meter(spent: float, limit: float, *, held: float = 0, label: str, height: int = 8) -> Markup:
+    """Draw what is spent and held of a limit; over the limit the bar is full, and its class says so."""
+    used = min(spent / limit, 1) * 100 if limit else 100.0
+    waiting = min(held / limit * 100, 100 - used) if limit else 0.0
+    level = "over" if used >= _FULL else "near" if used >= _NEAR else "fine"
+    held_bar = f'<rect class="held" x="{used:.1f}%" width="{waiting:.1f}%" height="{height}"/>'
+    return Markup(  # noqa: S704 (all text in it is escaped)
+        f'<svg class="meter {level}" role="img" aria-label="{escape(label)}" width="100%" height="{height}">'
+        f'<rect class="room" width="100%" height="{height}"/>'
+        f'<rect class="used" width="{used:.1f}%" height="{height}"/>{held_bar if waiting else ""}</svg>'
+    )
+
+
+def clock(share: float, *, label: str) -> Markup:
+    """Draw how much of a retention has passed: a bar from stored to deadline with a mark for now."""
+    at = max(0.0, min(share, 1.0)) * 100
+    return Markup(  # noqa: S704 (all text in it is escaped)
+        f'<svg class="clock" role="img" aria-label="{escape(label)}" width="100%" height="18">'
+        f'<line class="g" x1="0" x2="100%" y1="9" y2="9"/><line class="past" x1="0" x2="{at:.1f}%" y1="9" y2="9"/>'
+        f'<line class="now" x1="{at:.1f}%" x2="{at:.1f}%" y1="2" y2="16"/></svg>'
+    )
+
+
+def _grid(step: float, lines: int, scale: float, base: int, unit: str) -> str:
+    drawn = []
+    for line in range(1, lines + 1):
+        y = round(base - step * line * scale, 1)
+        name = f" {escape(unit)}" if line == lines else ""
+        drawn.append(
+            f'<line class="g" x1="0" x2="100%" y1="{y:g}" y2="{y:g}"/>'
+            f'<text x="-36" y="{y + 4:g}">{_number(step * line)}{name}</text>'
+        )
+    return "".join(drawn)
+
+
+def _bars(series: Series, totals: Sequence[float], scale: float, base: int) -> str:
+    feet, drawn = [float(base)] * len(totals), []
+    for place, (_, values) in enumerate(series, 1):
+        path = []
+        for at, value in enumerate(values):
+            rise = value * scale
+            if rise >= 0.4:  # noqa: PLR2004 (less than half a pixel is not seen)
+                feet[at] -= rise
+                path.append(f"M{at * _BAR + 1.4:g} {feet[at]:.1f}h7.2v{max(rise - 1, 0.6):.1f}h-7.2z")
+        drawn.append(f'<path class="s{min(place, _LAST_SERIES)}" d="{"".join(path)}"/>')
+    return "".join(drawn)
+
+
+def _titles(days: Sequence[str], series: Series, totals: Sequence[float], base: int, unit: str) -> str:
+    drawn = []
+    for at, day in enumerate(days):
+        parts = ", ".join(f"{name} {values[at]:.2f}" for name, values in series if values[at] > 0)
+        drawn.append(
+            f'<rect class="hit" x="{at * _BAR}" y="{_TOP}" width="{_BAR}" height="{base - _TOP}">'
+            f"<title>{escape(day)}: {totals[at]:.2f} {escape(unit)}\n{escape(parts)}</title></rect>"
+        )
+    return "".join(drawn)
+
+
+def _dates(days: Sequence[str], every: int, height: int) -> str:
+    """Write the first, the last and some dates between; on a phone of those only the middle one."""
+    last, drawn = len(days) - 1, []
+    for at, day in enumerate(days):
+        is_end = at in (0, last)
+        if not is_end and (at % every != every - 1 or last - at < every // 2):
+            continue
+        x = 100 if at == last and last else 0 if at == 0 else round((at + 0.5) * 100 / len(days), 2)
+        anchor = "end" if at == last and last else "start" if at == 0 else "middle"
+        wide = "" if is_end or at == (len(days) // 2 // every) * every - 1 else ' class="wide"'
+        drawn.append(f'<text{wide} x="{x}%" y="{height - 6}" text-anchor="{anchor}">{escape(day)}</text>')
+    return "".join(drawn)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:g}"  # noqa: PLR2004 (fractions tell below)

@@ -1,0 +1,152 @@
+"""Put what needs mending on the first page: what is wrong, and one remedy each, a page or at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.credits.balances import Balance, Policy
+from shared.credits.budgets import Budget, Unit
+from shared.database import Session
+from shared.identity.labels import Label
+from shared.identity.permissions import Permission
+from shared.needs_mending import (
+    MOST_COUNTED,
+    DeadEndpoint,
+    FailingAgent,
+    TroubledDistribution,
+    list_dead_endpoints,
+    list_failing_agents,
+    list_troubled_distributions,
+)
+from web.console.figures import Burn
+from web.console.format import day
+from web.console.reasons import find_reason
+from web.console.visits import Visit
+
+MAXIMUM_MENDS = 20
+LOW_DAYS = 7
+LEDGER = "/console/ledger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mend:
+    """Something that somebody should do something about, and the page where; with `acts` a form does it at once."""
+
+    kind: str
+    title: str
+    text: str
+    remedy: str
+    path: str
+    acts: str | None = None
+    act: str = ""
+
+
+def find_failures(visit: Visit, session: Session) -> list[Mend]:
+    """Find what failed, as far as the visitor may mend it."""
+    organization_id = visit.organization_id
+    found: list[Mend] = []
+    if visit.holds(Permission.DEPLOYMENT_MANAGE):
+        found += [_of_endpoint(at) for at in list_dead_endpoints(session, organization_id)]
+    if visit.holds(Permission.DISTRIBUTION_MANAGE):
+        for at in list_troubled_distributions(session, organization_id):
+            found += _of_distribution(at)
+    if visit.holds(Permission.TASK_READ):
+        found += [_of_agent(at) for at in list_failing_agents(session, organization_id)]
+    return found
+
+
+def of_money(balance: Balance | None, burning: Burn | None) -> list[Mend]:
+    """Say what keeps, or will soon keep, calls and uploads from being paid."""
+    if balance is None:
+        return []
+    found = []
+    if balance.policy is Policy.SUSPENDED:
+        who = " and ".join(f"the {at}" for at in balance.suspended_by) or "its policy"
+        text = f"No call starts until it is resumed; suspended by {who}."
+        found.append(_mend("bad", "Spending is suspended", text, "To the ledger", LEDGER))
+    if balance.storage_refused_from is not None:
+        text = "Nothing new is stored until credits are added; what is stored stays."
+        found.append(_mend("bad", "Storage is not paid", text, "Top up", "/console/top-up"))
+    elif balance.available <= 0:
+        text = "Calls that cost anything are refused."
+        found.append(_mend("bad", "No credits are left", text, "Top up", "/console/top-up"))
+    elif burning is not None and burning.days_left is not None and burning.days_left < LOW_DAYS:
+        left = "less than a day" if burning.days_left == 0 else f"{burning.days_left} days"
+        ends = f" They end on {day(burning.ends_on)} at the rate of the last week." if burning.ends_on else ""
+        found.append(
+            _mend(
+                "wait", f"Credits last {left}", f"Then calls are refused.{ends}", "Top up", "/console/top-up"
+            )
+        )
+    return found
+
+
+def of_budgets(near: Sequence[Budget], labels: Mapping[str, Label]) -> list[Mend]:
+    """Say which budgets are spent, or nearly."""
+    found = []
+    for budget in near:
+        label = labels.get(str(budget.subject_id))
+        name = label.name if label else str(budget.subject_id)
+        share = 100 * (budget.spent + budget.held) // budget.amount
+        unit = "" if budget.unit is Unit.CREDITS else f" of {budget.unit}"
+        title = f"“{name}” has used {share} % of its budget{unit}"
+        kind = "bad" if budget.remaining == 0 else "wait"
+        text = (
+            f"It begins anew {budget.resets_at:%-d %b, %H:%M} UTC"
+            if budget.resets_at
+            else "It never begins anew"
+        )
+        found.append(_mend(kind, title, text, "To the budgets", "/console/keys#budgets"))
+    return found
+
+
+def _of_endpoint(at: DeadEndpoint) -> Mend:
+    page = f"/console/agents/{at.deployment_id}"
+    return Mend(
+        kind="bad",
+        title=f"The endpoint of “{at.name}” does not answer as it should",
+        text=f"{at.problem}: messages to this agent fail.",
+        remedy="To the agent",
+        path=page,
+        acts="Check again",
+        act=f"{page}/endpoint/check",
+    )
+
+
+def _of_distribution(at: TroubledDistribution) -> list[Mend]:
+    page = f"/console/distributions/{at.distribution_id}"
+    reason = find_reason(at.code)
+    why = f"{reason.meaning} {reason.remedy}" if reason else at.code or ""
+    found = []
+    for count, word, state, kind in (
+        (at.failed, "failed", "Failed", "bad"),
+        (at.held, "wait for somebody", "Held", "wait"),
+    ):
+        if count:
+            title = f"Imports of “{at.name}” {word}: {_bounded(count)}"
+            found.append(_mend(kind, title, why, "See and retry", f"{page}?state={state}#imports"))
+    if at.dead:
+        found.append(
+            Mend(
+                kind="bad",
+                title=f"Notifications of “{at.name}” could not be delivered: {_bounded(at.dead)}",
+                text="Its endpoint did not take them, however often they were sent.",
+                remedy="See why",
+                path=f"{page}?notifications=Dead#notifications",
+                acts="Resend",
+                act=f"{page}/resend",
+            )
+        )
+    return found
+
+
+def _of_agent(at: FailingAgent) -> Mend:
+    title = f"Tasks of “{at.name}” failed in the last day: {_bounded(at.failed)}"
+    return _mend("bad", title, "The newest says why.", "See the newest", f"/console/tasks/{at.task_id}")
+
+
+def _bounded(count: int) -> str:
+    return f"{count} or more" if count >= MOST_COUNTED else str(count)
+
+
+def _mend(kind: str, title: str, text: str, remedy: str, path: str) -> Mend:
+    return Mend(kind=kind, title=title, text=text, remedy=remedy, path=path)

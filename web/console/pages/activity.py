@@ -1,0 +1,94 @@
+"""Activity: the calls, one by one, filtered, and as a file."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+from urllib.parse import urlencode
+from uuid import UUID
+
+from flask import Response
+from pydantic import Field
+
+from shared.credits.settlement import Status
+from shared.credits.usage import RecordFilter, authorize_usage, list_all_usage_records, list_usage_records
+from web.console.declarations import ConsoleRoutes
+from web.console.forms import wrong
+from web.console.listings import ROWS, Cursor, Word
+from web.console.visits import Visit
+from web.credits.csv_files import csv_file
+from web.credits.usage_csv import render_records
+from web.http.negotiation import CSV
+
+routes = ConsoleRoutes("activity")
+
+_STATUSES = tuple(status.value for status in Status)
+_SPANS = {"24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+
+
+class ActivityQuery(Cursor):
+    """Which calls are wanted; a form sends what was not chosen empty."""
+
+    model: Word = ""
+    principal: Word = ""
+    key: Word = ""
+    status: Word = ""
+    since: Annotated[Literal["", "24h", "7d", "30d"], Field()] = ""
+
+    def wanted(self, now: datetime) -> RecordFilter:
+        """Say it as the domain does. Raises ValidationFailed."""
+        if self.status and self.status not in _STATUSES:
+            raise wrong("status", f"must be one of {', '.join(_STATUSES)}")
+        return RecordFilter(
+            model=self.model or None,
+            principal_id=_id("principal", self.principal),
+            api_key_id=_id("key", self.key),
+            status=Status(self.status) if self.status else None,
+            starts_at=(now - _SPANS[self.since]).astimezone(UTC) if self.since else None,
+        )
+
+    @property
+    def filters(self) -> str:
+        """The part of an address that says it again."""
+        chosen = self.model_dump(exclude={"cursor"})
+        return urlencode({name: value for name, value in chosen.items() if value})
+
+
+@routes.page("/activity", summary="List calls, newest first", query=ActivityQuery)
+def show_activity(visit: Visit) -> Response:
+    query: ActivityQuery = visit.call.query
+    scope = authorize_usage(visit.caller)
+    with visit.services.database.autocommit() as session:
+        listed = list_usage_records(
+            session,
+            scope.organization_id,
+            user_id=scope.user_id,
+            wanted=query.wanted(visit.now),
+            cursor=query.cursor,
+            limit=ROWS,
+        )
+        ids = [at for record in listed.items for at in (record.principal_id, record.api_key_id)]
+        labels = visit.labels(session, ids)
+    return visit.render(
+        "activity.html",
+        listed=listed,
+        labels=labels,
+        query=query,
+        models=[entry.id for entry in visit.services.models.catalog.current().entries],
+        statuses=_STATUSES,
+        is_own=scope.user_id is not None,
+    )
+
+
+@routes.page("/activity.csv", summary="Get the calls as a file", query=ActivityQuery, answers={200: CSV})
+def download_activity(visit: Visit) -> Response:
+    query: ActivityQuery = visit.call.query
+    scope = authorize_usage(visit.caller)
+    with visit.services.database.autocommit() as session:
+        records = list_all_usage_records(session, scope, query.wanted(visit.now))
+    return csv_file("activity", render_records(records))
+
+
+def _id(name: str, value: str) -> UUID | None:
+    try:
+        return UUID(value) if value else None
+    except ValueError:
+        raise wrong(name, "is not an id") from None

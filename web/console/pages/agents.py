@@ -1,0 +1,128 @@
+"""Agents: the deployments of an organization, where each answers, how it behaves, and when it runs next."""
+
+from uuid import UUID
+
+from flask import Response
+
+from shared.a2a.behaviors.administration import list_behaviors
+from shared.a2a.remote.card_checks import EndpointReport
+from shared.a2a.remote.card_checks import check_endpoint as check
+from shared.a2a.remote.endpoints import ShownEndpoint, get_endpoint
+from shared.a2a.schedules.administration import list_schedules
+from shared.a2a.tasks.administration import list_organization_tasks
+from shared.database import Session
+from shared.identity.deployments import (
+    disable_deployment,
+    enable_deployment,
+    get_deployment,
+    list_deployments,
+)
+from shared.identity.errors import ResourceNotFound
+from shared.identity.permissions import Permission
+from web.console.declarations import ConsoleRoutes
+from web.console.listings import Cursor
+from web.console.visits import Visit
+
+routes = ConsoleRoutes("agents")
+
+PAGE = "/console/agents"
+_TASKS = 20
+
+
+@routes.page("/agents", summary="List deployments", query=Cursor)
+def show_agents(visit: Visit) -> Response:
+    with visit.services.database.autocommit() as session:
+        listed = list_deployments(
+            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+        )
+        labels = visit.labels(session, [at.daemon_identity_id for at in listed.items])
+    return visit.render("agents.html", listed=listed, labels=labels)
+
+
+@routes.page("/agents/<id:deployment_id>", summary="Show a deployment with its endpoint and behaviors")
+def show_agent(visit: Visit, deployment_id: UUID) -> Response:
+    return _show_agent(visit, deployment_id)
+
+
+@routes.action(
+    "/agents/<id:deployment_id>/endpoint/check",
+    summary="Check the endpoint of a deployment",
+    rest="check_endpoint",
+    command="endpoints check",
+)
+def check_endpoint(visit: Visit, deployment_id: UUID) -> Response:
+    services = visit.services
+    report = check(
+        services.database,
+        services.signing_keys,
+        services.settings,
+        by=visit.actor,
+        deployment_id=deployment_id,
+    )
+    return _show_agent(visit, deployment_id, report)
+
+
+def _show_agent(visit: Visit, deployment_id: UUID, report: EndpointReport | None = None) -> Response:
+    may_manage = visit.holds(Permission.DEPLOYMENT_MANAGE)
+    with visit.services.database.autocommit() as session:
+        deployment = get_deployment(session, by=visit.actor, deployment_id=deployment_id)
+        endpoint = _endpoint(session, visit, deployment_id) if may_manage else None
+        behaviors = (
+            list_behaviors(session, by=visit.actor, deployment_id=deployment_id).items if may_manage else ()
+        )
+        schedules = (
+            list_schedules(session, by=visit.actor, deployment_id=deployment_id).items if may_manage else ()
+        )
+        labels = visit.labels(session, [deployment.daemon_identity_id])
+        tasks = (
+            list_organization_tasks(
+                session,
+                by=visit.actor,
+                organization_id=deployment.organization_id,
+                deployment_id=deployment_id,
+                limit=_TASKS,
+            ).items
+            if visit.holds(Permission.TASK_READ)
+            else ()
+        )
+    return visit.render(
+        "agent.html",
+        deployment=deployment,
+        endpoint=endpoint,
+        behaviors=behaviors,
+        schedules=schedules,
+        tasks=tasks,
+        labels=labels,
+        may_manage=may_manage,
+        may_talk=visit.holds(Permission.MODEL_EXECUTE) and deployment.disabled_at is None,
+        report=report,
+    )
+
+
+routes.acts(
+    "/agents/<id:deployment_id>/disable",
+    disable_deployment,
+    back=f"{PAGE}/{{deployment_id}}",
+    summary="Disable a deployment",
+    rest="disable_deployment",
+    command="deployments disable",
+    step_up=PAGE,
+)
+
+
+routes.acts(
+    "/agents/<id:deployment_id>/enable",
+    enable_deployment,
+    back=f"{PAGE}/{{deployment_id}}",
+    summary="Enable a disabled deployment",
+    rest="enable_deployment",
+    command="deployments enable",
+    step_up=PAGE,
+)
+
+
+def _endpoint(session: Session, visit: Visit, deployment_id: UUID) -> ShownEndpoint | None:
+    try:
+        return get_endpoint(session, by=visit.actor, deployment_id=deployment_id)
+    except ResourceNotFound:
+        return None

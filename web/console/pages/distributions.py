@@ -1,0 +1,231 @@
+"""Distributions: what they brought in, what failed and why, what could not be delivered, their secrets."""
+
+from typing import Literal
+from uuid import UUID
+
+from flask import Response
+
+from shared.deliveries.outbox import DeliveryState
+from shared.identity.distributions import (
+    disable_distribution,
+    enable_distribution,
+    get_distribution,
+    list_distributions,
+    rotate_distribution_token,
+    rotate_webhook_secret,
+)
+from shared.identity.permissions import Permission
+from shared.media.imports import ImportState, list_imports
+from shared.media.notification_endpoints import (
+    list_notifications,
+    replay_notifications,
+    resend_dead_notifications,
+    resend_notification,
+)
+from shared.media.retrying import MOST_AT_ONCE, retry_import, retry_imports
+from web.console.declarations import ConsoleRoutes, go_to
+from web.console.forms import read_day, require, wrong
+from web.console.listings import Cursor
+from web.console.visits import Visit
+
+routes = ConsoleRoutes("distributions")
+
+PAGE = "/console/distributions"
+_STATES = tuple(state.value for state in ImportState)
+_ENDED_BADLY = (ImportState.FAILED.value, ImportState.HELD.value)
+_DELIVERIES = tuple(state.value for state in DeliveryState)
+_SHOWN_NOTIFICATIONS = 20
+
+
+class ImportsQuery(Cursor):
+    """Which imports are wanted."""
+
+    state: Literal["", "Queued", "Fetching", "Held", "Stored", "Failed"] = ""
+    notifications: Literal["", "Waiting", "Sending", "Delivered", "Dead"] = ""
+
+
+@routes.page("/distributions", summary="List distributions", query=Cursor)
+def show_distributions(visit: Visit) -> Response:
+    with visit.services.database.autocommit() as session:
+        listed = list_distributions(
+            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+        )
+        labels = visit.labels(
+            session, [at for one in listed.items for at in (one.principal_identity_id, one.deployment_id)]
+        )
+    return visit.render("distributions.html", listed=listed, labels=labels)
+
+
+@routes.page(
+    "/distributions/<id:distribution_id>",
+    summary="Show a distribution with its imports and notifications",
+    query=ImportsQuery,
+)
+def show_distribution(visit: Visit, distribution_id: UUID) -> Response:
+    query: ImportsQuery = visit.call.query
+    with visit.services.database.autocommit() as session:
+        distribution = get_distribution(session, by=visit.actor, distribution_id=distribution_id)
+        imports = list_imports(
+            session,
+            distribution_id=distribution_id,
+            state=ImportState(query.state) if query.state else None,
+            **query.position,
+        )
+        may_manage = visit.holds(Permission.DISTRIBUTION_MANAGE)
+        notifications = (
+            list_notifications(
+                session,
+                by=visit.actor,
+                distribution_id=distribution_id,
+                state=DeliveryState(query.notifications) if query.notifications else None,
+                limit=_SHOWN_NOTIFICATIONS,
+            ).items
+            if may_manage
+            else ()
+        )
+        labels = visit.labels(session, [distribution.principal_identity_id, distribution.deployment_id])
+    return visit.render(
+        "distribution.html",
+        distribution=distribution,
+        imports=imports,
+        states=_STATES,
+        query=query,
+        retryable=_ENDED_BADLY,
+        codes=sorted({at.code for at in imports.items if at.code and at.state in _ENDED_BADLY}),
+        most=MOST_AT_ONCE,
+        notifications=notifications,
+        deliveries=_DELIVERIES,
+        labels=labels,
+        may_manage=may_manage,
+        may_rotate=visit.holds(Permission.CREDENTIAL_MANAGE),
+    )
+
+
+@routes.action(
+    "/distributions/<id:distribution_id>/imports/<id:import_id>/retry",
+    summary="Retry an import that failed or is held",
+    rest="retry_import",
+    command="imports retry",
+)
+def retry_one(visit: Visit, distribution_id: UUID, import_id: UUID) -> Response:
+    with visit.services.database.transaction() as session:
+        retry_import(
+            session,
+            visit.services.settings,
+            by=visit.actor,
+            distribution_id=distribution_id,
+            import_id=import_id,
+        )
+    return go_to(f"{PAGE}/{distribution_id}#imports")
+
+
+@routes.action(
+    "/distributions/<id:distribution_id>/imports/retry",
+    summary="Retry the imports that failed or are held",
+    rest="retry_imports",
+    command="imports retry-all",
+)
+def retry_all(visit: Visit, distribution_id: UUID) -> Response:
+    form = visit.form
+    if form.get("state", "") not in ("", *_ENDED_BADLY):
+        raise wrong("state", f"must be one of {', '.join(_ENDED_BADLY)}")
+    with visit.services.database.transaction() as session:
+        retry_imports(
+            session,
+            visit.services.settings,
+            by=visit.actor,
+            distribution_id=distribution_id,
+            state=ImportState(form["state"]) if form.get("state") else None,
+            code=form.get("code"),
+            since=read_day(form["since"], "since") if form.get("since") else None,
+        )
+    return go_to(f"{PAGE}/{distribution_id}?state={ImportState.QUEUED}#imports")
+
+
+routes.acts(
+    "/distributions/<id:distribution_id>/notifications/<id:notification_id>/resend",
+    resend_notification,
+    back=f"{PAGE}/{{distribution_id}}#notifications",
+    summary="Replay a notification that was given up",
+    rest="resend_notification",
+    command="notifications resend",
+)
+
+
+@routes.action(
+    "/distributions/<id:distribution_id>/notifications/replay",
+    summary="Replay notifications in order from a day on",
+    rest="replay_notifications",
+    command="notifications replay",
+)
+def replay(visit: Visit, distribution_id: UUID) -> Response:
+    with visit.services.database.transaction() as session:
+        replay_notifications(
+            session,
+            by=visit.actor,
+            distribution_id=distribution_id,
+            since=read_day(require(visit.form, "since"), "since"),
+        )
+    return go_to(f"{PAGE}/{distribution_id}#notifications")
+
+
+routes.acts(
+    "/distributions/<id:distribution_id>/resend",
+    resend_dead_notifications,
+    back=f"{PAGE}/{{distribution_id}}#notifications",
+    summary="Replay every notification that was given up",
+    rest="resend_dead_notifications",
+    command="notifications resend-dead",
+)
+
+
+@routes.action(
+    "/distributions/<id:distribution_id>/token",
+    summary="Rotate a distribution's token",
+    rest="rotate_distribution_token",
+    command="distributions rotate-token",
+    step_up=PAGE,
+)
+def rotate_token(visit: Visit, distribution_id: UUID) -> Response:
+    with visit.services.database.transaction() as session:
+        secret = rotate_distribution_token(session, by=visit.actor, distribution_id=distribution_id)
+    return visit.render("rotated.html", what="token", secret=secret.value, distribution_id=distribution_id)
+
+
+@routes.action(
+    "/distributions/<id:distribution_id>/webhook-secret",
+    summary="Rotate a distribution's webhook secret",
+    rest="rotate_webhook_secret",
+    command="distributions rotate-webhook-secret",
+    step_up=PAGE,
+)
+def rotate_secret(visit: Visit, distribution_id: UUID) -> Response:
+    with visit.services.database.transaction() as session:
+        secret = rotate_webhook_secret(
+            session, visit.services.settings, by=visit.actor, distribution_id=distribution_id
+        )
+    return visit.render(
+        "rotated.html", what="webhook secret", secret=secret.value, distribution_id=distribution_id
+    )
+
+
+routes.acts(
+    "/distributions/<id:distribution_id>/disable",
+    disable_distribution,
+    back=f"{PAGE}/{{distribution_id}}",
+    summary="Disable a distribution",
+    rest="disable_distribution",
+    command="distributions disable",
+    step_up=PAGE,
+)
+
+
+routes.acts(
+    "/distributions/<id:distribution_id>/enable",
+    enable_distribution,
+    back=f"{PAGE}/{{distribution_id}}",
+    summary="Enable a disabled distribution",
+    rest="enable_distribution",
+    command="distributions enable",
+    step_up=PAGE,
+)

@@ -1,0 +1,213 @@
+"""Files: searched, looked at, shared by links that end, deleted."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from urllib.parse import urlencode
+from uuid import UUID
+
+from flask import Response
+
+from shared.files import access, deletion, grant_revocation, grants, retention
+from shared.files.listing import FileFilter, list_files
+from shared.files.references import list_references
+from shared.files.resources import Availability, File, Purpose
+from shared.identity.permissions import Permission
+from shared.ids import new_id
+from web.console.charts import clock
+from web.console.declarations import ConsoleRoutes, go_to
+from web.console.forms import read_day, read_id, wrong
+from web.console.listings import ROWS, Cursor, Word
+from web.console.previews import find_preview
+from web.console.visits import Visit
+from web.files.answers import actor_of, content_url, pending
+from web.files.presentation import Presentation
+from web.files.queries import ContentQuery
+from web.files.sharing import send_content
+
+routes = ConsoleRoutes("files")
+
+PAGE = "/console/files"
+FAMILIES = ("image", "audio", "video", "text", "application")
+LIVES = {"3600": "an hour", "21600": "6 hours", "86400": "a day"}
+_SHOWN_GRANTS, _SHOWN_VERSIONS, _SHOWN_REFERENCES = 20, 20, 20
+
+
+class FilesQuery(Cursor):
+    """Which files are wanted; a form sends what was not chosen empty."""
+
+    name: Word = ""
+    type: Literal["", "image", "audio", "video", "text", "application"] = ""
+    purpose: Literal["", "AgentArtifact", "MessagingMedia"] = ""
+    availability: Literal["", "Available", "Expired", "Deleted"] = ""
+    since: Word = ""
+
+    def wanted(self) -> FileFilter:
+        """Say it as the domain does. Raises ValidationFailed."""
+        return FileFilter(
+            purpose=Purpose(self.purpose) if self.purpose else None,
+            availability=Availability(self.availability) if self.availability else None,
+            name=self.name.strip() or None,
+            media_type=self.type or None,
+            created_from=read_day(self.since, "since") if self.since else None,
+        )
+
+    @property
+    def filters(self) -> str:
+        """The part of an address that says it again."""
+        chosen = self.model_dump(exclude={"cursor"})
+        return urlencode({name: value for name, value in chosen.items() if value})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long a file is kept yet, and a bar of it."""
+
+    ends_at: datetime
+    bar: object
+
+
+@routes.page("/files", summary="List files, newest first", query=FilesQuery)
+def show_files(visit: Visit) -> Response:
+    query: FilesQuery = visit.call.query
+    known = visit.organization_id
+    with visit.services.database.autocommit() as session:
+        listed = list_files(
+            session,
+            visit.caller,
+            query.wanted(),
+            cursor=query.cursor,
+            limit=ROWS,
+            pending=pending(visit.call),
+        )
+        labels = visit.labels(session, [at.owner_id for at in listed.files])
+    return visit.render(
+        "files.html", listed=listed, labels=labels, query=query, families=FAMILIES, known=known
+    )
+
+
+@routes.page("/files/<id:file_id>", summary="Show a file with its versions, links and references")
+def show_file(visit: Visit, file_id: UUID) -> Response:
+    with visit.services.database.autocommit() as session:
+        file = access.get_file(
+            session, visit.caller, file_id, Permission.FILE_READ, pending=pending(visit.call)
+        )
+        may_share = _may(visit, Permission.FILE_UPDATE, file)
+        links = (
+            grant_revocation.list_grants(
+                session, by=actor_of(visit.call), file_id=file_id, limit=_SHOWN_GRANTS
+            ).items
+            if may_share
+            else ()
+        )
+        versions = access.list_versions(session, file_id, limit=_SHOWN_VERSIONS)
+        versions_count, stored = access.sum_versions(session, file_id)
+        references = list_references(session, file_id, limit=_SHOWN_REFERENCES + 1)
+        labels = visit.labels(session, [file.owner_id, *(at.created_by for at in links)])
+    return visit.render(
+        "file.html",
+        file=file,
+        versions=versions,
+        versions_count=versions_count,
+        stored=stored,
+        preview=find_preview(file, visit.services.blobs),
+        links=[at for at in links if at.revoked_at is None and at.access_expires_at > visit.now],
+        references=references[:_SHOWN_REFERENCES],
+        has_more_references=len(references) > _SHOWN_REFERENCES,
+        labels=labels,
+        retention=_retention(file, visit.now),
+        may_share=may_share and file.availability is Availability.AVAILABLE,
+        may_renew=may_share and file.purpose.supports_renewal and file.retention_expires_at is not None,
+        may_delete=_may(visit, Permission.FILE_DELETE, file) and file.ended_at is None,
+        lives=LIVES,
+    )
+
+
+@routes.page(
+    "/files/<id:file_id>/content",
+    summary="Download a file's content",
+    query=ContentQuery,
+    answers={200: "*/*"},
+)
+def download(visit: Visit, file_id: UUID) -> Response:
+    return send_content(visit.call, file_id, Presentation.PRIVATE)
+
+
+@routes.action(
+    "/files/<id:file_id>/share",
+    summary="Create a read grant for a version",
+    rest="create_grant",
+    command="files share",
+    step_up=PAGE,
+)
+def share(visit: Visit, file_id: UUID) -> Response:
+    life = visit.form.get("life", "3600")
+    if life not in LIVES:
+        raise wrong("life", "must be one of those that the form has")
+    version_id = read_id(visit.form, "version")
+    grant = grants.create_grant(visit.services.database, actor_of(visit.call), file_id, version_id, int(life))
+    link = f"{content_url(visit.call, file_id)}?grant={grant.token}"
+    return visit.render("shared.html", grant=grant, link=link)
+
+
+@routes.action(
+    "/files/<id:file_id>/links/<id:grant_id>/revoke",
+    summary="Revoke a read grant",
+    rest="revoke_grant",
+    command="read-grants revoke",
+)
+def revoke_link(visit: Visit, file_id: UUID, grant_id: UUID) -> Response:
+    with visit.services.database.transaction() as session:
+        grant_revocation.revoke_grant(session, by=actor_of(visit.call), file_id=file_id, grant_id=grant_id)
+    return go_to(f"{PAGE}/{file_id}")
+
+
+@routes.action(
+    "/files/<id:file_id>/retention",
+    summary="Renew a file's retention",
+    rest="renew_retention",
+    command="files renew",
+    step_up=PAGE,
+)
+def renew(visit: Visit, file_id: UUID) -> Response:
+    until = visit.form.get("until")
+    if until is None and visit.form.get("for") != "ever":
+        raise wrong("until", "is required, unless the file is kept for ever")
+    deadline = None if until is None else read_day(until, "until")
+    retention.renew(
+        visit.services.database, actor_of(visit.call), file_id, deadline, pending=pending(visit.call)
+    )
+    return go_to(f"{PAGE}/{file_id}")
+
+
+@routes.action(
+    "/files/<id:file_id>/delete",
+    summary="Delete a file and all its versions",
+    rest="delete_file",
+    command="files rm",
+    step_up=PAGE,
+)
+def delete(visit: Visit, file_id: UUID) -> Response:
+    with visit.services.database.autocommit() as session:
+        file = access.get_file(
+            session, visit.caller, file_id, Permission.FILE_DELETE, pending=pending(visit.call)
+        )
+    if visit.form.get("name", "").strip() != file.version.file_name:
+        raise wrong("name", "is not the name of this file")
+    deletion.delete(visit.services.database, actor_of(visit.call), file_id, new_id())
+    return go_to(PAGE)
+
+
+def _may(visit: Visit, permission: Permission, file: File) -> bool:
+    held = visit.caller.permissions_on(organization_id=file.organization_id, owner_id=file.owner_id)
+    return permission in held
+
+
+def _retention(file: File, now: datetime) -> Retention | None:
+    if file.retention_expires_at is None:
+        return None
+    began, ends = file.version.created_at, file.retention_expires_at
+    whole = (ends - began).total_seconds() or 1
+    share = (now - began).total_seconds() / whole
+    passed = f"{max(0, min(100, round(share * 100)))} % of its retention have passed"
+    return Retention(ends_at=ends, bar=clock(share, label=passed))

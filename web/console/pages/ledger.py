@@ -1,0 +1,153 @@
+"""The ledger: entries, what is held, storage by day, statements, and that it adds up."""
+
+from datetime import date
+from typing import Annotated
+
+from flask import Response
+from pydantic import Field
+
+from shared.credits.balances import Policy, read_balance
+from shared.credits.ledger import list_entries, top_up
+from shared.credits.open_holds import list_holds
+from shared.credits.policies import resume_spending, set_policy, suspend_spending
+from shared.credits.statements import list_statements, read_statement
+from shared.credits.storage_reports import StorageQuestion, read_storage_usage
+from shared.identity.permissions import Permission
+from web.console.declarations import ConsoleRoutes, go_to
+from web.console.forms import read_amount, require
+from web.console.listings import ROWS, Cursor
+from web.console.visits import Visit
+from web.http.wire_types import Count, Sent
+
+routes = ConsoleRoutes("ledger")
+
+PAGE = "/console/ledger"
+
+
+class EntryQuery(Sent):
+    """Where the list of entries goes on: below a version."""
+
+    cursor: Annotated[Count | None, Field()] = None
+
+
+@routes.page("/ledger", summary="List the entries of the ledger, newest first", query=EntryQuery)
+def show_ledger(visit: Visit) -> Response:
+    by, organization_id = visit.actor, visit.organization_id
+    cursor = visit.call.query.cursor
+    with visit.services.database.transaction() as session:
+        balance = read_balance(session, by=by, organization_id=organization_id)
+        entries = list_entries(session, by=by, organization_id=organization_id, cursor=cursor, limit=ROWS)
+        statements = list_statements(session, by=by, organization_id=organization_id)
+    newest = entries.items[0] if entries.items and cursor is None else None
+    return visit.render(
+        "ledger.html",
+        balance=balance,
+        entries=entries,
+        statements=statements.items,
+        adds_up=newest is None or newest.balance_after == balance.balance,
+        newest=newest,
+        may_grant=visit.caller.is_operator,
+        may_manage=visit.holds(Permission.CREDIT_MANAGE),
+        is_own_suspension="owner" in balance.suspended_by,
+    )
+
+
+@routes.page("/ledger/holds", summary="List the credits that open calls reserve", query=Cursor)
+def show_holds(visit: Visit) -> Response:
+    with visit.services.database.autocommit() as session:
+        holds = list_holds(
+            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+        )
+        labels = visit.labels(
+            session, [at.principal_id or at.identity_id or at.user_id for at in holds.items]
+        )
+    return visit.render("holds.html", holds=holds, labels=labels)
+
+
+@routes.page("/ledger/storage", summary="Show what was stored day by day, and its cost")
+def show_storage(visit: Visit) -> Response:
+    with visit.services.database.autocommit() as session:
+        report = read_storage_usage(
+            session, by=visit.actor, organization_id=visit.organization_id, question=StorageQuestion()
+        )
+    return visit.render("storage.html", report=report)
+
+
+@routes.page("/ledger/<month:month>", summary="Show the statement of a month")
+def show_statement(visit: Visit, month: date) -> Response:
+    with visit.services.database.autocommit() as session:
+        statement = read_statement(
+            session, by=visit.actor, organization_id=visit.organization_id, month=month
+        )
+    return visit.render("statement.html", statement=statement)
+
+
+@routes.page("/top-up", summary="Show how to add credits; for operators")
+def show_top_up(visit: Visit) -> Response:
+    with visit.services.database.autocommit() as session:
+        balance = read_balance(session, by=visit.actor, organization_id=visit.organization_id)
+    return visit.render("top_up.html", balance=balance, may_grant=visit.caller.is_operator)
+
+
+@routes.action(
+    "/top-up",
+    summary="Add credits; for operators",
+    rest="top_up_credits",
+    command="credits top-up",
+    step_up="/console/top-up",
+)
+def add_credits(visit: Visit) -> Response:
+    amount = read_amount(visit.form, "amount")
+    with visit.services.database.transaction() as session:
+        top_up(
+            session,
+            organization_id=visit.organization_id,
+            amount=amount,
+            reference=require(visit.form, "reference"),
+            by=visit.actor,
+        )
+    return go_to(PAGE)
+
+
+@routes.action(
+    "/spending/policy",
+    summary="Set or lift the limit of a month's spending",
+    rest="set_credit_policy",
+    command="credits set-policy",
+    step_up=PAGE,
+)
+def set_limit(visit: Visit) -> Response:
+    limit = read_amount(visit.form, "limit") if visit.form.get("limit", "").strip() else None
+    with visit.services.database.transaction() as session:
+        set_policy(
+            session,
+            by=visit.actor,
+            organization_id=visit.organization_id,
+            policy=Policy.ACTIVE if limit is None else Policy.LIMIT,
+            spending_limit=limit,
+        )
+    return go_to(PAGE)
+
+
+routes.acts(
+    "/spending/suspend",
+    suspend_spending,
+    back=PAGE,
+    of_organization=True,
+    summary="Suspend the organization's spending",
+    rest="suspend_spending",
+    command="credits suspend",
+    step_up=PAGE,
+)
+
+
+routes.acts(
+    "/spending/resume",
+    resume_spending,
+    back=PAGE,
+    of_organization=True,
+    summary="Resume the organization's spending",
+    rest="resume_spending",
+    command="credits resume",
+    step_up=PAGE,
+)

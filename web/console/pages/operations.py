@@ -1,0 +1,28 @@
+"""Operations: processes, queues, sweeps and what waits for workers, for those who operate the installation."""
+
+from flask import Response
+
+from shared.host_state import measure_queues, read_host_state
+from shared.identity.authorization import authorize_operation
+from shared.waiting_work import measure_waiting_work
+from web.console.declarations import ConsoleRoutes
+from web.console.visits import Visit
+
+routes = ConsoleRoutes("operations")
+
+
+@routes.page(
+    "/operations", summary="Show processes, queues, sweeps and what waits for workers; for operators"
+)
+def show_operations(visit: Visit) -> Response:
+    authorize_operation(visit.actor)
+    settings = visit.services.settings
+    with visit.services.database.autocommit() as session:
+        work = measure_waiting_work(session)
+    return visit.render(
+        "operations.html",
+        work=work,
+        watched=visit.services.running.watched,
+        host=read_host_state(settings),
+        queues=measure_queues(settings),
+    )

@@ -1,0 +1,115 @@
+"""The first page: what is left, how long it lasts, what needs mending, and what credits were spent on."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from flask import Response
+
+from shared.credits.amounts import MICRO
+from shared.credits.balances import Balance, get_balance
+from shared.credits.budgets import list_budgets
+from shared.credits.cube import Dimension, Interval
+from shared.credits.reports import Question, UsageReport, Window, usage
+from shared.credits.storage_reports import StorageQuestion, storage_usage
+from shared.credits.usage import UsageScope, authorize_usage
+from shared.database import Session
+from shared.identity.permissions import Permission
+from shared.pagination import MAX_LIMIT
+from web.console.charts import meter, stacked_bars
+from web.console.declarations import ConsoleRoutes
+from web.console.figures import Burn, Spending, burn, midnight, spending
+from web.console.format import credits as in_credits
+from web.console.listings import WindowQuery
+from web.console.mends import MAXIMUM_MENDS, find_failures, of_budgets, of_money
+from web.console.visits import Visit
+
+routes = ConsoleRoutes("overview")
+
+BURN_DAYS = 7
+_NEAR = 0.8
+_STEPS = {
+    Window.DAY: (Interval.HOUR, timedelta(hours=1), "%H:00"),
+    Window.WEEK: (Interval.DAY, timedelta(days=1), "%-d %b"),
+    Window.MONTH: (Interval.DAY, timedelta(days=1), "%-d %b"),
+}
+
+
+@routes.page("", summary="Show what is left, what is spent, and what needs mending", query=WindowQuery)
+def overview(visit: Visit) -> Response:
+    organization_id, scope = visit.organization_id, authorize_usage(visit.caller)
+    window = Window(visit.call.query.window)
+    interval, step, date_form = _STEPS[window]
+    with visit.services.database.autocommit() as session:
+        balance = get_balance(session, organization_id) if visit.holds(Permission.CREDIT_READ) else None
+        figures = _figures(visit, session, scope, balance)
+    if "HX-Request" in visit.call.http.headers:
+        return visit.render("overview_figures.html", **figures)
+    with visit.services.database.autocommit() as session:
+        by_model = _ask(
+            session, scope, Question(window=window, interval=interval, group_by=(Dimension.MODEL,))
+        )
+        by_principal = _ask(session, scope, Question(window=window, group_by=(Dimension.PRINCIPAL,)))
+        ids = [group.keys[0] for group in by_principal.groups[:10]]
+        budgets = list_budgets(session, by=visit.actor, organization_id=organization_id, limit=MAX_LIMIT)
+        near = [at for at in budgets.items if at.amount and at.spent + at.held >= _NEAR * at.amount]
+        labels = visit.labels(session, [*ids, *(str(at.subject_id) for at in near)])
+        failures = find_failures(visit, session)
+    spent = spending(by_model.groups, by_model.starts_at, by_model.ends_at, step)
+    return visit.render(
+        "overview.html",
+        window=window.value,
+        report=by_model,
+        models=_by_model(by_model),
+        principals=by_principal.groups[:10],
+        labels=labels,
+        spent=spent,
+        chart=_chart(spent, date_form),
+        steps=[f"{at:{date_form}}" for at in spent.steps],
+        mends=[*of_money(balance, figures["burn"]), *of_budgets(near, labels), *failures][:MAXIMUM_MENDS],
+        is_own=scope.user_id is not None,
+        **figures,
+    )
+
+
+def _ask(session: Session, scope: UsageScope, question: Question) -> UsageReport:
+    return usage(session, scope.organization_id, question, user_id=scope.user_id)
+
+
+def _figures(visit: Visit, session: Session, scope: UsageScope, balance: Balance | None) -> Mapping[str, Any]:
+    """Give the figures that are asked for again while the page is open."""
+    today = midnight(visit.now)
+    whole_days = Question(starts_at=today - timedelta(days=BURN_DAYS), ends_at=today)
+    cost = _ask(session, scope, whole_days).total.cost
+    if scope.user_id is None:
+        cost += storage_usage(session, scope.organization_id, StorageQuestion(window=Window.WEEK)).cost
+    burning: Burn | None = burn(cost, BURN_DAYS, balance.available, visit.now) if balance else None
+    limited = balance is not None and balance.spending_limit
+    month = (
+        meter(
+            balance.spent / MICRO,
+            (balance.spending_limit or 0) / MICRO,
+            held=balance.held / MICRO,
+            label=f"{in_credits(balance.spent)} of {in_credits(balance.spending_limit or 0)} credits this month",
+        )
+        if balance is not None and limited
+        else None
+    )
+    return {"balance": balance, "burn": burning, "month": month}
+
+
+def _by_model(report: UsageReport) -> Sequence[tuple[str, int, int, int]]:
+    """Sum the steps of a series up: calls, tokens and cost of each model."""
+    sums: dict[str, tuple[int, int, int]] = {}
+    for group in report.groups:
+        calls, tokens, cost = sums.get(group.keys[0] or "?", (0, 0, 0))
+        at = group.sum
+        tokens += at.prompt_tokens + at.completion_tokens
+        sums[group.keys[0] or "?"] = (calls + at.invocations, tokens, cost + at.cost)
+    return sorted(((name, *at) for name, at in sums.items()), key=lambda at: (-at[3], -at[1], at[0]))[:10]
+
+
+def _chart(spent: Spending, date_form: str) -> object:
+    days = [f"{at:{date_form}}" for at in spent.steps]
+    label = f"Credits spent by model, {days[0]} to {days[-1]}; the table below has the same figures"
+    return stacked_bars(days, spent.series, label=label, unit="cr")

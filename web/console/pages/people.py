@@ -1,0 +1,225 @@
+"""People and roles: members, invitations, identities, what they may do, and who did what."""
+
+from uuid import UUID
+
+from flask import Response
+
+from shared.identity.audit import list_audit_events
+from shared.identity.identities import (
+    create_principal_identity,
+    disable_identity,
+    enable_identity,
+    list_identities,
+)
+from shared.identity.invitations import invite_member, list_invitations, revoke_invitation
+from shared.identity.memberships import change_member_role, list_members, remove_member
+from shared.identity.permissions import Permission
+from shared.identity.role_bindings import bind_identity_role, list_role_bindings, unbind_role
+from shared.identity.roles import MEMBERSHIP_ROLES, Role, ScopeKind
+from shared.pagination import MAX_LIMIT
+from web.console.declarations import ConsoleRoutes, go_to
+from web.console.forms import Form, read_id, require, wrong
+from web.console.listings import Cursor
+from web.console.visits import Visit
+
+routes = ConsoleRoutes("people")
+
+PAGE = "/console/people"
+IDENTITIES = f"{PAGE}/identities"
+_ROLES = sorted(role.value for role in MEMBERSHIP_ROLES)
+_OPEN = 20
+
+
+@routes.page("/people", summary="List members and invitations", query=Cursor)
+def show_people(visit: Visit) -> Response:
+    by, organization_id = visit.actor, visit.organization_id
+    may_manage = visit.holds(Permission.MEMBER_MANAGE)
+    with visit.services.database.autocommit() as session:
+        members = list_members(session, by=by, organization_id=organization_id, **visit.call.query.position)
+        invited = (
+            list_invitations(session, by=by, organization_id=organization_id, limit=_OPEN)
+            if may_manage
+            else None
+        )
+    return visit.render(
+        "people.html",
+        members=members,
+        invitations=[at for at in invited.items if not at.accepted_at] if invited else [],
+        roles=_ROLES,
+        may_manage=may_manage,
+        user_id=visit.user_id,
+    )
+
+
+@routes.action(
+    "/people/invitations",
+    summary="Create an invitation",
+    rest="create_invitation",
+    command="invitations create",
+    step_up=PAGE,
+)
+def invite(visit: Visit) -> Response:
+    with visit.services.database.transaction() as session:
+        issued = invite_member(
+            session,
+            by=visit.actor,
+            organization_id=visit.organization_id,
+            email=require(visit.form, "email"),
+            role=_role(visit.form),
+        )
+    return visit.render("invited.html", invitation=issued.invitation, token=issued.token.value)
+
+
+routes.acts(
+    "/people/invitations/<id:invitation_id>/revoke",
+    revoke_invitation,
+    back=PAGE,
+    summary="Revoke an invitation",
+    rest="revoke_invitation",
+    command="invitations revoke",
+)
+
+
+@routes.action(
+    "/people/<id:user_id>/role",
+    summary="Update a member's role",
+    rest="change_member_role",
+    command="members change-role",
+    step_up=PAGE,
+)
+def set_role(visit: Visit, user_id: UUID) -> Response:
+    with visit.services.database.transaction() as session:
+        change_member_role(
+            session,
+            by=visit.actor,
+            organization_id=visit.organization_id,
+            user_id=user_id,
+            role=_role(visit.form),
+        )
+    return go_to(PAGE)
+
+
+routes.acts(
+    "/people/<id:user_id>/remove",
+    remove_member,
+    back=PAGE,
+    of_organization=True,
+    summary="Remove a member",
+    rest="remove_member",
+    command="members remove",
+    step_up=PAGE,
+)
+
+
+@routes.page("/people/identities", summary="List identities and role bindings", query=Cursor)
+def show_identities(visit: Visit) -> Response:
+    by, organization_id = visit.actor, visit.organization_id
+    with visit.services.database.autocommit() as session:
+        identities = list_identities(
+            session, by=by, organization_id=organization_id, **visit.call.query.position
+        )
+        bindings = list_role_bindings(session, by=by, organization_id=organization_id, limit=MAX_LIMIT)
+        ids = [
+            at
+            for one in bindings.items
+            for at in (one.subject_identity_id, one.subject_user_id, one.scope_id)
+        ]
+        labels = visit.labels(session, ids)
+    return visit.render(
+        "identities.html",
+        identities=identities,
+        bindings=bindings,
+        labels=labels,
+        roles=sorted(role.value for role in Role),
+        may_manage=visit.holds(Permission.IDENTITY_MANAGE),
+        may_bind=visit.holds(Permission.ROLE_MANAGE),
+    )
+
+
+@routes.action(
+    "/people/identities",
+    summary="Create a Principal Identity",
+    rest="create_principal_identity",
+    command="identities create",
+)
+def add_identity(visit: Visit) -> Response:
+    with visit.services.database.transaction() as session:
+        create_principal_identity(
+            session,
+            by=visit.actor,
+            organization_id=visit.organization_id,
+            name=require(visit.form, "name"),
+        )
+    return go_to(IDENTITIES)
+
+
+routes.acts(
+    "/people/identities/<id:identity_id>/disable",
+    disable_identity,
+    back=IDENTITIES,
+    summary="Disable an identity",
+    rest="disable_identity",
+    command="identities disable",
+    step_up=IDENTITIES,
+)
+
+
+routes.acts(
+    "/people/identities/<id:identity_id>/enable",
+    enable_identity,
+    back=IDENTITIES,
+    summary="Enable a disabled identity",
+    rest="enable_identity",
+    command="identities enable",
+    step_up=IDENTITIES,
+)
+
+
+@routes.action(
+    "/people/bindings",
+    summary="Create a role binding of an identity over another",
+    rest="bind_role",
+    command="role-bindings bind-identity",
+    step_up=IDENTITIES,
+)
+def bind(visit: Visit) -> Response:
+    if visit.form.get("role") not in set(Role):
+        raise wrong("role", "must be a role")
+    with visit.services.database.transaction() as session:
+        bind_identity_role(
+            session,
+            by=visit.actor,
+            organization_id=visit.organization_id,
+            identity_id=read_id(visit.form, "subject"),
+            role=Role(visit.form["role"]),
+            scope_kind=ScopeKind.IDENTITY,
+            scope_id=read_id(visit.form, "scope"),
+        )
+    return go_to(IDENTITIES)
+
+
+routes.acts(
+    "/people/bindings/<id:binding_id>/unbind",
+    unbind_role,
+    back=IDENTITIES,
+    summary="Delete a role binding",
+    rest="unbind_role",
+    command="role-bindings unbind",
+    step_up=IDENTITIES,
+)
+
+
+@routes.page("/people/audit", summary="List what was done, newest first", query=Cursor)
+def show_audit(visit: Visit) -> Response:
+    with visit.services.database.autocommit() as session:
+        events = list_audit_events(
+            session, by=visit.actor, organization_id=visit.organization_id, **visit.call.query.position
+        )
+        labels = visit.labels(session, [at.actor_id for at in events.items])
+    return visit.render("audit.html", events=events, labels=labels)
+
+
+def _role(form: Form) -> Role:
+    if form.get("role") not in _ROLES:
+        raise wrong("role", f"must be one of {', '.join(_ROLES)}")
+    return Role(form["role"])

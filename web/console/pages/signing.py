@@ -1,0 +1,202 @@
+"""Sign in with a link that is good once or at a provider, prove who one is again, and sign out.
+
+The code stands in the link's fragment: no server is sent it and no log has it. Only the POST uses it up, so that
+nothing that looks at links in advance does. Before there is a session a cookie of its own carries the form's token; it
+never becomes the session's.
+"""
+
+from secrets import token_urlsafe
+from urllib.parse import urlsplit
+
+from flask import Response
+from sqlalchemy import func, select
+
+from shared.identity.console_sessions import sign_in, sign_in_as, sign_out, step_up
+from shared.identity.errors import ResourceNotFound
+from shared.identity.sign_in_provider import Attempt, SignInProvider, SignInRefused
+from shared.telemetry import get_logger
+from web.authentication import Authentication, slow_down_guessing
+from web.calls import Call, request_id
+from web.console import cookies, csrf
+from web.console.declarations import ROOT, SIGN_IN, ConsoleRoutes, go_to
+from web.console.forms import read_form
+from web.console.listings import Next
+from web.console.visits import POLICY, SCRIPTS, STEP_UP, Visit, never_kept
+from web.http.client_address import client_address
+from web.rendering import HTML, asset_path, page
+from web.routes import AnyQuery, Routes
+
+routes = ConsoleRoutes("signing")
+public_routes = Routes("console")
+
+log = get_logger(__name__)
+
+REFUSED = "This code was not accepted: it is wrong, older than ten minutes, or was used before."
+NOT_VOUCHED = "The provider did not say who you are, or not that your address is verified. Try again."
+UNKNOWN = "Nobody here has the address that the provider vouches for. Ask an administrator to invite you."
+NO_COOKIE = "The browser has not kept our cookie; load this page again."
+
+
+@public_routes.route(
+    "GET",
+    SIGN_IN,
+    summary="Show how to sign in to the console",
+    authentication=Authentication.PUBLIC,
+    answers={200: HTML},
+    hidden=True,
+)
+def show_sign_in(call: Call) -> Response:
+    return _ask_for_code(call)
+
+
+@public_routes.route(
+    "POST",
+    SIGN_IN,
+    summary="Sign in to the console",
+    authentication=Authentication.PUBLIC,
+    answers={303: None},
+    hidden=True,
+)
+def begin_session(call: Call) -> Response:
+    csrf.check_origin(call.http, call.services.settings.base_url)
+    form = read_form(call)
+    attempt = call.http.cookies.get(cookies.ATTEMPT)
+    if not attempt:
+        return _ask_for_code(call, NO_COOKIE)
+    csrf.check_token(call.http, attempt, form.get(csrf.FIELD))
+    with call.services.database.transaction() as session:
+        made = sign_in(
+            session,
+            form.get("code", "").strip(),
+            request_id=request_id(),
+            client_address=client_address(call.http.environ),
+        )
+    if made is None:
+        slow_down_guessing(call.http, call.services)
+        return _ask_for_code(call, REFUSED)
+    response = cookies.keep(go_to(ROOT), cookies.SESSION, made.token.value)
+    return never_kept(cookies.forget(response, cookies.ATTEMPT))
+
+
+@public_routes.route(
+    "GET",
+    f"{SIGN_IN}/provider",
+    summary="Redirect to the provider that users sign in with",
+    authentication=Authentication.PUBLIC,
+    answers={303: None},
+    hidden=True,
+)
+def ask_provider(call: Call) -> Response:
+    """Begin with a fresh cookie, so that nobody has another's browser come back with what they began themselves."""
+    provider, attempt = _provider(call), token_urlsafe(32)
+    try:
+        response = go_to(provider.address(_attempt(call, attempt)))
+    except SignInRefused as refused:
+        return _refuse(call, refused)
+    return never_kept(cookies.keep(response, cookies.ATTEMPT, attempt))
+
+
+@public_routes.route(
+    "GET",
+    f"{SIGN_IN}/provider/back",
+    summary="Sign in to the console as whom the provider vouches for",
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers={303: None},
+    hidden=True,
+)
+def come_back(call: Call) -> Response:
+    provider, attempt = _provider(call), call.http.cookies.get(cookies.ATTEMPT)
+    if not attempt:
+        return _ask_for_code(call, NO_COOKIE)
+    with call.services.database.autocommit() as session:
+        now = session.execute(select(func.extract("epoch", func.now()))).scalar_one()
+    try:
+        email = provider.verified_email(_attempt(call, attempt), call.http.args, now=float(now))
+    except SignInRefused as refused:
+        return _refuse(call, refused)
+    with call.services.database.transaction() as session:
+        made = sign_in_as(
+            session, email, request_id=request_id(), client_address=client_address(call.http.environ)
+        )
+    if made is None:
+        return _ask_for_code(call, UNKNOWN)
+    response = cookies.keep(go_to(ROOT), cookies.SESSION, made.token.value)
+    return never_kept(cookies.forget(response, cookies.ATTEMPT))
+
+
+@routes.action("/out", summary="Sign out", rest=None, command=None)
+def end_session(visit: Visit) -> Response:
+    with visit.services.database.transaction() as session:
+        sign_out(session, by=visit.actor)
+    return cookies.forget(go_to(SIGN_IN), cookies.SESSION)
+
+
+@routes.page("/step-up", summary="Show how to prove again who one is", query=Next)
+def show_step_up(visit: Visit) -> Response:
+    return visit.render(
+        "step_up.html", provider=visit.services.settings.oidc_issuer, next=_next(visit), refusal=None
+    )
+
+
+@routes.action("/step-up", summary="Confirm who one is", rest=None, command=None)
+def prove_again(visit: Visit) -> Response:
+    with visit.services.database.transaction() as session:
+        made = step_up(session, by=visit.actor, proof=visit.form.get("proof", "").strip())
+    if made is None:
+        slow_down_guessing(visit.call.http, visit.services)
+        return visit.render(
+            "step_up.html",
+            provider=visit.services.settings.oidc_issuer,
+            status=422,
+            next=_next(visit),
+            refusal=REFUSED,
+        )
+    return cookies.keep(go_to(_next(visit)), cookies.SESSION, made.token.value)
+
+
+def local(path: str | None) -> str:
+    """Give a page of the console to go on to; the first one where something else was asked for."""
+    if not path or "\\" in path or ".." in path or not path.isprintable():
+        return ROOT
+    parts = urlsplit(path)
+    is_ours = not parts.scheme and not parts.netloc and (parts.path + "/").startswith(f"{ROOT}/")
+    return path if is_ours and not path.startswith(STEP_UP) else ROOT
+
+
+def _next(visit: Visit) -> str:
+    return local(visit.form.get("next") or (visit.call.query.next if visit.call.query else None))
+
+
+def _provider(call: Call) -> SignInProvider:
+    if call.services.settings.oidc_issuer is None:
+        raise ResourceNotFound
+    return SignInProvider(call.services.settings)
+
+
+def _attempt(call: Call, secret: str) -> Attempt:
+    back = f"{call.services.settings.base_url}{SIGN_IN}/provider/back"
+    return Attempt(secret=secret, redirect_uri=back)
+
+
+def _refuse(call: Call, refused: SignInRefused) -> Response:
+    log.warning("console.sign_in_refused", reason=str(refused))
+    slow_down_guessing(call.http, call.services)
+    return _ask_for_code(call, NOT_VOUCHED)
+
+
+def _ask_for_code(call: Call, refusal: str | None = None) -> Response:
+    attempt = call.http.cookies.get(cookies.ATTEMPT) or token_urlsafe(32)
+    response = page(
+        "console/sign_in.html",
+        policy=POLICY,
+        status=200 if refusal is None else 422,
+        refusal=refusal,
+        organization=None,
+        theme=cookies.theme(call.http),
+        provider=call.services.settings.oidc_issuer,
+        can_keep=cookies.can_keep(call.http),
+        csrf=csrf.token_for(attempt),
+        scripts=[asset_path(name) for name in SCRIPTS],
+    )
+    return never_kept(cookies.keep(response, cookies.ATTEMPT, attempt))

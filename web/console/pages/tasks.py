@@ -1,0 +1,106 @@
+"""Tasks: those of all agents, one as it went, and a place to say something to its agent."""
+
+from uuid import UUID
+
+from flask import Response
+
+from shared.a2a.agents.directory import authorize
+from shared.a2a.tasks.administration import list_organization_tasks
+from shared.a2a.tasks.sending import Sending
+from shared.a2a.tasks.timeline import find_task, read_timeline
+from shared.a2a.types import (
+    Message,
+    MessageRole,
+    Part,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskState,
+)
+from shared.ids import new_id
+from web.a2a.accepting import accept_message
+from web.console.declarations import ConsoleRoutes, go_to
+from web.console.forms import require, wrong
+from web.console.listings import ROWS, Word
+from web.console.visits import Visit
+from web.http.wire_types import Sent
+
+routes = ConsoleRoutes("tasks")
+
+PAGE = "/console/tasks"
+_STATES = {state.value.removeprefix("TASK_STATE_").lower(): state for state in TaskState}
+
+
+class TasksQuery(Sent):
+    """Which tasks are wanted; the cursor is the list's own."""
+
+    cursor: Word = ""
+    state: Word = ""
+
+
+@routes.page("/tasks", summary="List the tasks of all agents, the last changed first", query=TasksQuery)
+def show_tasks(visit: Visit) -> Response:
+    query: TasksQuery = visit.call.query
+    if query.state and query.state not in _STATES:
+        raise wrong("state", f"must be one of {', '.join(_STATES)}")
+    with visit.services.database.autocommit() as session:
+        listed = list_organization_tasks(
+            session,
+            by=visit.actor,
+            organization_id=visit.organization_id,
+            state=_STATES.get(query.state),
+            cursor=query.cursor or None,
+            limit=ROWS,
+        )
+        labels = visit.labels(session, [at.deployment_id for at in listed.items])
+    return visit.render("tasks.html", listed=listed, labels=labels, query=query, states=list(_STATES))
+
+
+@routes.page("/tasks/<id:task_id>", summary="Show a task as it went, with what its agent's calls cost")
+def show_task(visit: Visit, task_id: UUID) -> Response:
+    with visit.services.database.autocommit() as session:
+        line = read_timeline(session, caller=visit.caller, task_id=task_id)
+        task = line.task
+        labels = visit.labels(session, [task.deployment_id, task.caller_id, task.principal_id])
+    is_part = "HX-Request" in visit.call.http.headers
+    return visit.render("task_line.html" if is_part else "task.html", line=line, task=task, labels=labels)
+
+
+@routes.action(
+    "/tasks/<id:task_id>/say",
+    summary="Send a message in a task",
+    rest="send_message_of_agent",
+    command="agents talk",
+)
+def say(visit: Visit, task_id: UUID) -> Response:
+    with visit.services.database.autocommit() as session:
+        task = find_task(session, caller=visit.caller, task_id=task_id)
+    return go_to(f"{PAGE}/{_send(visit, task.deployment_id, task_id)}#end")
+
+
+@routes.action(
+    "/agents/<id:deployment_id>/talk",
+    summary="Send a message to an agent",
+    rest="send_message_of_agent",
+    command="agents talk",
+)
+def talk(visit: Visit, deployment_id: UUID) -> Response:
+    return go_to(f"{PAGE}/{_send(visit, deployment_id, None)}")
+
+
+def _send(visit: Visit, deployment_id: UUID, task_id: UUID | None) -> UUID:
+    """Send what the form says, as a client of the protocol that comes back for the answer."""
+    agents = visit.services.agents
+    agent = agents.directory.get(deployment_id).agent
+    scope = authorize(visit.caller, agent)
+    message = Message(
+        message_id=str(new_id()),
+        task_id=None if task_id is None else str(task_id),
+        role=MessageRole.USER,
+        parts=(Part(text=require(visit.form, "message")),),
+    )
+    agents.refusals.check(agent.choose_behavior(None), message)
+    request = SendMessageRequest(
+        message=message, configuration=SendMessageConfiguration(return_immediately=True)
+    )
+    sending = Sending(request=request, agent=agent, scope=scope, caller=visit.caller)
+    return accept_message(visit.services, sending).task_id

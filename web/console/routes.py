@@ -1,0 +1,53 @@
+"""All routes of the console."""
+
+from web.console import format as written
+from web.console.declarations import ConsoleRoutes
+from web.console.pages import (
+    activity,
+    agents,
+    choices,
+    distributions,
+    files,
+    keys,
+    ledger,
+    models,
+    operations,
+    overview,
+    people,
+    signing,
+    tasks,
+)
+from web.console.reasons import find_reason
+from web.rendering import add_filters
+from web.routes import Routes
+
+PAGES: tuple[ConsoleRoutes, ...] = (
+    signing.routes,
+    choices.routes,
+    overview.routes,
+    models.routes,
+    models.asking,
+    activity.routes,
+    files.routes,
+    distributions.routes,
+    agents.routes,
+    tasks.routes,
+    keys.routes,
+    ledger.routes,
+    people.routes,
+    operations.routes,
+)
+ROUTES: tuple[Routes, ...] = (signing.public_routes, *PAGES)
+
+add_filters(
+    money=written.money,
+    credits=written.credits,
+    number=written.number,
+    percent=written.percent,
+    short=written.short,
+    size=written.size,
+    relative=written.relative,
+    absolute=written.absolute,
+    day=written.day,
+    reason=find_reason,
+)

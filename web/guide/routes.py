@@ -1,0 +1,94 @@
+"""Serve the guide: its pages under a policy that names their own scripts, and what they load."""
+
+import base64
+import hashlib
+import mimetypes
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from flask import Response
+from werkzeug.exceptions import NotFound
+
+from web.authentication import Authentication
+from web.calls import Call
+from web.rendering import HTML, POLICY, page_headers
+from web.routes import AnyQuery, Content, Routes
+
+routes = Routes("guide")
+
+_SITE = Path(str(resources.files("web.guide") / "site"))
+_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+_NOT_BUILT = "This installation was made without the guide; `make guide` builds it."
+_TYPES = (HTML, "text/css", "text/javascript", "application/json", "image/png")
+_ANSWERS: Mapping[int, Content] = {200: dict.fromkeys(_TYPES), 308: None}
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'; script-src 'self'"
+)
+
+
+@routes.route(
+    "GET",
+    "/docs/guide/",
+    summary="Read the guide",
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers=_ANSWERS,
+    hidden=True,
+)
+def guide(call: Call) -> Response:
+    return _serve(call, "")
+
+
+@routes.route(
+    "GET",
+    "/docs/guide/<path:path>",
+    summary="Read a page of the guide, or what it loads",
+    authentication=Authentication.PUBLIC,
+    query=AnyQuery,
+    answers=_ANSWERS,
+    hidden=True,
+)
+def guide_page(call: Call, path: str) -> Response:
+    return _serve(call, path)
+
+
+def _serve(call: Call, path: str) -> Response:
+    if not _files():
+        raise NotFound(_NOT_BUILT)
+    if path in _files():
+        return _answer(path)
+    page = f"{path.rstrip('/')}/index.html".lstrip("/")
+    if page not in _files():
+        raise NotFound("The guide has no such page.")
+    # The links of a page are relative to its folder.
+    if call.http.path.endswith("/"):
+        return _answer(page)
+    return Response(status=308, headers={"Location": f"{call.http.path}/"})
+
+
+def _answer(path: str) -> Response:
+    media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    policy = _policy(path) if media_type == HTML else POLICY
+    headers = {**page_headers(policy), "Cache-Control": "public, max-age=300"}
+    return Response(_read(path), mimetype=media_type, headers=headers)
+
+
+@cache
+def _files() -> frozenset[str]:
+    """List what may be asked for: the files of the site, by their exact paths."""
+    return frozenset(str(file.relative_to(_SITE)) for file in _SITE.rglob("*") if file.is_file())
+
+
+def _read(path: str) -> bytes:
+    return (_SITE / path).read_bytes()
+
+
+@cache
+def _policy(path: str) -> str:
+    """Allow the scripts that stand in the page, each by its digest."""
+    digests = (hashlib.sha256(script).digest() for script in _SCRIPT.findall(_read(path)))
+    return " ".join([_POLICY, *(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)])

@@ -1,0 +1,35 @@
+"""Read what HTML forms and queries are written in: `name=value`, joined by `&`, with `+` and `%` sequences."""
+
+from urllib.parse import unquote_to_bytes
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class TooManyFields(ValueError):
+    """A form has more fields than its reader takes."""
+
+
+class RepeatedField(ValueError):
+    """A form has a field more than once."""
+
+
+def read_fields(encoded: bytes, *, maximum: int) -> dict[str, str]:
+    """Give each field of a form; what is empty counts as not sent.
+
+    Raises TooManyFields, RepeatedField, UnicodeDecodeError.
+    """
+    pairs = [part.partition(b"=") for part in encoded.split(b"&") if part]
+    if len(pairs) > maximum:
+        raise TooManyFields
+    fields: dict[str, str] = {}
+    for name, _, value in pairs:
+        read = decode(name)
+        if read in fields:
+            raise RepeatedField
+        fields[read] = decode(value)
+    return {name: value for name, value in fields.items() if value}
+
+
+def decode(part: bytes) -> str:
+    """Undo the encoding of a name or a value; raises UnicodeDecodeError."""
+    return unquote_to_bytes(part.replace(b"+", b" ")).decode("utf-8")

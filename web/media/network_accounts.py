@@ -1,0 +1,78 @@
+"""Administer which distribution receives for which account of a network: workspaces and numbers of one app."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from pydantic import Field
+
+from shared.media import network_accounts
+from shared.media.errors import NetworkNotRouted
+from shared.media.networks.base import Network
+from web.administration import AdministrationRoutes
+from web.calls import Answer, Call
+from web.http.schemas import Shown, ShownPage
+from web.http.wire_types import Id, Sent, UtcTime
+
+PATH = "/distributions/<id:distribution_id>/networks/<network:network>/accounts"
+routes = AdministrationRoutes("networks")
+
+
+class NewNetworkAccount(Sent):
+    """Who receives for an account."""
+
+    target_distribution_id: Id = Field(description="The distribution that takes the account's messages.")
+
+
+class NetworkAccountBody(Shown):
+    """An account of a network, and the distribution that receives for it."""
+
+    distribution_id: Id = Field(description="The distribution whose address the network has.")
+    network: str
+    account: str
+    target_distribution_id: Id
+    changed_at: UtcTime
+
+
+class NetworkAccountPage(ShownPage):
+    """Accounts, newest first."""
+
+    accounts: Sequence[NetworkAccountBody]
+
+
+@routes.changes(
+    "PUT",
+    f"{PATH}/<account>",
+    NewNetworkAccount,
+    NetworkAccountBody,
+    NetworkNotRouted,
+    summary="Replace the distribution that receives for an account of a network",
+    description=(
+        "For an app that one address serves for many: `account` is Slack's `team_id`, WhatsApp's `phone_number_id`, "
+        "Twilio's receiving number or Discord's `guild_id`. Media is fetched with the settings of that distribution."
+    ),
+)
+def put_network_account(call: Call, distribution_id: UUID, network: Network, account: str) -> Answer:
+    by = call.actor
+    body: NewNetworkAccount = call.read_body()
+    with call.services.database.transaction() as session:
+        routed = network_accounts.put_network_account(
+            session,
+            by=by,
+            distribution_id=distribution_id,
+            network=network,
+            account=account,
+            target_id=body.target_distribution_id,
+        )
+    return Answer(body=NetworkAccountBody.of(routed))
+
+
+routes.lists(
+    PATH,
+    network_accounts.list_network_accounts,
+    NetworkAccountPage,
+    summary="List the accounts of a network that distributions receive for",
+)
+routes.resource(f"{PATH}/<account>", NetworkAccountBody).removes(
+    network_accounts.remove_network_account,
+    summary="Delete the route of an account; the distribution whose address it is receives for it again",
+)

@@ -1,0 +1,51 @@
+"""Declare how notifications are listed, sent now and replayed, alike for a distribution's and an organization's."""
+
+from typing import Any
+
+from shared.deliveries.errors import DeliveryNotDead, DeliveryNotFound
+from web.administration import Act, AdministrationRoutes, administer
+from web.calls import Answer, Call
+from web.media.notification_schemas import (
+    NotificationBody,
+    NotificationPage,
+    NotificationQuery,
+    ReplayedNotifications,
+    ReplayRequest,
+)
+
+
+def declare_list(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
+    """Declare the list of notifications at this path."""
+
+    def handle(call: Call, **ids: Any) -> Answer:
+        page = administer(call, act, **ids, state=call.query.delivery_state, **call.query.position)
+        return Answer(body=NotificationPage.of_deliveries(page))
+
+    routes.pages(path, NotificationPage, NotificationQuery, **texts)(handle)
+
+
+def declare_resend(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
+    """Declare how one of them that waits or was given up is sent now."""
+
+    def handle(call: Call, **ids: Any) -> Answer:
+        return Answer(body=NotificationBody.of_delivery(administer(call, act, **ids)))
+
+    path = f"{path}/<id:notification_id>/resend"
+    routes.administers("POST", path, {200: NotificationBody}, DeliveryNotFound, DeliveryNotDead, **texts)(
+        handle
+    )
+
+
+def declare_replay(routes: AdministrationRoutes, path: str, act: Act, **texts: str) -> None:
+    """Declare how those are sent again that did not arrive."""
+
+    def handle(call: Call, **ids: Any) -> Answer:
+        by = call.actor
+        asked: ReplayRequest = call.read_body()
+        with call.services.database.transaction() as session:
+            replayed = act(session, by=by, **ids, since=asked.since, cursor=asked.cursor)
+        return Answer(body=ReplayedNotifications(count=replayed.count, next_cursor=replayed.next_cursor))
+
+    routes.administers("POST", f"{path}/replay", {200: ReplayedNotifications}, body=ReplayRequest, **texts)(
+        handle
+    )

@@ -1,0 +1,105 @@
+"""Render a template as a page, under a policy that lets it load our own assets and nothing else."""
+
+import hashlib
+import re
+from functools import cache
+from importlib import metadata, resources
+from typing import Any
+
+from flask import Response, current_app
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+HTML = "text/html"
+STYLESHEET = "quartermaster.css"
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+ASSETS = {
+    STYLESHEET: "web.pages",
+    "htmx-2.0.11.min.js": "web.console",
+    "live.js": "web.console",
+    "playground.js": "web.console",
+}
+"""Every file that pages load, and the package whose `static` folder has it."""
+_PACKAGES = ("web.pages", "web.openapi", "web.console")
+_CODE = re.compile(r"`([^`]+)`")
+_MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+}
+
+
+def page(template: str, *, policy: str = POLICY, status: int = 200, **context: Any) -> Response:
+    """Answer with a page."""
+    text = render(template, base_url=current_app.config["BASE_URL"], **context)
+    return Response(text, status, content_type=f"{HTML}; charset=utf-8", headers=page_headers(policy))
+
+
+def page_headers(policy: str = POLICY) -> dict[str, str]:
+    """Give the headers that protect a page."""
+    return {"Content-Security-Policy": policy, **_HEADERS}
+
+
+def render(template: str, **context: Any) -> str:
+    """Write a page."""
+    return (
+        _environment()
+        .get_template(template)
+        .render(version=version(), stylesheet=asset_path(STYLESHEET), **context)
+    )
+
+
+@cache
+def version() -> str:
+    """Name the release that serves."""
+    return metadata.version("quartermaster")
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Give an asset."""
+    return (resources.files(ASSETS[name]) / "static" / name).read_bytes()
+
+
+@cache
+def fingerprint(name: str) -> str:
+    """Name this state of an asset, so that browsers may keep it."""
+    return hashlib.sha256(asset(name)).hexdigest()[:16]
+
+
+def asset_path(name: str) -> str:
+    """Say where an asset is."""
+    return f"/static/{fingerprint(name)}/{name}"
+
+
+def media_type(name: str) -> str:
+    """Give the media type of an asset."""
+    return _MEDIA_TYPES[name[name.rindex(".") :]]
+
+
+def prose(text: str) -> Markup:
+    """Write a description in HTML: what stands between backticks is code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 (escaped just before)
+
+
+def add_filters(**filters: Any) -> None:
+    """Let templates use these functions."""
+    _environment().filters.update(filters)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in _PACKAGES]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["prose"] = prose
+    environment.globals["asset_path"] = asset_path
+    return environment

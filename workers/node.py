@@ -1,0 +1,61 @@
+"""What a worker process is to Celery: a node with a name of its own that stops softly and declares what it needs."""
+
+import os
+import time
+from typing import Any
+
+from celery.apps.worker import Worker
+from celery.utils.log import get_logger
+from celery.worker import state
+from celery.worker.consumer import Consumer
+
+from shared.queues import WORKER_QUEUES
+
+log = get_logger(__name__)
+LOOK_SECONDS = 0.1
+
+
+class Node(Worker):
+    """A worker whose name is its own on its host, and whose soft shutdown ends with its last job."""
+
+    hostname: str
+
+    def on_before_init(self, quiet: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002 (Celery's signature)
+        """Add the process's id to a name that the other workers of its kind on this host have too."""
+        self.hostname = unique_name(self.hostname)
+        super().on_before_init(quiet=quiet, **options)
+
+    def wait_for_soft_shutdown(self) -> Any:
+        """Let jobs go on until the last has ended, for `worker_soft_shutdown_timeout` at the most."""
+        timeout = self.app.conf.worker_soft_shutdown_timeout
+        log.warning("Initiating Soft Shutdown, terminating in %s seconds at the latest", timeout)
+        gives_up_at = time.monotonic() + timeout
+        while state.active_requests and time.monotonic() < gives_up_at:
+            time.sleep(LOOK_SECONDS)
+
+
+_Blueprint: Any = Consumer.Blueprint
+
+
+class LeanConsumer(Consumer):
+    """Celery's consumer without the 28 queues that it declares on RabbitMQ for messages with an ETA: we send none."""
+
+    class Blueprint(_Blueprint):  # type: ignore[misc] # untyped
+        """The steps without that one."""
+
+        default_steps = tuple(
+            step for step in _Blueprint.default_steps if not str(step).endswith(":DelayedDelivery")
+        )
+
+
+def unique_name(hostname: str) -> str:
+    """Give `files-4242@host` for `files@host`; a name that an operator chose stays."""
+    kind, _, host = hostname.partition("@")
+    return f"{kind}-{os.getpid()}@{host}" if kind in WORKER_QUEUES else hostname
+
+
+def kind_of(hostname: str) -> str:
+    """Give the kind of worker that a node's name begins with; the name itself where it is an operator's."""
+    name = hostname.partition("@")[0]
+    kind = name.rpartition("-")[0]
+    return kind if kind in WORKER_QUEUES else name
