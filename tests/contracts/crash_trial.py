@@ -24,6 +24,7 @@ from pathlib import Path
 from uuid import UUID
 
 from shared.files.blobs.base import Blob, BlobMissing
+from shared.files.blobs.directory import LocalDirectory
 from shared.files.blobs.local import LocalBlobStore
 from shared.ids import new_id
 
@@ -35,8 +36,8 @@ PIECE_BYTES = 1500
 class RemovesObjectsFirst(LocalBlobStore):
     """Wrong: a placement may slip between the two unlinks."""
 
-    def _unlink(self, blob: Blob) -> None:
-        for path in (self._at.object_path(blob.version_id), self._at.staging_path(blob.version_id)):
+    def _unlink(self, at: LocalDirectory, blob: Blob) -> None:
+        for path in (at.object_path(blob.version_id), at.staging_path(blob.version_id)):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)  # noqa: PTH108
             time.sleep(random.random() * 0.002)

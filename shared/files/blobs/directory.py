@@ -8,9 +8,11 @@ Nothing is made in it before it is known to be the right one. Left to others: bl
 # Plain strings and calls of `os`, as in `local`.
 # ruff: noqa: PTH102, PTH108, PTH110, PTH116, PTH208
 
+from __future__ import annotations
+
 import os
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -34,6 +36,16 @@ class LocalDirectory:
         self.objects = f"{root}/objects"
         self._marker = f"{root}/{MARKER}"
 
+    @contextmanager
+    def held(self) -> Iterator[LocalDirectory]:
+        """Give the directory that is here now: it stays that one, whatever mount comes or goes in the block."""
+        with translated_errors():
+            descriptor = os.open(self.address, os.O_PATH | os.O_DIRECTORY)
+        try:
+            yield LocalDirectory(Path(f"/proc/self/fd/{descriptor}"))
+        finally:
+            os.close(descriptor)
+
     def staging_path(self, version_id: UUID) -> str:
         """Say where a blob is received."""
         return f"{self.staging}/{version_id}"
@@ -50,6 +62,12 @@ class LocalDirectory:
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return status.st_dev, status.st_ino, status.st_mtime_ns
+
+    def identify(self) -> list[tuple[int, int]]:
+        """Give what identifies the directories below, of a store without a marker."""
+        with translated_errors():
+            found = [os.stat(directory) for directory in (self.staging, self.objects)]
+        return [(status.st_dev, status.st_ino) for status in found]
 
     def find_id(self) -> UUID | None:
         """Read the marker."""

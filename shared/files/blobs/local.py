@@ -11,6 +11,8 @@ The rules it protects, each of them the difference between no loss and some in a
 - A directory is flushed even when there was nothing left to do in it: an earlier attempt may have died between its
   rename or unlink and its flush, and the row is about to be changed for good.
 - Readers find a blob in either place, so that a move under them goes unseen.
+- A blob is absent only from the right directory, held open (`_right_directory`): a path may lead elsewhere while a
+  mount is lost, and back before anyone asks.
 
 Left to others: which directory is the right one (`marker`, `directory`), the staging directory and its locks
 (`staging`), rows (the files domain).
@@ -24,7 +26,8 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Self
@@ -56,6 +59,7 @@ from shared.files.blobs.staging import (
 CHUNK_BYTES = 256 * 1024
 BATCH_THREADS = 4
 THREADS_FROM_ITEMS = 64
+REPLACED = "The directory of the blob store was replaced while in use."
 
 
 class LocalBlobStore:
@@ -76,16 +80,15 @@ class LocalBlobStore:
         self._guard = None if identity is None else Guard(self._at, identity)
         if identity is None:
             self._at.prepare()
-            self._made = self._identify()
+            self._made = self._at.identify()
 
     def require(self) -> None:
         """See that this is the right directory and no other that is mounted, or bare, in its place."""
         if self._guard is not None:
             self._guard.require()
             return
-        with translated_errors():
-            if self._identify() != self._made:
-                raise BlobStoreUnavailable("The directory of the blob store was replaced while in use.")
+        if self._at.identify() != self._made:
+            raise BlobStoreUnavailable(REPLACED)
 
     def begin(self, version_id: UUID) -> str | None:  # noqa: ARG002 - the port's parameter
         """Nothing to announce: the staging file's lock says that it is being received."""
@@ -116,16 +119,13 @@ class LocalBlobStore:
     @measured("open")
     def open(self, version_id: UUID, *, placed: bool) -> LocalReader:
         """Open the file wherever it is by now."""
-        # A blob only moves from staging to its object, so looking there in this order misses nothing. Looking at the
-        # object first, as is right for almost every read, needs a second look at it.
-        staged = self._at.staging_path(version_id), None
-        placed_as = self._at.object_path(version_id), f"objects/{shard(version_id)}/{version_id}"
-        for path, fixed_path in (placed_as, staged, placed_as) if placed else (staged, placed_as):
-            with translated_errors(), suppress(FileNotFoundError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-                return LocalReader(FileIO(descriptor), fixed_path=fixed_path)
-        self.require()
-        raise BlobMissing
+        reader = _find(self._at, version_id, placed=placed)
+        if reader is None:
+            with self._right_directory() as at:
+                reader = _find(at, version_id, placed=placed)
+        if reader is None:
+            raise BlobMissing
+        return reader
 
     def can_read_staged(self, version_id: UUID) -> bool:  # noqa: ARG002 - the port's parameter
         """Say what holds for each."""
@@ -138,8 +138,8 @@ class LocalBlobStore:
 
     def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[LocalUnattended], None, None]:
         """Go through the staging directory; its length, not the store's, is the cost."""
-        self.require()
-        yield from list_unattended(self._at.staging, batch_size)
+        with self._right_directory() as at:
+            yield from list_unattended(at.staging, batch_size)
 
     def disk(self) -> Disk | None:
         """Measure the disk of the directory."""
@@ -147,16 +147,14 @@ class LocalBlobStore:
 
     def measure(self, blobs: Sequence[Blob]) -> dict[UUID, Stored]:
         """Look at both names of each."""
-        self.require()
-        found = (self._at.find(blob.version_id) for blob in blobs)
-        measured = {stored.version_id: stored for stored in found if stored is not None}
-        self.require()
-        return measured
+        with self._right_directory() as at:
+            found = [at.find(blob.version_id) for blob in blobs]
+        return {stored.version_id: stored for stored in found if stored is not None}
 
     def list_placed(self) -> Generator[Sequence[Stored], None, None]:
         """Go through the directories of objects."""
-        self.require()
-        yield from self._at.list_placed()
+        with self._right_directory() as at:
+            yield from at.list_placed()
 
     @measured("check")
     def check(self) -> None:
@@ -164,58 +162,46 @@ class LocalBlobStore:
         self.require()
         self._at.probe(self._reserve_bytes)
 
-    def _change(self, blobs: Sequence[Blob], act: Callable[[Blob], None]) -> dict[UUID, DomainError]:
+    @contextmanager
+    def _right_directory(self) -> Iterator[LocalDirectory]:
+        """Hold the right directory: what is absent from it is absent, wherever its mount goes meanwhile."""
+        self.require()
+        with self._at.held() as at:
+            if not self._recognizes(at):
+                raise BlobStoreUnavailable(REPLACED)
+            yield at
+
+    def _recognizes(self, at: LocalDirectory) -> bool:
+        if self._guard is not None:
+            return self._guard.recognizes(at)
+        return at.identify() == self._made
+
+    def _change(
+        self, blobs: Sequence[Blob], act: Callable[[LocalDirectory, Blob], None]
+    ) -> dict[UUID, DomainError]:
         """Rename or unlink blob by blob, then make it durable directory by directory."""
-        self.require()
         ordered = sorted(blobs, key=lambda blob: shard(blob.version_id))
-        failures = {blob.version_id: error for blob, error in _attempt_each(ordered, act).items()}
-        failures |= self._flush([blob.version_id for blob in ordered if blob.version_id not in failures])
-        # In a directory that took the store's place meanwhile, absence proves nothing.
-        self.require()
+        with self._right_directory() as at:
+            failures = {
+                blob.version_id: error for blob, error in _attempt_each(ordered, partial(act, at)).items()
+            }
+            failures |= _flush(at, [blob.version_id for blob in ordered if blob.version_id not in failures])
         return failures
 
-    def _place(self, blob: Blob) -> None:
-        staging_path, object_path = (
-            self._at.staging_path(blob.version_id),
-            self._at.object_path(blob.version_id),
-        )
+    def _place(self, at: LocalDirectory, blob: Blob) -> None:
+        staging_path, object_path = at.staging_path(blob.version_id), at.object_path(blob.version_id)
         with translated_errors():
             try:
                 _require_size(staging_path, blob)
                 os.rename(staging_path, object_path)
             except FileNotFoundError:
-                self._require_placed(blob)
+                _require_placed(at, blob)
 
-    def _require_placed(self, blob: Blob) -> None:
-        try:
-            _require_size(self._at.object_path(blob.version_id), blob)
-        except FileNotFoundError:
-            if os.path.exists(self._at.staging_path(blob.version_id)):
-                raise BlobStoreUnavailable("A directory of the blob store is gone.") from None
-            raise BlobMissing from None
-
-    def _unlink(self, blob: Blob) -> None:
+    def _unlink(self, at: LocalDirectory, blob: Blob) -> None:
         with translated_errors():
-            for path in (self._at.staging_path(blob.version_id), self._at.object_path(blob.version_id)):
+            for path in (at.staging_path(blob.version_id), at.object_path(blob.version_id)):
                 with suppress(FileNotFoundError):
                     os.unlink(path)
-
-    def _flush(self, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
-        """Flush the directories of these blobs; return whom a failure concerns."""
-        if not version_ids:
-            return {}
-        concerned = defaultdict(list)
-        for version_id in version_ids:
-            concerned[f"{self._at.objects}/{shard(version_id)}"].append(version_id)
-        concerned[self._at.staging] = list(version_ids)
-        failures = _attempt_each(list(concerned), _flush_directory)
-        return {
-            version_id: error for directory, error in failures.items() for version_id in concerned[directory]
-        }
-
-    def _identify(self) -> list[tuple[int, int]]:
-        found = [os.stat(directory) for directory in (self._at.staging, self._at.objects)]
-        return [(status.st_dev, status.st_ino) for status in found]
 
 
 class LocalReader:
@@ -250,6 +236,39 @@ class LocalReader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _find(at: LocalDirectory, version_id: UUID, *, placed: bool) -> LocalReader | None:
+    # A blob only moves from staging to its object, so looking there in this order misses nothing. Looking at the
+    # object first, as is right for almost every read, needs a second look at it.
+    staged = at.staging_path(version_id), None
+    placed_as = at.object_path(version_id), f"objects/{shard(version_id)}/{version_id}"
+    for path, fixed_path in (placed_as, staged, placed_as) if placed else (staged, placed_as):
+        with translated_errors(), suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            return LocalReader(FileIO(descriptor), fixed_path=fixed_path)
+    return None
+
+
+def _require_placed(at: LocalDirectory, blob: Blob) -> None:
+    try:
+        _require_size(at.object_path(blob.version_id), blob)
+    except FileNotFoundError:
+        if os.path.exists(at.staging_path(blob.version_id)):
+            raise BlobStoreUnavailable("A directory of the blob store is gone.") from None
+        raise BlobMissing from None
+
+
+def _flush(at: LocalDirectory, version_ids: Sequence[UUID]) -> dict[UUID, DomainError]:
+    """Flush the directories of these blobs; return whom a failure concerns."""
+    if not version_ids:
+        return {}
+    concerned = defaultdict(list)
+    for version_id in version_ids:
+        concerned[f"{at.objects}/{shard(version_id)}"].append(version_id)
+    concerned[at.staging] = list(version_ids)
+    failures = _attempt_each(list(concerned), _flush_directory)
+    return {version_id: error for directory, error in failures.items() for version_id in concerned[directory]}
 
 
 def _attempt_each(items: Sequence[Item], act: Callable[[Item], None]) -> dict[Item, DomainError]:

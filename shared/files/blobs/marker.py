@@ -1,8 +1,9 @@
 """Which store this is: a marker in the store itself, compared with the id that the database knows.
 
 Nothing is written to a store, or found missing from it, unless it is the rows' own: a lost mount leaves an empty
-directory below it, which would take uploads and forget deleted bytes. The guard looks before each act, and the store
-once more before it answers, because the mount may go in between. An unchanged marker costs a `stat`.
+directory below it, which would take uploads and forget deleted bytes. The guard looks before each act, and at the very
+directory in which something was found missing, because the mount may go and come back in between. An unchanged marker
+costs a `stat`.
 """
 
 import threading
@@ -76,13 +77,14 @@ class Guard:
 
     def require(self) -> None:
         """Raise BlobStoreUnavailable unless the right store is there now; Unavailable if that cannot be known."""
-        if not self._is_known():
+        if not self.recognizes(self._marked):
             with self._lock:
-                if not self._is_known():
+                if not self.recognizes(self._marked):
                     self._read()
 
-    def _is_known(self) -> bool:
-        seen = self._marked.look()
+    def recognizes(self, marked: Marked) -> bool:
+        """Tell whether this is the store that was found to be the right one."""
+        seen = marked.look()
         return seen is not None and seen == self._known
 
     def _read(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -132,6 +133,58 @@ def test_a_lost_mount_is_neither_written_to_nor_taken_for_empty(
     assert is_intact(store, placed)
     assert store.place([staged]) == {}
     assert store.remove([placed]) == {}
+    with pytest.raises(BlobMissing):
+        store.open(placed.version_id, placed=True)
+
+
+@pytest.fixture
+def lost_in_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Have a mount that is there whenever somebody makes sure of it, and lost at any other moment."""
+    kept = root.with_name("unmounted")
+    look, hold = LocalDirectory.look, LocalDirectory.held
+
+    @contextmanager
+    def there() -> Iterator[None]:
+        kept.rename(root)
+        yield
+        root.rename(kept)
+
+    def look_at_it(at: LocalDirectory) -> object | None:
+        with there():
+            return look(at)
+
+    @contextmanager
+    def hold_it(at: LocalDirectory) -> Iterator[LocalDirectory]:
+        held = hold(at)
+        with there():
+            directory = held.__enter__()
+        yield directory
+        held.__exit__(None, None, None)
+
+    def begin() -> None:
+        root.rename(kept)
+        monkeypatch.setattr(LocalDirectory, "look", look_at_it)
+        monkeypatch.setattr(LocalDirectory, "held", hold_it)
+
+    yield begin
+    monkeypatch.undo()
+
+
+def test_nothing_is_found_missing_while_the_mount_goes_and_comes_back(
+    database: Database, root: Path, lost_in_between: Callable[[], None]
+) -> None:
+    store = opened(database, root)
+    staged, placed = stage(store), put(store)
+    both = {staged.version_id, placed.version_id}
+    lost_in_between()
+    assert is_intact(store, placed, placed=True)
+    assert is_intact(store, staged, placed=False)
+    assert set(store.measure([staged, placed])) == both
+    assert [found.version_id for batch in store.list_placed() for found in batch] == [placed.version_id]
+    assert [found.version_id for batch in store.unattended() for found in batch] == [staged.version_id]
+    assert store.place([staged, placed]) == {}
+    assert store.remove([staged, placed]) == {}
+    assert store.measure([staged, placed]) == {}
     with pytest.raises(BlobMissing):
         store.open(placed.version_id, placed=True)
 
