@@ -62,9 +62,13 @@ class Interval(StrEnum):
     DAY = "day"
 
 
+# A length in seconds, not days: a day's is looked up in the calendar of a time zone, for each row that is compared.
+_STARTS_AT = "coalesce(CAST(:from AS timestamptz), now() - make_interval(secs => CAST(:length AS float8)))"
+_ENDS_AT = "coalesce(CAST(:to AS timestamptz), now())"
+
 # From `starts_at` to `ends_at` come records, hours, days, hours and records, each up to the next bound. Sums end with
 # the mark: the hour that it is in has those of what precedes it.
-_SPAN = """
+_SPAN = f"""
 SELECT starts_at, pruned_to, least(hours_from, ends_at) AS head_to, hours_from,
     least(days_from, hours_to) AS hours_head_to,
     days_from, days_to, greatest(days_from, days_to) AS hours_tail_from, hours_to,
@@ -76,17 +80,19 @@ FROM (
         SELECT *, date_trunc('hour', starts_at - interval '1 microsecond', 'UTC') + interval '1 hour' AS hours_from,
             CASE WHEN ends_at < rolled_up_to THEN date_trunc('hour', ends_at, 'UTC') ELSE rolled_up_to END AS hours_to
         FROM usage_rollup, (
-            SELECT coalesce(CAST(:from AS timestamptz), now() - CAST(:length AS interval)) AS starts_at,
-                coalesce(CAST(:to AS timestamptz), now()) AS ends_at
+            SELECT {_STARTS_AT} AS starts_at, {_ENDS_AT} AS ends_at
         ) AS asked
     ) AS hours
 ) AS days
-"""
+"""  # noqa: S608 (this module's names only)
+# The hours of a whole span: as many as it is long. Bounds that the planner can estimate let it read them in the order
+# of the table; of bounds from the span, it expects a few rows, and goes to each by its index. `IS TRUE` keeps the last
+# one out of that estimate.
+_ALL_HOURS = f"hour >= {_STARTS_AT} AND hour < {_ENDS_AT} AND (hour < (SELECT hours_to FROM span)) IS TRUE"  # noqa: S608
 _HOURS = ("usage_hours", "hour", "sum(invocations)")
 _DAYS = ("usage_days", "day", "sum(invocations)")
 _RECORDS = ("usage_records", "occurred_at", "count(*)")
 _EDGES = ((_RECORDS, "starts_at", "head_to"), (_RECORDS, "tail_from", "ends_at"))
-_BY_HOURS = ((_HOURS, "hours_from", "hours_to"),)
 _BY_DAYS = (
     (_HOURS, "hours_from", "hours_head_to"),
     (_DAYS, "days_from", "days_to"),
@@ -105,8 +111,8 @@ def statement(
 ) -> TextClause:
     """Give the statement for these dimensions: the total first, then the groups in order of time and cost.
 
-    Its parameters are `from`, `to` or `length`, `limit`, the filters by their names, `organization_id` unless it is
-    about all of them, and `own` where it is about one user.
+    Its parameters are `from`, `to` or `length` in seconds, `limit`, the filters by their names, `organization_id`
+    unless it is about all of them, and `own` where it is about one user.
     """
     conditions = [dimension.condition for dimension in Dimension if dimension in filters]
     if not of_all:
@@ -116,8 +122,10 @@ def statement(
     cut = _Cut(
         keys=[dimension.expression for dimension in group_by], interval=interval, conditions=conditions
     )
-    whole = _BY_HOURS if interval is Interval.HOUR else _BY_DAYS
-    parts = [cut.sum_up(rows, first, end) for rows, first, end in (*whole, *_EDGES)]
+    by_hours = interval is Interval.HOUR
+    parts = [cut.sum_up(_HOURS, _ALL_HOURS)] if by_hours else []
+    between = _EDGES if by_hours else (*_BY_DAYS, *_EDGES)
+    parts += [cut.sum_up(rows, _within(rows, first, end)) for rows, first, end in between]
     return text(_whole(parts, [f"key_{place}" for place in range(len(group_by))], interval))
 
 
@@ -129,8 +137,8 @@ class _Cut:
     interval: Interval | None
     conditions: Sequence[str]
 
-    def sum_up(self, rows: tuple[str, str, str], first: str, end: str) -> str:
-        """Sum the rows of a table between two bounds of the span."""
+    def sum_up(self, rows: tuple[str, str, str], within: str) -> str:
+        """Sum the rows of a table that are within a part of the span."""
         table, moment, count = rows
         step = f"date_bin('1 {self.interval}', {moment}, 'epoch')"
         if self.interval is None:
@@ -139,12 +147,17 @@ class _Cut:
             step = moment
         named = [f"{key} AS key_{place}" for place, key in enumerate(self.keys)]
         sums = [f"{count} AS invocations", *(f"sum({name}) AS {name}" for name in SUMS[1:])]
-        within = f"{moment} >= (SELECT {first} FROM span) AND {moment} < (SELECT {end} FROM span)"  # noqa: S608
         return (
             f"SELECT {', '.join([f'{step} AS step', *named, *sums])} FROM {table}"  # noqa: S608 (this module's names only)
             f" WHERE {' AND '.join([*self.conditions, within])}"
             f" GROUP BY {', '.join(str(place) for place in range(1, len(self.keys) + 2))}"
         )
+
+
+def _within(rows: tuple[str, str, str], first: str, end: str) -> str:
+    """Hold for the rows between two bounds of the span."""
+    _, moment, _ = rows
+    return f"{moment} >= (SELECT {first} FROM span) AND {moment} < (SELECT {end} FROM span)"  # noqa: S608
 
 
 def _lacks_records(edge: str) -> str:
@@ -163,7 +176,7 @@ def _whole(parts: Sequence[str], keys: Sequence[str], interval: Interval | None)
 WITH span AS MATERIALIZED ({_SPAN}), used AS ({" UNION ALL ".join(parts)})
 SELECT {groups}, grouping(step) = 1 AS is_total, (SELECT starts_at FROM span), (SELECT ends_at FROM span),
     {_lacks_records("starts_at")}, {_lacks_records("ends_at")},
-    {", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in SUMS)}
+    {", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint) AS {name}" for name in SUMS)}
 FROM used GROUP BY GROUPING SETS (({groups}), ())
 ORDER BY {", ".join(order)} LIMIT CAST(:limit AS bigint)
 """  # noqa: S608 (this module's names only)

@@ -115,7 +115,7 @@ def usage(
         "own": None if user_id is None else str(user_id),
         "from": question.starts_at,
         "to": question.ends_at,
-        "length": question.window.length if question.window else None,
+        "length": question.window.length.total_seconds() if question.window else None,
         "limit": MAX_GROUPS + 2,
         **{dimension.value: str(value) for dimension, value in question.filters.items()},
     }
@@ -146,7 +146,7 @@ def read_usage(session: Session, *, by: Actor, organization_id: UUID, question: 
 
 def model_usage(session: Session) -> Mapping[str, tuple[int, int]]:
     """Give the tokens and invocations of each model in the MODEL_WINDOW, over all organizations."""
-    span = {"from": None, "to": None, "length": MODEL_WINDOW.length, "limit": None}
+    span = {"from": None, "to": None, "length": MODEL_WINDOW.length.total_seconds(), "limit": None}
     _, *rows = session.execute(statement((Dimension.MODEL,), of_all=True), span)
     return {row.key_0: (int(row.prompt_tokens + row.completion_tokens), int(row.invocations)) for row in rows}
 
@@ -166,7 +166,7 @@ def _refuse_pruned(total: Row[Any]) -> None:
 
 
 def _sum(row: Row[Any]) -> UsageSum:
-    return UsageSum(**{name: int(getattr(row, name)) for name in SUMS})
+    return UsageSum(**dict(zip(SUMS, map(int, row[-len(SUMS) :]), strict=True)))
 
 
 def _wrong(name: str, message: str) -> ValidationFailed:

@@ -61,6 +61,17 @@ def rows_read(database: Database, statement: Statement) -> tuple[int, str]:
     return sum(_read_by(node) for node in _walk(root)), "\n".join([statement.text, *steps])
 
 
+def rows_expected(database: Database, statement: Statement, table: str) -> tuple[int, str]:
+    """Give how many rows of a table the plan of a query expects to take, and the plan; carries out nothing."""
+    with database.engine.connect() as connection:
+        root = connection.exec_driver_sql(
+            f"EXPLAIN (FORMAT JSON) {statement.text}", statement.parameters
+        ).scalar_one()[0]["Plan"]
+    scans = [node for node in _walk(root) if node.get("Relation Name") == table]
+    steps = [f"{node['Node Type']} {node['Plan Rows']}" for node in scans]
+    return sum(node["Plan Rows"] for node in scans), "\n".join([statement.text, *steps])
+
+
 def _read_by(node: Mapping[str, Any]) -> int:
     if "Relation Name" not in node or not node["Node Type"].endswith("Scan"):
         return 0

@@ -142,7 +142,7 @@ class UsageBody(SnakeWire):
     starts_at: UtcTime
     ends_at: UtcTime = Field(description="The moment after the last.")
     total: UsageSumBody = Field(description="The sum of all groups, those too that are cut off.")
-    data: Sequence[UsageGroupBody] = Field(description="Hours, days and groups without calls are left out.")
+    data: tuple[UsageGroupBody, ...] = Field(description="Hours, days and groups without calls are left out.")
     is_truncated: bool = Field(description=f"Whether there are more than {MAX_GROUPS} groups.")
 
     @classmethod
@@ -156,6 +156,6 @@ class UsageBody(SnakeWire):
             starts_at=report.starts_at,
             ends_at=report.ends_at,
             total=UsageSumBody(**UsageSumBody.figures(report.total)),
-            data=[UsageGroupBody.of(group, question.group_by) for group in report.groups],
+            data=tuple(UsageGroupBody.of(group, question.group_by) for group in report.groups),
             is_truncated=report.is_truncated,
         )

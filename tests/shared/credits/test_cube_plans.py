@@ -15,7 +15,7 @@ from shared.credits.rollups import roll_up_usage
 from shared.database import Database
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
-from tests.support.plans import Statement, rows_read
+from tests.support.plans import Statement, rows_expected, rows_read
 
 RECORDS, DAYS, GROUPS = 60_000, 30, 2
 AN_HOUR = RECORDS / DAYS / 24
@@ -86,6 +86,15 @@ def test_a_series_by_hour_reads_the_hours_of_its_span(busy: Calls) -> None:
         assert 168 <= len(usage(session, busy.organization_id, question).groups) <= 169
     read, plan = rows_read(busy.database, statements[0])
     assert read <= GROUPS * 168 + 2 * AN_HOUR + 60, plan
+
+
+def test_a_series_by_hour_is_planned_for_the_hours_of_its_span(busy: Calls) -> None:
+    for window, hours in ((Window.DAY, 24), (Window.MONTH, 720)):
+        question = Question(window=window, interval=Interval.HOUR)
+        with asked(busy.database) as statements, busy.database.autocommit() as session:
+            usage(session, busy.organization_id, question)
+        expected, plan = rows_expected(busy.database, statements[0], "usage_hours")
+        assert GROUPS * hours / 10 <= expected <= GROUPS * hours, plan
 
 
 def test_the_catalogs_figures_do_not_read_the_records_of_a_day(busy: Calls) -> None:
