@@ -1,10 +1,14 @@
-"""Slack: the Events API, `files.info`, and a file server that answers without a token with its login page."""
+"""Slack: the Events API, signed by slack_sdk, `files.info`, and a file server that answers with its login page.
 
-import hashlib
-import hmac
+The page is for whoever has no token.
+"""
+
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
+
+from slack_sdk.signature import SignatureVerifier
 
 from tests.support.networks.serving import Asked, Reply, Sent, StandIn, give, say
 
@@ -19,6 +23,11 @@ class SlackStandIn(StandIn):
     """Slack."""
 
     name = "slack"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = {BOT_TOKEN}
+        """Of each workspace that has the app."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -72,15 +81,17 @@ class SlackStandIn(StandIn):
         }
 
     def signature(self, sent: Sent) -> dict[str, str]:
-        signed = hmac.new(SIGNING_SECRET.encode(), b"v0:%d:%b" % (sent.at, sent.body), hashlib.sha256)
-        return {"X-Slack-Request-Timestamp": str(sent.at), "X-Slack-Signature": f"v0={signed.hexdigest()}"}
+        at = str(sent.at)
+        signature = SignatureVerifier(SIGNING_SECRET).generate_signature(timestamp=at, body=sent.body)
+        assert signature is not None
+        return {"X-Slack-Request-Timestamp": at, "X-Slack-Signature": signature}
 
     def reply(self, asked: Asked) -> Reply:
-        is_authorized = asked.headers.get("authorization") == f"Bearer {BOT_TOKEN}"
+        is_authorized = asked.headers.get("authorization", "").removeprefix("Bearer ") in self.tokens
         if asked.path == "/api/files.info":
             if not is_authorized:
                 return say({"ok": False, "error": "invalid_auth"})
-            file_id = asked.query.get("file", "")
+            file_id = {**asked.query, **dict(parse_qsl(asked.body.decode()))}.get("file", "")
             if file_id not in self.kept:
                 return say({"ok": False, "error": "file_not_found"})
             return say({"ok": True, "file": self.file(file_id), "comments": []})

@@ -1,11 +1,11 @@
-"""Twilio: inbound messages as forms, media behind Basic credentials, and a store that must not see these."""
+"""Twilio: inbound messages as forms, signed by twilio, media behind Basic credentials, and a store without them."""
 
 import base64
-import hashlib
-import hmac
 from collections.abc import Mapping
 from typing import Self
 from urllib.parse import parse_qsl, urlencode
+
+from twilio.request_validator import RequestValidator
 
 from tests.support.networks.serving import Asked, Reply, Sent, StandIn, give, say
 
@@ -62,10 +62,8 @@ class TwilioStandIn(StandIn):
         return told
 
     def signature(self, sent: Sent) -> dict[str, str]:
-        parameters = sorted(parse_qsl(sent.body.decode(), keep_blank_values=True))
-        signed = sent.url + "".join(name + value for name, value in parameters)
-        digest = hmac.new(AUTH_TOKEN.encode(), signed.encode(), hashlib.sha1).digest()
-        return {"X-Twilio-Signature": base64.b64encode(digest).decode()}
+        parameters = dict(parse_qsl(sent.body.decode(), keep_blank_values=True))
+        return {"X-Twilio-Signature": RequestValidator(AUTH_TOKEN).compute_signature(sent.url, parameters)}
 
     def reply(self, asked: Asked) -> Reply:
         account = base64.b64encode(f"{ACCOUNT_SID}:{AUTH_TOKEN}".encode()).decode()

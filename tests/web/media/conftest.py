@@ -15,10 +15,13 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from shared.admission import Pool
+from shared.deliveries.sender import Sender
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
 from shared.identity.deployments import CreatedDeployment
 from shared.media.fetching import Fetcher, fetch_due
+from shared.media.notification_channel import DistributionChannel
+from shared.media.notifications import KIND
 from tests.support.front import Front
 from tests.support.media_samples import PNG, Sample
 
@@ -158,3 +161,12 @@ def fetch(front: Front) -> None:
             pool=Pool("fetches", 16),
         )
     )
+
+
+def deliver(front: Front) -> None:
+    """Send what is due, and what waits for another attempt, as the worker does in its time."""
+    sql(front, "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held")
+    channels = {KIND: DistributionChannel(Encryption(front.settings), lambda _, body: body)}
+    sender = Sender(front.services.database, front.settings, channels)
+    sender.send_due()
+    sender.close()

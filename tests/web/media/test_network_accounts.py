@@ -1,18 +1,37 @@
-"""One app of a network serves many workspaces and numbers: each ends at the identity of its own distribution."""
+"""One app of a network serves many workspaces and numbers: each ends at the identity of its own distribution.
 
+What is pushed is signed by the networks' published clients, where there are any (`tests/support/networks`).
+"""
+
+import hashlib
 import json
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
+import pytest
 from werkzeug.test import TestResponse
 
+from deploy.embedded.valkey import EmbeddedValkey
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import update_distribution
 from shared.identity.roles import Role
 from tests.support import networks
-from tests.support.front import Front
-from tests.support.media_samples import PDF, PNG
+from tests.support.front import Front, open_front
+from tests.support.media_samples import PDF, PNG, Sample
+from tests.web.media.conftest import fetch, sql
 from tests.web.media.webhook_senders import Line, open_line
+
+
+@pytest.fixture(scope="module")
+def front(
+    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Front]:
+    """A front whose distributions may name the stand-ins on this host."""
+    lenient = {"egress_allow_private": True, "egress_allow_http": True}
+    with open_front(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs"), **lenient) as front:
+        yield front
 
 
 def route(app: Line, account: str, target: Line, authorization: str | None = None) -> TestResponse:
@@ -23,6 +42,21 @@ def route(app: Line, account: str, target: Line, authorization: str | None = Non
 
 def imported(*lines: Line) -> list[list[tuple[str, Any]]]:
     return [[(one.attachment_id, one.organization_id) for one in line.imports()] for line in lines]
+
+
+def received(front: Front, *lines: Line) -> list[list[bytes]]:
+    """Fetch what is due; give the digests of the files that each line's own receiving identity has."""
+    fetch(front)
+    statement = (
+        "SELECT content_sha256 FROM files JOIN file_versions ON file_versions.id = current_version_id"
+        " JOIN distributions ON distributions.principal_identity_id = files.owner_id"
+        " WHERE distributions.id = :id AND files.organization_id = distributions.organization_id"
+    )
+    return [[bytes(row[0]) for row in sql(front, statement, id=line.distribution_id)] for line in lines]
+
+
+def digests(*samples: Sample) -> list[list[bytes]]:
+    return [[hashlib.sha256(sample.content).digest()] for sample in samples]
 
 
 def slack_message(stand_in: networks.SlackStandIn, file_id: str, **more: object) -> bytes:
@@ -49,6 +83,36 @@ def test_two_workspaces_of_one_app_end_at_their_own_identities(front: Front) -> 
     assert removed.status_code == 204
     assert app.send(slack_message(stand_in, file_id, team_id="T1")).status_code == 200
     assert [len(line.imports()) for line in (app, first)] == [2, 1]
+
+
+def test_two_workspaces_files_are_fetched_with_their_own_tokens_for_their_own_identities(
+    front: Front,
+) -> None:
+    with networks.SlackStandIn() as stand_in:
+        app, first, second = (open_line(front, stand_in) for _ in range(3))
+        expected = set()
+        for account, line, sample in (("T1", first, PNG), ("T2", second, PDF)):
+            token, file_id = f"xoxb-{account}-" + "not-a-token-" * 4, stand_in.keep(sample)
+            stand_in.tokens.add(token)
+            expected.add((file_id, f"Bearer {token}"))
+            assert line.put_settings({**stand_in.settings, "botToken": token}).status_code == 200
+            assert route(app, account, line).status_code == 200
+            assert app.send(slack_message(stand_in, file_id, team_id=account)).status_code == 200
+        assert received(front, app, first, second) == [[], *digests(PNG, PDF)]
+        asked = [asked for asked in stand_in.asked if asked.path == "/api/files.info"]
+        assert {(one.query["file"], one.headers["authorization"]) for one in asked} == expected
+
+
+def test_two_numbers_files_are_stored_for_their_own_identities(front: Front) -> None:
+    numbers = {"+15550000001": PNG, "+15550000002": PDF}
+    with networks.TwilioStandIn() as stand_in:
+        app, *lines = (open_line(front, stand_in) for _ in range(3))
+        for (number, sample), line in zip(numbers.items(), lines, strict=True):
+            assert route(app, number, line).status_code == 200
+            parameters = stand_in.parameters(stand_in.keep(sample), message=str(uuid4().int % 100_000))
+            body = urlencode({**parameters, "To": number}).encode()
+            assert app.send(body).status_code == 200
+        assert received(front, app, *lines) == [[], *digests(PNG, PDF)]
 
 
 def test_two_numbers_in_one_webhook_end_at_their_own_identities(front: Front) -> None:

@@ -14,19 +14,16 @@ from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
-from shared.deliveries.sender import Sender
 from shared.egress.errors import AddressRefused, EgressError, SchemeRefused, UrlRefused
-from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
 from shared.identity.roles import Role
 from shared.media import notification_endpoints
-from shared.media.notification_channel import DistributionChannel
-from shared.media.notifications import KIND, notice_expired_media
+from shared.media.notifications import notice_expired_media
 from tests.shared.egress.servers import Server, content
 from tests.support.front import Front, open_front
 from tests.support.identity import make_settings
 from tests.support.media_samples import PNG
-from tests.web.media.conftest import Connector, fetch, make_connector, media, sql
+from tests.web.media.conftest import Connector, deliver, fetch, make_connector, media, sql
 
 OK = content(b"")
 HOOK = "/hook?key=secret"
@@ -96,15 +93,6 @@ class Told:
 def told(front: Front, connector: Connector, server: Server) -> Told:
     sql(front, "DELETE FROM deliveries")
     return Told(connector, server)
-
-
-def deliver(front: Front) -> None:
-    """Send what is due, and what waits for another attempt, as the worker does in its time."""
-    sql(front, "UPDATE deliveries SET due_at = now() WHERE state IN ('Waiting', 'Sending') AND NOT is_held")
-    channels = {KIND: DistributionChannel(Encryption(front.settings), lambda _, body: body)}
-    sender = Sender(front.services.database, front.settings, channels)
-    sender.send_due()
-    sender.close()
 
 
 def expire(front: Front, file_id: str, ago: str = "1 second") -> None:

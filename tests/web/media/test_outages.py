@@ -1,23 +1,28 @@
 """Outages of all that is around us: each attachment ends stored once, and each notification told once, in order.
 
-The networks' published clients are the other side: slack_sdk and twilio sign what is pushed, svix and standardwebhooks
-verify what is told; sources and the endpoint are real servers.
+The networks' published clients are the other side: slack_sdk and twilio sign what is pushed, standardwebhooks verifies
+what is told; sources and the endpoint are real servers, and the database's clock is moved, so that pauses, a weekend,
+the grace of who does not pay and an hour without a store go by as they would.
 """
 
 import hashlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pytest
-from standardwebhooks import Webhook
+from standardwebhooks import Webhook, webhooks
 
+from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.credits.balances import get_balance
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
+from shared.files.storage_charges import accrue_storage
+from shared.files.storage_prices import StoragePrice
+from shared.identity import signing_keys
 from shared.media.holding import resume_held
 from shared.media.notification_channel import DistributionChannel
 from shared.media.notifications import KIND
@@ -25,21 +30,17 @@ from tests.shared.egress.servers import Server, content
 from tests.support import networks
 from tests.support.front import Front, open_front
 from tests.support.media_samples import JPEG, PDF, PNG, Sample
-from tests.support.networks import slack, twilio
+from tests.support.moved_clock import MovedClock
 from tests.support.networks.serving import Reply
 from tests.web.media.conftest import fetch, sql
 from tests.web.media.webhook_senders import Line, open_line
 
-slack_signature: Any = pytest.importorskip("slack_sdk.signature")
-request_validator: Any = pytest.importorskip("twilio.request_validator")
-svix_webhooks: Any = pytest.importorskip("svix.webhooks")
-
 HOOK = "/hook"
 OK, GONE = content(b""), content(b"", status="410 Gone")
-OWES = (
-    "UPDATE credit_balances SET posted = -1, storage_overdue_since = now() - interval '15 days',"
-    " storage_refused_from = now() - interval '1 day' WHERE organization_id = :id"
-)
+DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
+GRACE = 14 * DAY
+DEAR = StoragePrice(amount=10**10)
+"""What a gibibyte costs, so that a day of a few attachments costs more than what was paid at first."""
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +52,46 @@ def front(
         yield front
 
 
+@pytest.fixture
+def clock(postgres_server: EmbeddedPostgres, front: Front, monkeypatch: pytest.MonkeyPatch) -> MovedClock:
+    """The clock of the database, and of who sends and is told: what is signed is good for five minutes.
+
+    The front asks for it every time.
+    """
+    clock = MovedClock(postgres_server, front.services.database)
+
+    class Moment(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return clock.now.astimezone(tz)
+
+    monkeypatch.setattr(webhooks, "datetime", Moment)
+    monkeypatch.setattr(signing_keys, "CLOCK_SECONDS", 0)
+    return clock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the endpoint was told, as standardwebhooks reads it."""
+
+    id: str
+    at: str
+    import_id: str
+
+
 @dataclass(kw_only=True)
 class Desk:
     """A distribution of two networks with an endpoint, and all that was pushed to it."""
 
     front: Front
+    clock: MovedClock
     slack: Line
     twilio: Line
     endpoint: Server
     secret: str = ""
-    pushed: list[tuple[str, bytes, dict[str, str]]] = field(default_factory=list)
+    pushed: list[tuple[Line, bytes]] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
 
     def admin(self, method: str, path: str, **options: Any) -> Any:
         path = f"/admin/distributions/{self.slack.distribution_id}{path}"
@@ -72,70 +102,63 @@ class Desk:
     def name_endpoint(self) -> None:
         self.admin("PUT", "/notification-endpoint", json={"url": self.endpoint.url(HOOK)})
 
-    def push_slack(self, sample: Sample) -> str:
-        """Push a file as Slack does, signed by slack_sdk; give its id."""
-        stand_in = self.slack.stand_in
-        file_id = stand_in.keep(sample)
-        body = stand_in.message(file_id, message=str(len(self.pushed) + 1))
-        at = str(int(time.time()))
-        signed = slack_signature.SignatureVerifier(slack.SIGNING_SECRET).generate_signature(
-            timestamp=at, body=body
-        )
-        headers = {"X-Slack-Request-Timestamp": at, "X-Slack-Signature": signed}
-        self._push(self.slack, body, {**headers, "Content-Type": "application/json"}, sample)
-        return file_id
+    def push_slack(self, sample: Sample) -> None:
+        """Push a file as Slack does."""
+        self._push(self.slack, sample)
 
-    def push_twilio(self, sample: Sample) -> str:
-        """Push a file as Twilio does, signed by twilio; give its id."""
-        stand_in = self.twilio.stand_in
-        file_id = stand_in.keep(sample)
-        body = stand_in.message(file_id, message=str(len(self.pushed) + 1))
-        parameters = dict(parse_qsl(body.decode(), keep_blank_values=True))
-        validator = request_validator.RequestValidator(twilio.AUTH_TOKEN)
-        signed = validator.compute_signature(self.twilio.url, parameters)
-        headers = {"X-Twilio-Signature": signed, "Content-Type": stand_in.content_type}
-        self._push(self.twilio, body, headers, sample)
-        return file_id
+    def push_twilio(self, sample: Sample) -> None:
+        """Push a file as Twilio does."""
+        self._push(self.twilio, sample)
 
-    def _push(self, line: Line, body: bytes, headers: dict[str, str], sample: Sample) -> None:
-        self.pushed.append((line.path, body, headers))
+    def _push(self, line: Line, sample: Sample) -> None:
+        stand_in = line.stand_in
+        body = stand_in.message(stand_in.keep(sample), message=str(len(self.pushed) + 1))
+        self.pushed.append((line, body))
         self.digests.append(hashlib.sha256(sample.content).digest())
         self.push_again(self.pushed[-1])
 
-    def push_again(self, pushed: tuple[str, bytes, dict[str, str]]) -> None:
-        path, body, headers = pushed
-        assert self.front.post(path, data=body, headers=headers).status_code == 200
+    def push_again(self, pushed: tuple[Line, bytes]) -> None:
+        line, body = pushed
+        assert line.send(body, at=self.clock.now.timestamp()).status_code == 200
 
     def work(self) -> None:
-        """Fetch and tell what is due, as the workers do in their time."""
-        sql(self.front, "UPDATE media_imports SET due_at = now(), is_ready = true WHERE state = 'Queued'")
+        """Queue again, fetch and tell what is due by now, as the workers do in their time."""
+        resume_held(self.front.services.database)
         fetch(self.front)
         channels = {KIND: DistributionChannel(Encryption(self.front.settings), lambda _, body: body)}
         sender = Sender(self.front.services.database, self.front.settings, channels)
         sender.send_due()
         sender.close()
+        self._hear()
+
+    def wait(self, state: str = "Queued") -> None:
+        """Let time pass until all that is in a state may be tried again."""
+        due: datetime
+        ((due,),) = sql(
+            self.front,
+            "SELECT coalesce(max(due_at), now()) FROM media_imports WHERE state = :state",
+            state=state,
+        )
+        self.clock.move(max(due - self.clock.now, timedelta(0)))
 
     def states(self) -> list[tuple[str, str | None]]:
         return [(one.state, one.code) for one in self.slack.imports()]
 
-    def heard(self) -> list[tuple[str, str]]:
-        """When what was stored that the endpoint was told of and took, as svix and standardwebhooks read it."""
-        told = []
+    def _hear(self) -> None:
         for asked in self.endpoint.asked:
-            headers = dict(asked.headers)
-            svix_webhooks.Webhook(self.secret).verify(asked.body, headers)
-            event = Webhook(self.secret).verify(asked.body, headers)
-            told.append((event["timestamp"], event["data"]["importId"]))
-        return told
+            event = Webhook(self.secret).verify(asked.body, dict(asked.headers))
+            import_id = event["data"]["importId"]
+            self.told.append(Told(id=asked.headers["webhook-id"], at=event["timestamp"], import_id=import_id))
+        self.endpoint.asked.clear()
 
 
 @pytest.fixture
-def desk(front: Front, server: Server) -> Iterator[Desk]:
+def desk(front: Front, clock: MovedClock, server: Server) -> Iterator[Desk]:
     with networks.SlackStandIn() as slack_server, networks.TwilioStandIn() as twilio_server:
         line = open_line(front, slack_server)
         other = replace(line, stand_in=twilio_server)
         assert other.put_settings().status_code == 200
-        desk = Desk(front=front, slack=line, twilio=other, endpoint=server)
+        desk = Desk(front=front, clock=clock, slack=line, twilio=other, endpoint=server)
         rotated = desk.admin("POST", "/rotate-webhook-secret?overlapSeconds=0")
         desk.secret = rotated["webhookSecret"]
         server.on(HOOK, OK)
@@ -144,7 +167,7 @@ def desk(front: Front, server: Server) -> Iterator[Desk]:
 
 
 def source_is_not_there_yet(desk: Desk) -> None:
-    """Twilio answers 404 twice."""
+    """Twilio answers 404 twice, the second time after a pause."""
     desk.push_twilio(PNG)
     (imported,) = desk.slack.imports()
     path = imported.location["url"].removeprefix(desk.twilio.stand_in.url or "")
@@ -152,52 +175,74 @@ def source_is_not_there_yet(desk: Desk) -> None:
     for _ in range(2):
         desk.work()
         assert desk.states()[-1] == ("Queued", "media_gone")
+        desk.wait()
     del desk.twilio.stand_in.answers[path]
     desk.work()
 
 
 def token_is_revoked(desk: Desk) -> None:
-    """Slack refuses the token over a weekend, until somebody mends it."""
+    """Slack refuses the token over a weekend, tells of a message once more, and somebody mends the token."""
     settings = dict(desk.slack.stand_in.settings)
     assert desk.slack.put_settings(settings | {"botToken": "xoxb-" + "revoked-" * 4}).status_code == 200
     for sample in (PDF, JPEG):
         desk.push_slack(sample)
         desk.work()
         assert desk.states()[-1] == ("Held", "network_credentials_refused")
+    for _ in range(2):
+        desk.clock.move(DAY)
+        desk.push_again(desk.pushed[-1])
+        desk.work()
+        assert desk.states()[-2:] == [("Held", "network_credentials_refused")] * 2
     assert desk.slack.put_settings(settings).status_code == 200
     desk.work()
 
 
 def endpoint_is_gone(desk: Desk) -> None:
     """The endpoint answers 410 and is enabled again; what it missed is replayed after the last that it has."""
-    last = desk.endpoint.asked[-1].headers["webhook-id"]
+    last = desk.told[-1].id
     desk.endpoint.on(HOOK, GONE)
     for sample in (PNG, PDF, JPEG, PNG):
         desk.push_slack(sample)
         desk.work()
-    refused = desk.endpoint.asked.pop()
-    assert refused.headers["webhook-id"] != last
+        desk.clock.move(HOUR)
+    refused = desk.told.pop()
+    assert refused.id != last
     desk.endpoint.on(HOOK, OK)
     desk.name_endpoint()
     assert desk.admin("POST", "/notifications/replay", json={"cursor": last})["count"] == 4
     desk.work()
     # One after the other, though others go out four at a time.
-    assert [told for _, told in desk.heard()[-4:]] == [str(one.id) for one in desk.slack.imports()[-4:]]
+    assert [told.import_id for told in desk.told[-4:]] == [str(one.id) for one in desk.slack.imports()[-4:]]
 
 
 def organization_owes(desk: Desk) -> None:
-    """The organization does not pay for its storage, and then does."""
-    organization_id = desk.slack.organization_id
-    pay(desk, "1")
-    sql(desk.front, OWES, id=organization_id)
+    """The organization does not pay for its storage, day after day, and then does."""
+    pay(desk, "0.0001")
+    accrue_storage(desk.front.services.database, price=DEAR, grace=GRACE)
+    let_the_grace_end(desk)
     desk.push_slack(PDF)
     desk.push_twilio(PNG)
-    resume_held(desk.front.services.database)
     desk.work()
     assert desk.states()[-2:] == [("Held", "insufficient_credits")] * 2
-    pay(desk, "2")
-    assert resume_held(desk.front.services.database) == 2
+    desk.wait("Held")
     desk.work()
+    assert desk.states()[-2:] == [("Held", "insufficient_credits")] * 2
+    pay(desk, "1000000000")
+    desk.wait("Held")
+    desk.work()
+
+
+def let_the_grace_end(desk: Desk) -> None:
+    """Charge each day for what is stored, until nothing more is stored."""
+    database = desk.front.services.database
+    for _ in range(GRACE // DAY + 4):
+        desk.clock.move(DAY)
+        accrue_storage(database, price=DEAR, grace=GRACE)
+        with database.autocommit() as session:
+            refused_from = get_balance(session, desk.slack.organization_id).storage_refused_from
+        if refused_from is not None and refused_from <= desk.clock.now:
+            return
+    pytest.fail("whoever does not pay stores for longer than the grace")
 
 
 def pay(desk: Desk, amount: str) -> None:
@@ -208,16 +253,20 @@ def pay(desk: Desk, amount: str) -> None:
 
 
 def store_is_away(desk: Desk) -> None:
-    """Our own store is away for an hour: no attempt is counted, nothing fails."""
+    """Our own store is away for an hour while imports arrive: no attempt is counted, nothing fails."""
     store = Path(desk.front.settings.blob_store.removeprefix("file://"))
     away = store.with_name("away")
     store.rename(away)
-    desk.push_twilio(JPEG)
-    for _ in range(4):
+    count = len(desk.pushed)
+    for push in (desk.push_twilio, desk.push_slack, desk.push_twilio, desk.push_slack):
+        push(JPEG)
         desk.work()
-        assert desk.states()[-1] == ("Queued", "blob_store_unavailable")
-    sql(desk.front, "UPDATE media_imports SET created_at = now() - interval '1 h' WHERE state = 'Queued'")
+        assert set(desk.states()[count:]) == {("Queued", "blob_store_unavailable")}
+        desk.clock.move(15 * MINUTE)
+    desk.work()
+    assert {(one.state, one.attempts) for one in desk.slack.imports()[count:]} == {("Queued", 0)}
     away.rename(store)
+    desk.wait()
     desk.work()
 
 
@@ -247,5 +296,7 @@ def test_after_all_outages_everything_is_stored_once_and_told_once_in_order(desk
         "SELECT id FROM media_imports WHERE distribution_id = :id ORDER BY ended_at",
         id=desk.slack.distribution_id,
     )
-    assert [told for _, told in sorted(desk.heard())] == [str(row.id) for row in written]
+    assert [told.import_id for told in sorted(desk.told, key=lambda told: told.at)] == [
+        str(row.id) for row in written
+    ]
     assert desk.admin("POST", "/notifications/replay", json={}) == {"count": 0, "nextCursor": None}

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from shared.media.networks.registry import NETWORKS
@@ -306,7 +306,7 @@ def test_the_token_of_whatsapps_handshake_is_checked() -> None:
 header_texts = st.text(st.characters(max_codepoint=255), max_size=140)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     headers=st.dictionaries(
         st.sampled_from([*{name for one in stand_ins() for name in proof_of(one)}, "content-type"]),
