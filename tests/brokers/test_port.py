@@ -28,7 +28,7 @@ from tests.support.identity import make_settings
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.stack import free_port, wait_until
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from deploy.processes import Program
 from deploy.supervisor import GaveUp, Supervisor
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 
 def python(name: str, code: str, *, stop_seconds: float = 5.0, stage: int = 0) -> Program:

@@ -19,7 +19,7 @@ from tests.support.agents import Client, exchange_token
 from tests.support.small_disks import CannotMount, SmallDisk, mounted_disk
 from tests.support.stack import Servers, Service, Stack, free_port, wait_until
 
-REPAIR_SECONDS = 10.0
+REPAIR_SECONDS = 30.0
 RESERVE_BYTES = 1 << 20
 FAULTS: dict[str, tuple[Callable[[SmallDisk], None], int, str]] = {
     "full": (lambda disk: disk.fill(), 507, "storage_full"),

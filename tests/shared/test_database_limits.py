@@ -116,7 +116,7 @@ def test_every_connection_behind_the_pooler_has_the_limits(database: Database) -
     def look() -> tuple[int, str]:
         with database.transaction() as session:
             server = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
-            together.wait(20)
+            together.wait(60)
             found = session.execute(text("SELECT current_setting('statement_timeout')")).scalar_one()
         return server, found
 

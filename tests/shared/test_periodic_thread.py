@@ -6,7 +6,7 @@ from pathlib import Path
 from shared.errors import Unavailable
 from shared.periodic_thread import PeriodicThread
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 LONG_SECONDS = 600.0
 
 

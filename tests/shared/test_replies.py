@@ -20,7 +20,7 @@ from shared.reply_lane import BUNDLES, Letter, Post, ReplyLane, unbundle
 from shared.valkey import connect_valkey
 from tests.support.stack import free_port, wait_until
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import requests
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 90.0
 
 
 class Client:

@@ -34,7 +34,7 @@ def running_nginx(directory: Path, *service_ports: int, error_level: str = "crit
         yield port
     finally:
         nginx.terminate()
-        nginx.wait(10)
+        nginx.wait(60)
 
 
 def nginx_command(
@@ -77,7 +77,7 @@ def _changed(path: Path, changes: dict[str, str]) -> str:
 
 
 def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

@@ -34,7 +34,7 @@ from tests.support import quick_starts
 from tests.support.databases import make_template
 from tests.support.rabbitmq import RabbitMQ
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 ROOT = Path(__file__).resolve().parents[2]
 FOREIGN = (
     "DATABASE_URL",
@@ -167,7 +167,7 @@ class Service:
 
     def is_answering(self) -> bool:
         """Tell whether this front answers."""
-        connection = http.client.HTTPConnection(self._address, self.port, timeout=2)
+        connection = http.client.HTTPConnection(self._address, self.port, timeout=10)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.HTTPStatus.OK

@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 
 from shared.admission import Pool
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 Request = Callable[[], TestResponse]
 
 

@@ -20,7 +20,7 @@ from shared.identity.roles import Role
 from shared.identity.running_work import RunningWork
 from tests.support.identity import IdentityFactory
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class CountingRechecks(Rechecks):

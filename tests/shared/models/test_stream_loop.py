@@ -11,7 +11,7 @@ import pytest
 from shared.models.stream_loop import StreamLoop
 from tests.support.stack import wait_until
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60
 STREAMS = 20
 
 

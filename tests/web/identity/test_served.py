@@ -20,7 +20,7 @@ from tests.support.identity import make_settings
 from tests.support.stack import free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 GRANT = {"grant_type": "client_credentials"}
 
 
