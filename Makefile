@@ -60,7 +60,7 @@ test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Have generators, a linter
 test-deploy: $(TEST_READY) $(DEPLOY_TOOLS)/.ready ## Have Helm, Kubernetes' schemas, compose and hadolint read what operators deploy
 	DEPLOY_TOOLS=$(DEPLOY_TOOLS) $(BIN)/python -m pytest tests/deployment $(ARGUMENTS)
 
-test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Look at the console in a browser, screenshots in dist/console (CONSOLE_SHORT=1 for less; needs node and chromium)
+test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Look at the console in a browser, and time it over a million of everything (CONSOLE_SHORT=1 for less; needs node and chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
 	OPENAPI_TOOLS=$(OPENAPI_TOOLS) SCREENSHOTS=$(abspath $(DIST))/console $(BIN)/python -m pytest tests/browser $(ARGUMENTS)
 

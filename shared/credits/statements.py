@@ -2,7 +2,8 @@
 
 A statement opens with the balance before the month, sums its entries by kind, and closes with the balance after them.
 It is read from the ledger alone, so that all of them together are the ledger, to the unit. Nothing reads the whole
-ledger: the entries of a month are found by their versions.
+ledger: the entries of a month are found by their versions. The charges, of which a month has a million, are not read
+one by one either, but for those within an hour of its ends: they are what its balance moved by, less all other entries.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from shared.identity.permissions import Permission
 from shared.pagination import Page
 
 DEFAULT_MONTHS = 12
+_CHARGE = "charge"
+_OTHERS = [kind for kind in KINDS if kind != _CHARGE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +64,9 @@ def read_statement(session: Session, *, by: Actor, organization_id: UUID, month:
     if month > now.date():
         raise ResourceNotFound("There is no statement of a month that has not begun.")
     values = {"organization_id": str(organization_id), "first": month, "next": next_month(month)}
-    rows = {row.kind: row for row in session.execute(_LINES, values)}
+    rows = {row.kind: row for row in session.execute(_LINES, {**values, "others": _OTHERS})}
     lines = tuple(
-        StatementLine(kind=kind, entries=rows[kind].entries, amount=int(rows[kind].amount))
+        StatementLine(kind=kind, entries=int(rows[kind].entries), amount=int(rows[kind].amount))
         if kind in rows
         else StatementLine(kind=kind, entries=0, amount=0)
         for kind in KINDS
@@ -127,14 +130,36 @@ WITH bounds AS (
         CAST(:next AS timestamp) AT TIME ZONE 'UTC' AS ends_at
 ), versions AS MATERIALIZED (
     SELECT *, credits_first_since(id, starts_at - interval '1 hour') AS first,
+        credits_first_since(id, starts_at + interval '1 hour') AS inner_first,
+        credits_first_since(id, ends_at - interval '1 hour') AS inner_beyond,
         credits_first_since(id, ends_at + interval '1 hour') AS beyond
     FROM bounds
+), edges AS (
+    SELECT e.kind, 1 AS entries, e.amount
+    FROM versions CROSS JOIN LATERAL (
+        SELECT kind, amount, occurred_at FROM ledger_entries
+        WHERE organization_id = id AND version >= versions.first AND version < inner_first
+        UNION ALL
+        SELECT kind, amount, occurred_at FROM ledger_entries
+        WHERE organization_id = id AND version >= inner_beyond AND version < beyond
+    ) AS e
+    WHERE e.occurred_at >= starts_at AND e.occurred_at < ends_at
+), others AS MATERIALIZED (
+    SELECT e.kind, count(*) AS entries, sum(e.amount) AS amount
+    FROM versions JOIN ledger_entries e ON e.organization_id = versions.id AND e.kind = ANY(:others)
+        AND e.version >= inner_first AND e.version < inner_beyond
+    GROUP BY e.kind
+), charges AS (
+    SELECT 'charge' AS kind, inner_beyond - inner_first - (SELECT coalesce(sum(entries), 0) FROM others) AS entries,
+        coalesce(afterwards.balance_after, 0) - coalesce(before.balance_after, 0)
+        - (SELECT coalesce(sum(amount), 0) FROM others) AS amount
+    FROM versions
+    LEFT JOIN ledger_entries before ON before.organization_id = id AND before.version = inner_first - 1
+    LEFT JOIN ledger_entries afterwards ON afterwards.organization_id = id AND afterwards.version = inner_beyond - 1
 )
-SELECT e.kind, count(*) AS entries, sum(e.amount) AS amount
-FROM versions JOIN ledger_entries e
-    ON e.organization_id = versions.id AND e.version >= versions.first AND e.version < versions.beyond
-WHERE e.occurred_at >= versions.starts_at AND e.occurred_at < versions.ends_at
-GROUP BY e.kind
+SELECT kind, sum(entries) AS entries, sum(amount) AS amount
+FROM (SELECT * FROM edges UNION ALL SELECT * FROM others UNION ALL SELECT * FROM charges) AS parts
+GROUP BY kind
 """
 )
 _MONTHS = text(

@@ -53,7 +53,9 @@ def document(service: ModelService, tmp_path_factory: pytest.TempPathFactory) ->
     return kept
 
 
-def run(command: Sequence[str | Path], directory: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str | Path], directory: Path, *, seconds: float = 300
+) -> subprocess.CompletedProcess[str]:
     """Run a tool; its output is for assertions."""
     environment = {**os.environ, "NO_COLOR": "1", "REDOCLY_TELEMETRY": "off", "CI": "true"}
     return subprocess.run(
@@ -62,6 +64,6 @@ def run(command: Sequence[str | Path], directory: Path) -> subprocess.CompletedP
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=seconds,
         check=False,
     )

@@ -12,10 +12,12 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from flask import Flask
+from sqlalchemy import update
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import issue_link
+from shared.identity.console_sessions import issue_link, sign_in
+from shared.identity.console_tables import console_sessions
 from tests.support.front import Front
 
 _TOKEN = re.compile(r'name="csrf" value="([^"]*)"')
@@ -122,3 +124,13 @@ def new_code(front: Front, user_id: UUID) -> str:
     """Issue a link for a user; give its code."""
     with front.services.database.transaction() as session:
         return issue_link(session, by=OPERATOR, user_id=user_id).code.value
+
+
+def begin_session(front: Front, user_id: UUID, organization_id: UUID) -> str:
+    """Begin a session that looks at an organization, without asking the front; give what its cookie holds."""
+    with front.services.database.transaction() as session:
+        begun = sign_in(session, issue_link(session, by=OPERATOR, user_id=user_id).code.value)
+        assert begun is not None
+        this = update(console_sessions).where(console_sessions.c.id == begun.id)
+        session.execute(this.values(organization_id=organization_id))
+    return begun.token.value

@@ -60,6 +60,15 @@ class Growth:
     copies: int = COPIES
 
 
+@dataclass(frozen=True, kw_only=True)
+class Much:
+    """How many copies some tables get instead, and what else is different in theirs, by the table's name."""
+
+    copies: Mapping[str, int] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+_AS_DECLARED = Much()
 _OF_ORGANIZATION = {"organization_id": "organizationId"}
 _OF_DEPLOYMENT = {"deployment_id": "deploymentId"}
 
@@ -177,14 +186,16 @@ GROWTHS = (
 )
 
 
-def fill(connection: Connection, resources: Mapping[str, str], organization_id: UUID) -> None:
+def fill(
+    connection: Connection, resources: Mapping[str, str], organization_id: UUID, much: Much = _AS_DECLARED
+) -> None:
     """Multiply the rows of the resources that paths name."""
     # Copies point at rows that are not there; nothing here is about them.
     connection.execute(text("SET LOCAL session_replication_role = replica"))
     _write_what_no_route_writes(connection, organization_id, resources["scheduleId"])
     for growth in GROWTHS:
-        _grow(connection, growth, resources)
-    _complete_files(connection, resources)
+        _grow(connection, growth, resources, much)
+    _complete_files(connection, resources, much.changes.get(file_versions.name, {}))
     _note_words(connection)
     _join(connection, resources)
     connection.execute(text("RESET session_replication_role"))
@@ -196,9 +207,10 @@ def analyze(connection: Connection) -> None:
         connection.execute(text(f'ANALYZE "{table.name}"'))
 
 
-def _grow(connection: Connection, growth: Growth, resources: Mapping[str, str]) -> None:
+def _grow(connection: Connection, growth: Growth, resources: Mapping[str, str], much: Much) -> None:
     found = " AND ".join(f"{column} = '{resources[name]}'" for column, name in growth.owner.items())
-    _copy(connection, growth, found, growth.changes, growth.copies)
+    changes = {**growth.changes, **much.changes.get(growth.table.name, {})}
+    _copy(connection, growth, found, changes, much.copies.get(growth.table.name, growth.copies))
     others = growth.others or tuple(growth.owner)
     foreign = dict.fromkeys((name for name in others if name not in growth.changes), SOMEBODY)
     shifted = {name: change.replace("'copy-'", "'other-'") for name, change in growth.changes.items()}
@@ -219,10 +231,12 @@ def _copy(
     assert written == copies, f"{name}: no row to copy"
 
 
-def _complete_files(connection: Connection, resources: Mapping[str, str]) -> None:
+def _complete_files(
+    connection: Connection, resources: Mapping[str, str], of_versions: Mapping[str, str]
+) -> None:
     """Give each copy of a file its version and its placed bytes."""
     for table, key, changes in (
-        (file_versions, "id", {"id": "files.current_version_id", "file_id": "files.id"}),
+        (file_versions, "id", {"id": "files.current_version_id", "file_id": "files.id", **of_versions}),
         (blobs, "version_id", {"version_id": "files.current_version_id", "state": "'live'"}),
     ):
         columns = [column.name for column in table.columns]

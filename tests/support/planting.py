@@ -1,5 +1,6 @@
 """Rows as a test wants them, with made-up values for every column that it does not name."""
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -24,14 +25,23 @@ _MADE_UP: dict[type, Any] = {
 
 def plant(database: Database, table: Table, **values: Any) -> None:
     """Insert a row; foreign keys are not checked, so that it stands alone."""
-    made_up = {
+    plant_all(database, [(table, values)])
+
+
+def plant_all(database: Database, rows: Iterable[tuple[Table, Mapping[str, Any]]]) -> None:
+    """Insert many rows at once, likewise."""
+    with database.transaction() as session:
+        session.execute(text("SET LOCAL session_replication_role = replica"))
+        for table, values in rows:
+            session.execute(insert(table).values({**_made_up(table, values), **values}))
+
+
+def _made_up(table: Table, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
         column.name: _make_up(column)
         for column in table.c
         if column.name not in values and not column.nullable and column.server_default is None
     }
-    with database.transaction() as session:
-        session.execute(text("SET LOCAL session_replication_role = replica"))
-        session.execute(insert(table).values({**made_up, **values}))
 
 
 def _make_up(column: Column[Any]) -> Any:

@@ -14,15 +14,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import event
 
 from shared.files import listing, searching
-from shared.identity.authorization import OPERATOR
-from shared.identity.console_sessions import issue_link, sign_in
-from shared.identity.console_tables import console_sessions
 from shared.pagination import MAX_LIMIT
 from tests.support import large_owner
 from tests.support.agent_worker import answering_turns
+from tests.support.browser import begin_session
 from tests.support.discovered import found
 from tests.support.front import Front
 from tests.support.plans import Statement, rows_read
@@ -264,17 +262,8 @@ read in one piece: a file's references, a month's statement.
 @pytest.fixture(scope="module")
 def cookie(large: Large) -> str:
     """The cookie of the owner's session, which looks at the large organization."""
-    owner_id, database = UUID(large.resources["userId"]), large.front.services.database
-    with database.transaction() as session:
-        link = issue_link(session, by=OPERATOR, user_id=owner_id)
-        begun = sign_in(session, link.code.value)
-        assert begun is not None
-        session.execute(
-            update(console_sessions)
-            .where(console_sessions.c.id == begun.id)
-            .values(organization_id=UUID(large.resources["organizationId"]))
-        )
-    return begun.token.value
+    owner_id, organization_id = (UUID(large.resources[name]) for name in ("userId", "organizationId"))
+    return begin_session(large.front, owner_id, organization_id)
 
 
 @pytest.mark.parametrize("path", CONSOLE)

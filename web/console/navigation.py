@@ -27,6 +27,8 @@ GROUPS: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (
     ),
     ("House", (("People and roles", "/console/people"),)),
 )
+BELOW = {"/console/tasks": "/console/agents", "/console/budgets": "/console/keys"}
+"""Pages that belong to a place whose path they do not begin with."""
 OPERATORS = ("Operations", "/console/operations")
 
 
@@ -45,4 +47,8 @@ def _place(here: str, name: str, path: str) -> Place:
 def _is_at(here: str, path: str) -> bool:
     if path == "/console":
         return here == path
-    return here == path or here.startswith(f"{path}/")
+    return any(f"{here}/".startswith(f"{at}/") for at in (path, *_below(path)))
+
+
+def _below(path: str) -> Sequence[str]:
+    return [page for page, place in BELOW.items() if place == path]

@@ -13,6 +13,8 @@ from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.errors import ResourceNotFound
 from tests.shared.credits.calls import Calls
+from tests.shared.credits.test_cube_plans import asked
+from tests.support.plans import rows_read
 
 _INSERT = text(
     "INSERT INTO ledger_entries (organization_id, version, kind, reference, amount, balance_after, occurred_at)"
@@ -116,6 +118,26 @@ def test_the_present_month_is_not_final_and_closes_with_the_balance(calls: Calls
     assert statement.closing == calls.balance.balance == 8_766
     lines = {line.kind: (line.entries, line.amount) for line in statement.lines if line.entries}
     assert lines == {"top_up": (1, 10_000), "charge": (1, -1_234)}
+
+
+_MANY = """
+INSERT INTO ledger_entries (organization_id, version, kind, reference, amount, balance_after, occurred_at)
+SELECT CAST(:id AS uuid), n, CASE WHEN n % 1000 = 0 THEN 'storage' ELSE 'charge' END, n::text, -1, -n,
+    timestamptz '2026-01-01 00:00Z' + n * interval '2 minutes'
+FROM generate_series(1, 40000) AS n
+"""
+
+
+def test_a_month_of_many_charges_is_not_read_one_by_one(calls: Calls, database: Database) -> None:
+    calls.run(_MANY, id=calls.organization_id)
+    calls.run("ANALYZE ledger_entries")
+    with asked(database) as statements:
+        lines = {line.kind: (line.entries, line.amount) for line in statement_of(calls, FIRST).lines}
+    in_january = 31 * 24 * 30 - 1
+    assert (lines["charge"], lines["storage"]) == ((in_january - 22, 22 - in_january), (22, -22))
+    for statement in statements:
+        read, plan = rows_read(database, statement)
+        assert read < 500, plan
 
 
 def test_an_organization_without_entries_has_no_statements(calls: Calls) -> None:

@@ -10,12 +10,15 @@ from tests.support.browser import Browser
 from tests.support.front import Front
 from web.authentication import Authentication
 from web.console.declarations import SIGN_IN, Twins
+from web.console.navigation import navigation
 from web.console.routes import PAGES
 from web.html_errors import speaks_html
 from web.routes import Route
 
 DECLARED = [route for routes in PAGES for route in routes.declared]
 TWINS = [twins for routes in PAGES for twins in routes.twins]
+ALONE = {"/console/step-up", "/console/organizations", "/console/top-up", "/console/activity.csv"}
+"""Pages without the navigation, and what is no page."""
 OWN = {"/console/in", "/console/out", "/console/step-up", "/console/organizations", "/console/theme"}
 """What only concerns the session itself."""
 _PARAMETER = re.compile(r"<[^>]+>")
@@ -50,3 +53,9 @@ def test_an_action_has_an_operation_of_rest_and_a_command_that_do_the_same(
         if isinstance(command, click.Group):
             command = command.get_command(click.Context(command), word)
     assert command not in (None, main), twins
+
+
+@pytest.mark.parametrize("path", sorted({route.path for route in DECLARED if route.method == "GET"} - ALONE))
+def test_a_page_stands_at_one_place_of_the_navigation(path: str) -> None:
+    places = [place for _, group in navigation(path, is_operator=True) for place in group]
+    assert len([place for place in places if place.is_here]) == 1

@@ -1,0 +1,19 @@
+"""What drives a browser; without it these tests are skipped."""
+
+import shutil
+
+import pytest
+
+from tests.openapi.conftest import node, tools
+
+__all__ = ["node", "tools"]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Find Debian's Chromium, or another."""
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    browser = next(filter(None, found), None)
+    if browser is None:
+        pytest.skip("no Chromium: pages are not looked at")
+    return browser
