@@ -12,7 +12,7 @@ from tests.support.agents import Client
 from tests.support.stack import Servers, Stack, wait_until
 
 CLIENTS = 4
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.2
 """After a refusal: every one is repeated in the end, and a front that refuses does so very often."""
 
 pytestmark = pytest.mark.usefixtures("workers")

@@ -55,15 +55,18 @@ _DISAGREEING_ROWS = {
         OR f.current_version_id <> (SELECT id FROM file_versions v
             WHERE v.file_id = f.id AND v.revision = f.revision)""",
     "a file that no upload made": """
-        SELECT f.id FROM files f WHERE f.purpose = 'AgentArtifact' AND 1 <> (SELECT count(*) FROM file_operations o
-        WHERE o.file_id = f.id AND o.kind = 'upload')""",
+        SELECT f.id FROM files f LEFT JOIN (SELECT file_id, count(*) AS made FROM file_operations
+            WHERE kind = 'upload' GROUP BY file_id) o ON o.file_id = f.id
+        WHERE f.purpose = 'AgentArtifact' AND o.made IS DISTINCT FROM 1""",
     "imported media that no import made, or more than one": """
-        SELECT f.id FROM files f WHERE f.purpose = 'MessagingMedia' AND 1 <> (SELECT count(*) FROM media_imports i
-        WHERE i.file_id = f.id AND i.version_id = f.current_version_id)""",
+        SELECT f.id FROM files f LEFT JOIN (SELECT file_id, version_id, count(*) AS made FROM media_imports
+            GROUP BY file_id, version_id) i ON i.file_id = f.id AND i.version_id = f.current_version_id
+        WHERE f.purpose = 'MessagingMedia' AND i.made IS DISTINCT FROM 1""",
     "a version that no operation made, or more than one": """
         SELECT v.id FROM file_versions v JOIN files f ON f.id = v.file_id AND f.purpose = 'AgentArtifact'
-        WHERE 1 <> (SELECT count(*) FROM file_operations o
-        WHERE o.version_id = v.id AND o.kind IN ('upload', 'replace'))""",
+        LEFT JOIN (SELECT version_id, count(*) AS made FROM file_operations
+            WHERE kind IN ('upload', 'replace') GROUP BY version_id) o ON o.version_id = v.id
+        WHERE o.made IS DISTINCT FROM 1""",
     "imported media without a deadline": """
         SELECT id FROM files WHERE purpose = 'MessagingMedia' AND retention_expires_at IS NULL""",
     "an import that has not ended": "SELECT id FROM media_imports WHERE state IN ('Queued', 'Fetching')",
@@ -74,9 +77,11 @@ _DISAGREEING_ROWS = {
         SELECT id FROM media_imports
         WHERE state = 'Stored' AND (headers_encrypted IS NOT NULL OR location <> '{}')""",
     "a deletion that no operation made": """
-        SELECT f.id FROM files f WHERE f.state = 'Deleted' AND 1 <> (SELECT count(*) FROM file_operations o
-        WHERE o.file_id = f.id AND o.kind = 'delete')""",
+        SELECT f.id FROM files f LEFT JOIN (SELECT file_id, count(*) AS made FROM file_operations
+            WHERE kind = 'delete' GROUP BY file_id) o ON o.file_id = f.id
+        WHERE f.state = 'Deleted' AND o.made IS DISTINCT FROM 1""",
 }
+"""What counts operations groups them first: there is no index by file, and to count them for each is quadratic."""
 
 
 @contextlib.contextmanager
