@@ -8,7 +8,7 @@ import pytest
 from tests.support.model_service import ModelService, running_model_service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
     """Run everything that `make up` runs for models."""
     directory = tmp_path_factory.mktemp("clients")

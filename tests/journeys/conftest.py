@@ -15,9 +15,9 @@ from tests.support.inventory import find_faults, request_sweeps, settle
 from tests.support.stack import Servers, Service, Stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Run a Postgres that waits for the disk, and a Valkey."""
+    """Run a Postgres that waits for the disk, and a Valkey, until the last journey is over."""
     servers = Servers(tmp_path_factory.mktemp("servers"))
     servers.start()
     yield servers
@@ -35,7 +35,7 @@ class Installation:
     owner: Client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installation(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Set up an installation and run one front."""
     # The agent's one token outlives a run on a busy machine.
@@ -53,18 +53,18 @@ def installation(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> 
     stack.kill_all()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(installation: Installation) -> Stack:
     return installation.stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def agent(installation: Installation) -> Client:
     """The deployment's agent."""
     return installation.agent
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def owner(installation: Installation) -> Client:
     """The organization's owner."""
     return installation.owner

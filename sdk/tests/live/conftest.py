@@ -35,7 +35,7 @@ class Installation:
         return {"base_url": self.front.url, "api_key": self.credentials["ownerApiKey"]}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Run a front and what it needs for files."""
     servers = Servers(tmp_path_factory.mktemp("sdk-servers"))

@@ -134,7 +134,7 @@ def run(conversation: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(within())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def agents(service: ModelService) -> Iterator[Agents]:
     """Run the agents' processes beside those of the models."""
     stack = service.stack

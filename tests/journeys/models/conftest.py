@@ -11,7 +11,7 @@ from tests.support.stack import Servers, Service, Stack, wait_until
 from tests.support.upstreams import FakeUpstream
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelService]:
     """Set up an installation of its own and run one front; workers run as a journey asks."""
     stack = Stack(

@@ -23,7 +23,7 @@ class Observed:
     collector: Collector
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def observed(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     """Run one process of each kind."""
     directory = tmp_path_factory.mktemp("observed")
