@@ -29,7 +29,7 @@ def take_all(pool: Pool, key: PoolKey, most: int = 1000) -> list[Slot]:
 
 
 def wait_until_waiting(pool: Pool, number: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while pool.waiting != number:
         assert time.monotonic() < deadline, f"{pool.waiting} wait"
         time.sleep(0.002)

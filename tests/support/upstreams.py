@@ -91,7 +91,7 @@ class FakeUpstream:
         """Where it listens."""
         return f"{'https' if self._tls else 'http'}://{ADDRESS}:{self._port}/v1"
 
-    def wait_for_end_of(self, calls: int, *, seconds: float = 10.0) -> list[Served]:
+    def wait_for_end_of(self, calls: int, *, seconds: float = 60.0) -> list[Served]:
         """Wait until so many calls have ended, one way or the other, and give their lines."""
         done = threading.Event()
         for _ in range(int(seconds / 0.01)):

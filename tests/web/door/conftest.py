@@ -89,7 +89,7 @@ class Door:
     def settled(self, task_id: str, *states: str) -> dict[str, Any]:
         """Give a task once it is in one of these states, COMPLETED unless they are named."""
         wanted = states or ("TASK_STATE_COMPLETED",)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (task := self.agent.read(task_id))["status"]["state"] not in wanted:
             assert time.monotonic() < deadline, task
             time.sleep(0.02)
