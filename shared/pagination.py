@@ -11,6 +11,8 @@ from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 
 T = TypeVar("T")
+Make = Callable[[Row[Any]], T]
+"""What makes an item of a row."""
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100
@@ -32,22 +34,14 @@ class Position(TypedDict, total=False):
 
 
 def oldest_first(
-    session: Session,
-    statement: Select[Any],
-    key: Column[UUID],
-    make: Callable[[Row[Any]], T],
-    **page: Unpack[Position],
+    session: Session, statement: Select[Any], key: Column[UUID], make: Make[T], **page: Unpack[Position]
 ) -> Page[T]:
     """Run a select in the order of its ids; `key` is the id column and must be selected."""
     return _page(session, statement.order_by(key), key, make, page, is_after=key.__gt__)
 
 
 def newest_first(
-    session: Session,
-    statement: Select[Any],
-    key: Column[UUID],
-    make: Callable[[Row[Any]], T],
-    **page: Unpack[Position],
+    session: Session, statement: Select[Any], key: Column[UUID], make: Make[T], **page: Unpack[Position]
 ) -> Page[T]:
     """Run a select in the reverse order of its ids."""
     return _page(session, statement.order_by(key.desc()), key, make, page, is_after=key.__lt__)
@@ -57,7 +51,7 @@ def _page(
     session: Session,
     statement: Select[Any],
     key: Column[UUID],
-    make: Callable[[Row[Any]], T],
+    make: Make[T],
     page: Position,
     *,
     is_after: Callable[[UUID], ColumnElement[bool]],

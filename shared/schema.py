@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, DateTime, MetaData, Table, Uuid, func
+from sqlalchemy import CheckConstraint, Column, DateTime, MetaData, Table, UniqueConstraint, Uuid, func
 
 metadata = MetaData(
     naming_convention={
@@ -35,6 +35,17 @@ def instant(name: str, **options: Any) -> Column[Any]:
 def created_at() -> Column[Any]:
     """Make the column that says when the row was written, by the database's clock."""
     return instant("created_at", nullable=False, server_default=func.now())
+
+
+def one_of(column: str, *words: str) -> CheckConstraint:
+    """Make the check, named for its column, that a column has one of some words."""
+    quoted = ", ".join(f"'{word}'" for word in words)
+    return CheckConstraint(f"{column} IN ({quoted})", name=column)
+
+
+def unique_group(name: str, *columns: str) -> UniqueConstraint:
+    """Make a constraint for which two rows are alike also where both leave a column empty."""
+    return UniqueConstraint(*columns, name=name, postgresql_nulls_not_distinct=True)
 
 
 def columns_of(shape: type[Any], *tables: Table) -> list[Column[Any]]:

@@ -11,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required
 
 _NO_TEXTS = sa.text("'{}'::text[]")
 _STATES = (
@@ -44,7 +44,7 @@ behaviors = sa.Table(
     required("is_default", sa.Boolean),
     instant("updated_at", nullable=False, server_default=sa.text("now()")),
     created_at(),
-    sa.CheckConstraint("kind IN ('model', 'script', 'remote')", name="kind"),
+    one_of("kind", "model", "script", "remote"),
     sa.CheckConstraint("kind = 'script' OR script IS NULL", name="script"),
     sa.CheckConstraint("(kind = 'model') = (model IS NOT NULL)", name="model"),
     sa.UniqueConstraint("deployment_id", "name"),
@@ -129,7 +129,7 @@ task_turns = sa.Table(
     required("updates", sa.Integer, server_default=sa.text("0")),
     required("has_spoken", sa.Boolean, server_default=sa.text("false")),
     created_at(),
-    sa.CheckConstraint("state IN ('queued', 'running', 'done')", name="state"),
+    one_of("state", "queued", "running", "done"),
     sa.CheckConstraint("(state = 'done') = (outcome IS NOT NULL)", name="outcome"),
     sa.CheckConstraint("(state = 'running') = (lease_id IS NOT NULL)", name="lease"),
     sa.UniqueConstraint("task_id", "message"),
@@ -155,7 +155,7 @@ task_events = sa.Table(
     required("event", ExactJson),
     created_at(),
     sa.PrimaryKeyConstraint("task_id", "sequence"),
-    sa.CheckConstraint("kind IN ('status', 'artifact', 'message')", name="kind"),
+    one_of("kind", "status", "artifact", "message"),
 )
 
 task_push_configurations = sa.Table(

@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 from uuid import UUID, uuid4
+
+from sqlalchemy import Row
 
 from shared.credits.errors import (
     CreditPolicySuspended,
@@ -73,6 +76,12 @@ class Attribution:
             api_key_id=caller.api_key_id,
             distribution_id=caller.distribution_id,
         )
+
+
+def principal_of(row: Row[Any]) -> UUID | None:
+    """Give the principal of a row of a call: the receiving identity, else the daemon, else the user."""
+    principal_id: UUID | None = row.principal_id or row.identity_id or row.user_id
+    return principal_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import Row, select
 
+from shared.credits.holds import Attribution, principal_of
 from shared.credits.tables import invocations
 from shared.database import Session
 from shared.identity.authorization import Actor, authorize_administration
@@ -30,7 +31,7 @@ class HoldState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenHold:
+class OpenHold(Attribution):
     """The credits that a call in progress reserves, in µcr, and who is responsible for it."""
 
     id: UUID
@@ -39,12 +40,6 @@ class OpenHold:
     hold: int
     model: str
     provider: str | None
-    user_id: UUID | None
-    identity_id: UUID | None
-    principal_id: UUID | None
-    deployment_id: UUID | None
-    api_key_id: UUID | None
-    distribution_id: UUID | None
     created_at: datetime
     lease_until: datetime
 
@@ -63,5 +58,5 @@ def list_holds(
 
 
 def _hold(row: Row[Any]) -> OpenHold:
-    principal_id = row.principal_id or row.identity_id or row.user_id
-    return OpenHold(**{**row._asdict(), "state": HoldState(row.state), "principal_id": principal_id})
+    values = {**row._asdict(), "state": HoldState(row.state), "principal_id": principal_of(row)}
+    return OpenHold(**values)

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row
 
 from shared.credits.cube import SUMS, Dimension, Interval, statement
+from shared.credits.prices import TokenCounts
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.authorization import Actor, authorize_administration
@@ -69,15 +70,10 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsageSum:
+class UsageSum(TokenCounts):
     """What some calls consumed; `cost` in µcr."""
 
     invocations: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    reasoning_tokens: int
     cost: int
 
 

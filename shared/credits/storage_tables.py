@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from shared.schema import instant, metadata, required
+from shared.schema import instant, metadata, one_of, required, unique_group
 
 storage_days = sa.Table(
     "storage_days",
@@ -38,6 +38,8 @@ storage_mark = sa.Table(
     sa.CheckConstraint("id = 1", name="one_row"),
 )
 
+_PART = ("purpose", "owner_kind", "owner_id", "distribution_id")
+
 storage_parts = sa.Table(
     "storage_parts",
     metadata,
@@ -49,16 +51,7 @@ storage_parts = sa.Table(
     sa.Column("distribution_id", sa.Uuid),
     required("stored_bytes", sa.BigInteger),
     required("byte_microseconds", sa.Numeric(40, 0)),
-    sa.UniqueConstraint(
-        "organization_id",
-        "day",
-        "purpose",
-        "owner_kind",
-        "owner_id",
-        "distribution_id",
-        name="uq_storage_parts_group",
-        postgresql_nulls_not_distinct=True,
-    ),
+    unique_group("uq_storage_parts_group", "organization_id", "day", *_PART),
     sa.Index("ix_storage_parts_day", "day", postgresql_using="brin"),
 )
 
@@ -69,5 +62,5 @@ storage_prices = sa.Table(
     required("price", sa.BigInteger),
     required("month", sa.Text),
     sa.CheckConstraint("price BETWEEN 0 AND 10000000000", name="price"),
-    sa.CheckConstraint("month IN ('30-days', 'calendar')", name="month"),
+    one_of("month", "30-days", "calendar"),
 )

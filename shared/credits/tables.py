@@ -10,15 +10,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required, unique_group
 
 _ZERO = sa.text("0")
 
 
+_ATTRIBUTION = ("user_id", "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id")
+
+
 def _attribution() -> Iterator[sa.Column[Any]]:
     """Make the columns that say by whom and for whom a call was made."""
-    for name in ("user_id", "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id"):
-        yield sa.Column(name, sa.Uuid)
+    return (sa.Column(name, sa.Uuid) for name in _ATTRIBUTION)
 
 
 credit_balances = sa.Table(
@@ -43,7 +45,7 @@ credit_balances = sa.Table(
     sa.CheckConstraint("held >= 0", name="held"),
     sa.CheckConstraint("calls >= 0", name="calls"),
     sa.CheckConstraint("limits >= 0", name="limits"),
-    sa.CheckConstraint("policy IN ('active', 'limit', 'suspended')", name="policy"),
+    one_of("policy", "active", "limit", "suspended"),
     sa.CheckConstraint("overdraft BETWEEN 0 AND 1000000000000000", name="overdraft"),
     sa.CheckConstraint("spending_limit BETWEEN 0 AND 1000000000000000", name="spending_limit"),
     sa.CheckConstraint("policy <> 'limit' OR spending_limit IS NOT NULL", name="limited"),
@@ -76,9 +78,7 @@ invocations = sa.Table(
     created_at(),
     instant("lease_until", nullable=False),
     instant("ended_at"),
-    sa.CheckConstraint(
-        "state IN ('held', 'dispatched', 'unresolved', 'settled', 'voided', 'expired')", name="state"
-    ),
+    one_of("state", "held", "dispatched", "unresolved", "settled", "voided", "expired"),
     sa.CheckConstraint("hold BETWEEN 0 AND 2000000000000000", name="hold"),
     sa.CheckConstraint("prompt_price BETWEEN 0 AND 1000000000000", name="prompt_price"),
     sa.CheckConstraint("completion_price BETWEEN 0 AND 1000000000000", name="completion_price"),
@@ -120,7 +120,7 @@ usage_records = sa.Table(
     instant("corrected_at"),
     sa.Column("budget_ids", sa.ARRAY(sa.Uuid)),
     instant("budgeted_at"),
-    sa.CheckConstraint("status IN ('completed', 'failed', 'cancelled', 'incomplete')", name="status"),
+    one_of("status", "completed", "failed", "cancelled", "incomplete"),
     sa.CheckConstraint("cost >= 0", name="cost"),
     sa.Index("ix_usage_records_page", "organization_id", "occurred_at", "invocation_id"),
     sa.Index(
@@ -170,22 +170,14 @@ budgets = sa.Table(
     instant("starts_at", nullable=False),
     required("alerted_share", sa.Integer, server_default=_ZERO),
     created_at(),
-    sa.CheckConstraint("subject_kind IN ('api_key', 'user', 'identity', 'deployment')", name="subject_kind"),
-    sa.CheckConstraint("unit IN ('credits', 'requests', 'tokens')", name="unit"),
-    sa.CheckConstraint("period IN ('once', 'minute', 'day', 'week', 'month')", name="period"),
+    one_of("subject_kind", "api_key", "user", "identity", "deployment"),
+    one_of("unit", "credits", "requests", "tokens"),
+    one_of("period", "once", "minute", "day", "week", "month"),
     sa.CheckConstraint("(unit = 'credits') = (period <> 'minute')", name="unit_of_period"),
     sa.CheckConstraint("amount BETWEEN 0 AND 1000000000000000", name="amount"),
     sa.CheckConstraint("spent >= 0", name="spent"),
     sa.CheckConstraint("held >= 0", name="held"),
-    sa.UniqueConstraint(
-        "organization_id",
-        "subject_id",
-        "unit",
-        "period",
-        "model",
-        name="uq_budgets_of_subject",
-        postgresql_nulls_not_distinct=True,
-    ),
+    unique_group("uq_budgets_of_subject", "organization_id", "subject_id", "unit", "period", "model"),
     sa.Index("ix_budgets_organization_id_id", "organization_id", "id"),
 )
 
@@ -220,11 +212,10 @@ ledger_entries = sa.Table(
     instant("occurred_at", nullable=False),
     sa.PrimaryKeyConstraint("organization_id", "version"),
     sa.UniqueConstraint("organization_id", "kind", "reference"),
-    sa.CheckConstraint("kind IN ('top_up', 'charge', 'correction', 'adjustment', 'storage')", name="kind"),
+    one_of("kind", "top_up", "charge", "correction", "adjustment", "storage"),
     sa.CheckConstraint("amount <> 0", name="amount"),
 )
 
-_ATTRIBUTION = ("user_id", "identity_id", "principal_id", "deployment_id", "api_key_id", "distribution_id")
 _SUMS = ("invocations", "prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens", "cost")
 
 
@@ -235,17 +226,10 @@ def _sums(name: str, step: str, *more: sa.Index) -> sa.Table:
         required("organization_id", sa.Uuid),
         instant(step, nullable=False),
         required("model", sa.Text),
-        *(sa.Column(column, sa.Uuid) for column in _ATTRIBUTION),
+        *_attribution(),
         *(sa.Column(column, sa.BigInteger, nullable=False) for column in _SUMS),
         required("cache_write_tokens", sa.BigInteger, server_default=_ZERO),
-        sa.UniqueConstraint(
-            "organization_id",
-            step,
-            "model",
-            *_ATTRIBUTION,
-            name=f"uq_{name}_group",
-            postgresql_nulls_not_distinct=True,
-        ),
+        unique_group(f"uq_{name}_group", "organization_id", step, "model", *_ATTRIBUTION),
         *more,
     )
 
@@ -276,12 +260,6 @@ pruned_usage = sa.Table(
     sa.Column("budget_id", sa.Uuid),
     instant("starts_at"),
     required("amount", sa.Numeric(40, 0)),
-    sa.UniqueConstraint(
-        "organization_id",
-        "budget_id",
-        "starts_at",
-        name="uq_pruned_usage_of_organization",
-        postgresql_nulls_not_distinct=True,
-    ),
+    unique_group("uq_pruned_usage_of_organization", "organization_id", "budget_id", "starts_at"),
     sa.CheckConstraint("(budget_id IS NULL) = (starts_at IS NULL)", name="budgeted"),
 )

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Row, func, select, tuple_
 
 from shared.credits.errors import BillingOrganizationRequired
+from shared.credits.holds import Attribution, principal_of
 from shared.credits.settlement import Status
 from shared.credits.tables import usage_records
 from shared.database import Session
@@ -28,7 +29,7 @@ _principal = func.coalesce(_table.principal_id, _table.identity_id, _table.user_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsageRecord:
+class UsageRecord(Attribution):
     """One settled call; `cost` in µcr. The principal is the receiving identity, else the daemon, else the user."""
 
     invocation_id: UUID
@@ -43,12 +44,6 @@ class UsageRecord:
     cost: int
     status: Status
     is_estimated: bool
-    user_id: UUID | None
-    identity_id: UUID | None
-    principal_id: UUID | None
-    deployment_id: UUID | None
-    api_key_id: UUID | None
-    distribution_id: UUID | None
     occurred_at: datetime
     corrected_at: datetime | None
 
@@ -181,5 +176,5 @@ def _position(session: Session, organization_id: UUID, cursor: UUID) -> tuple[da
 
 
 def _record(row: Row[Any]) -> UsageRecord:
-    principal_id = row.principal_id or row.identity_id or row.user_id
-    return UsageRecord(**{**row._asdict(), "status": Status(row.status), "principal_id": principal_id})
+    values = {**row._asdict(), "status": Status(row.status), "principal_id": principal_of(row)}
+    return UsageRecord(**values)

@@ -7,7 +7,7 @@ are deleted on arrival. An ordered message has a `place` among those to its dest
 
 import sqlalchemy as sa
 
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required
 
 organization_endpoints = sa.Table(
     "organization_endpoints",
@@ -46,7 +46,7 @@ deliveries = sa.Table(
     instant("last_attempt_at"),
     instant("ended_at"),
     created_at(),
-    sa.CheckConstraint("state IN ('Waiting', 'Sending', 'Delivered', 'Dead')", name="state"),
+    one_of("state", "Waiting", "Sending", "Delivered", "Dead"),
     sa.CheckConstraint("(state IN ('Delivered', 'Dead')) = (ended_at IS NOT NULL)", name="ended"),
     sa.CheckConstraint("(state = 'Delivered') = (body IS NULL)", name="body"),
     sa.CheckConstraint("in_flight_limit BETWEEN 1 AND 16", name="in_flight_limit"),

@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required
 
 files = sa.Table(
     "files",
@@ -27,8 +27,8 @@ files = sa.Table(
     instant("ended_at"),
     created_at(),
     sa.Column("distribution_id", sa.Uuid),
-    sa.CheckConstraint("state IN ('Available', 'Expired', 'Deleted')", name="state"),
-    sa.CheckConstraint("purpose IN ('AgentArtifact', 'MessagingMedia')", name="purpose"),
+    one_of("state", "Available", "Expired", "Deleted"),
+    one_of("purpose", "AgentArtifact", "MessagingMedia"),
     sa.CheckConstraint("(state = 'Available') = (ended_at IS NULL)", name="ended"),
     sa.CheckConstraint("revision >= 1", name="revision"),
     sa.Index("ix_files_listed_by_owner", "owner_id", "purpose", "state", "id"),
@@ -99,7 +99,7 @@ blobs = sa.Table(
     instant("verified_at", nullable=False, server_default=sa.func.now()),
     instant("damaged_at"),
     created_at(),
-    sa.CheckConstraint("state IN ('receiving', 'staged', 'live', 'doomed')", name="state"),
+    one_of("state", "receiving", "staged", "live", "doomed"),
     sa.Index("ix_blobs_unread", "verified_at", postgresql_where=sa.text("state = 'live'")),
     sa.Index("ix_blobs_damaged", "damaged_at", postgresql_where=sa.text("damaged_at IS NOT NULL")),
     sa.Index("ix_blobs_staged", "created_at", postgresql_where=sa.text("state = 'staged'")),
@@ -137,7 +137,7 @@ operations = sa.Table(
     instant("retention_expires_at"),
     created_at(),
     sa.PrimaryKeyConstraint("executor_id", "kind", "operation_id"),
-    sa.CheckConstraint("kind IN ('upload', 'replace', 'delete')", name="kind"),
+    one_of("kind", "upload", "replace", "delete"),
     sa.Index("ix_file_operations_created_at", "created_at"),
 )
 
@@ -164,7 +164,7 @@ resumable_uploads = sa.Table(
     instant("expires_at", nullable=False),
     instant("ended_at"),
     created_at(),
-    sa.CheckConstraint("state IN ('Receiving', 'Finished', 'Cancelled', 'Expired')", name="state"),
+    one_of("state", "Receiving", "Finished", "Cancelled", "Expired"),
     sa.CheckConstraint("received_bytes BETWEEN 0 AND byte_size", name="received"),
     sa.Index(
         "ix_resumable_uploads_open",

@@ -8,7 +8,7 @@ back. A trigger refuses updates and deletes of `audit_events`.
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required, unique_group
 
 organizations = sa.Table(
     "organizations",
@@ -38,7 +38,7 @@ memberships = sa.Table(
     sa.Column("user_id", sa.ForeignKey("users.id"), primary_key=True, index=True),
     required("role", sa.Text),
     created_at(),
-    sa.CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
+    one_of("role", "Member", "WorkspaceAdmin", "WorkspaceOwner"),
 )
 
 invitations = sa.Table(
@@ -57,7 +57,7 @@ invitations = sa.Table(
     sa.Column("accepted_by", sa.ForeignKey("users.id")),
     instant("revoked_at"),
     created_at(),
-    sa.CheckConstraint("role IN ('Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
+    one_of("role", "Member", "WorkspaceAdmin", "WorkspaceOwner"),
     sa.CheckConstraint("num_nonnulls(email, user_id) = 1", name="one_invitee"),
     sa.UniqueConstraint("token_hash"),
     sa.Index("ix_invitations_organization_id_id", "organization_id", "id"),
@@ -72,7 +72,7 @@ identities = sa.Table(
     required("name", sa.Text),
     instant("disabled_at"),
     created_at(),
-    sa.CheckConstraint("kind IN ('PrincipalIdentity', 'DaemonIdentity')", name="kind"),
+    one_of("kind", "PrincipalIdentity", "DaemonIdentity"),
     sa.Index("ix_identities_organization_id_id", "organization_id", "id"),
 )
 
@@ -91,7 +91,7 @@ deployments = sa.Table(
     ),
     instant("disabled_at"),
     created_at(),
-    sa.CheckConstraint("kind IN ('Remote', 'GitHub')", name="kind"),
+    one_of("kind", "Remote", "GitHub"),
     sa.UniqueConstraint("client_id"),
     sa.UniqueConstraint("daemon_identity_id"),
     sa.Index("ix_deployments_organization_id_id", "organization_id", "id"),
@@ -193,17 +193,10 @@ role_bindings = sa.Table(
     required("scope_id", sa.Uuid),
     created_at(),
     sa.CheckConstraint("num_nonnulls(subject_identity_id, subject_user_id) = 1", name="one_subject"),
-    sa.CheckConstraint("role IN ('ProjectAgent', 'Member', 'WorkspaceAdmin', 'WorkspaceOwner')", name="role"),
-    sa.CheckConstraint("scope_kind IN ('Organization', 'Identity')", name="scope_kind"),
+    one_of("role", "ProjectAgent", "Member", "WorkspaceAdmin", "WorkspaceOwner"),
+    one_of("scope_kind", "Organization", "Identity"),
     sa.CheckConstraint("scope_kind = 'Identity' OR scope_id = organization_id", name="organization_scope"),
-    sa.UniqueConstraint(
-        "subject_identity_id",
-        "subject_user_id",
-        "role",
-        "scope_id",
-        name="uq_role_bindings_grant",
-        postgresql_nulls_not_distinct=True,
-    ),
+    unique_group("uq_role_bindings_grant", "subject_identity_id", "subject_user_id", "role", "scope_id"),
     sa.Index("ix_role_bindings_organization_id_id", "organization_id", "id"),
     sa.Index("ix_role_bindings_subject_user_id", "subject_user_id"),
 )
@@ -234,8 +227,8 @@ signing_keys = sa.Table(
     created_at(),
     instant("activated_at"),
     instant("retired_at"),
-    sa.CheckConstraint("purpose IN ('access', 'attribution')", name="purpose"),
-    sa.CheckConstraint("state IN ('next', 'current', 'previous')", name="state"),
+    one_of("purpose", "access", "attribution"),
+    one_of("state", "next", "current", "previous"),
     sa.Index("uq_signing_keys_next", "purpose", unique=True, postgresql_where=sa.text("state = 'next'")),
     sa.Index(
         "uq_signing_keys_current", "purpose", unique=True, postgresql_where=sa.text("state = 'current'")

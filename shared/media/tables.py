@@ -7,7 +7,7 @@ and location, secret or perishable, are erased when it is stored, and with the r
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required
 
 _WAITING = sa.text("state IN ('Queued', 'Fetching')")
 _HELD = sa.text("state = 'Held'")
@@ -42,7 +42,7 @@ media_imports = sa.Table(
     instant("ended_at"),
     instant("forget_at"),
     created_at(),
-    sa.CheckConstraint("state IN ('Queued', 'Fetching', 'Held', 'Stored', 'Failed')", name="state"),
+    one_of("state", "Queued", "Fetching", "Held", "Stored", "Failed"),
     sa.CheckConstraint("(state IN ('Stored', 'Failed')) = (ended_at IS NOT NULL)", name="ended"),
     sa.CheckConstraint("(ended_at IS NULL) = (forget_at IS NULL)", name="forgotten"),
     sa.CheckConstraint(

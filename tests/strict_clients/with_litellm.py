@@ -6,22 +6,14 @@ from typing import Any
 
 import litellm
 
+from tests.clients.samples import WEATHER_FUNCTION
 from tests.strict_clients import steps
 from tests.strict_clients.steps import HELLO, City, Client
 
 PROVIDERS = {"chat": "openai/", "responses": "openai/responses/", "messages": "anthropic/"}
 WEATHER = {
     "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Tell the weather.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-    },
+    "function": {name: value for name, value in WEATHER_FUNCTION.items() if name != "strict"},
 }
 
 

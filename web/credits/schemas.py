@@ -77,7 +77,7 @@ class UsageSumBody(SnakeWire):
             "invocations": sums.invocations,
             "prompt_tokens": sums.prompt_tokens,
             "completion_tokens": sums.completion_tokens,
-            "total_tokens": sums.prompt_tokens + sums.completion_tokens,
+            "total_tokens": sums.total_tokens,
             "cached_tokens": sums.cached_tokens,
             "cache_write_tokens": sums.cache_write_tokens,
             "reasoning_tokens": sums.reasoning_tokens,

@@ -53,14 +53,8 @@ _CUT_OFF = Field(description=f"Whether there are more than {MAX_GROUPS} groups."
 _COST = Field(description="Null until the day is charged, soon after it is over.")
 
 
-def _question(
-    window: str | None, month: date | None, group_by: tuple[StorageDimension, ...]
-) -> StorageQuestion:
-    return StorageQuestion(window=Window(window) if window else None, month=month, group_by=group_by)
-
-
-class StorageQuery(SnakeSent):
-    """The parameters of a report on storage."""
+class _Asked:
+    """The parameters of a report on storage, which are spelled alike in both forms of the wire but for their case."""
 
     window: WindowBack = None
     month: OfMonth = None
@@ -69,13 +63,13 @@ class StorageQuery(SnakeSent):
     @property
     def question(self) -> StorageQuestion:
         """Say it to the domain."""
-        return _question(self.window, self.month, self.group_by)
+        window = Window(self.window) if self.window else None
+        return StorageQuestion(window=window, month=self.month, group_by=self.group_by)
 
 
-class StorageDayBody(SnakeWire):
-    """One UTC day; `stored_bytes` is what was stored at its end."""
+class _Day:
+    """The fields of a UTC day, likewise; `stored_bytes` is what was stored at its end."""
 
-    object: Literal["usage.storage.day"] = "usage.storage.day"
     day: date
     stored_bytes: int
     byte_days: int = _BYTE_DAYS
@@ -83,17 +77,20 @@ class StorageDayBody(SnakeWire):
     price_days: int = _PRICE_DAYS
     cost: Credits | None = _COST
 
+
+class StorageQuery(_Asked, SnakeSent):
+    """The parameters of a report on storage."""
+
+
+class StorageDayBody(_Day, SnakeWire):
+    """One UTC day; `stored_bytes` is what was stored at its end."""
+
+    object: Literal["usage.storage.day"] = "usage.storage.day"
+
     @classmethod
     def of(cls, day: StorageDay) -> Self:
         """Show a day."""
-        return cls(
-            day=day.day,
-            stored_bytes=day.stored_bytes,
-            byte_days=day.byte_days,
-            price=day.price,
-            price_days=day.price_days,
-            cost=day.cost,
-        )
+        return cls.model_validate(day, from_attributes=True)
 
 
 class StorageSumBody(SnakeWire):
@@ -147,28 +144,12 @@ class StorageUsageBody(SnakeWire):
         )
 
 
-class OrganizationStorageQuery(Sent):
+class OrganizationStorageQuery(_Asked, Sent):
     """The parameters of the same report for those who administer the organization."""
 
-    window: WindowBack = None
-    month: OfMonth = None
-    group_by: Dimensions = ()
 
-    @property
-    def question(self) -> StorageQuestion:
-        """Say it to the domain."""
-        return _question(self.window, self.month, self.group_by)
-
-
-class OrganizationStorageDay(Shown):
+class OrganizationStorageDay(_Day, Shown):
     """One UTC day; `storedBytes` is what was stored at its end."""
-
-    day: date
-    stored_bytes: int
-    byte_days: int = _BYTE_DAYS
-    price: Credits | None = _PRICE
-    price_days: int = _PRICE_DAYS
-    cost: Credits | None = _COST
 
 
 class OrganizationStorageGroup(Shown):

@@ -7,7 +7,7 @@ routed.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required
 
 _WAITING = sa.text("state = 'Waiting'")
 
@@ -32,7 +32,7 @@ distribution_messages = sa.Table(
     instant("ended_at"),
     instant("forget_at"),
     created_at(),
-    sa.CheckConstraint("state IN ('Waiting', 'Routed', 'Refused')", name="state"),
+    one_of("state", "Waiting", "Routed", "Refused"),
     sa.CheckConstraint("(state = 'Waiting') = (ended_at IS NULL)", name="ended"),
     sa.CheckConstraint("(ended_at IS NULL) = (forget_at IS NULL)", name="forgotten"),
     sa.CheckConstraint("(state = 'Waiting') = (request IS NOT NULL)", name="request"),

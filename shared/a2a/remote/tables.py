@@ -7,7 +7,7 @@ was read, and stays when a later reading fails.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, instant, metadata, required
+from shared.schema import created_at, instant, metadata, one_of, required
 
 deployment_endpoints = sa.Table(
     "deployment_endpoints",
@@ -34,6 +34,6 @@ deployment_endpoints = sa.Table(
     created_at(),
     sa.Index("ix_deployment_endpoints_due", "organization_id", "next_check_at"),
     sa.CheckConstraint("(credential_header IS NULL) = (credential_encrypted IS NULL)", name="credential"),
-    sa.CheckConstraint("binding IN ('http+json', 'jsonrpc')", name="binding"),
+    one_of("binding", "http+json", "jsonrpc"),
     sa.CheckConstraint("(binding IS NULL) = (interface_url IS NULL)", name="interface"),
 )

@@ -7,7 +7,7 @@ tick runs twice.
 import sqlalchemy as sa
 
 from shared.a2a.exact_json import ExactJson
-from shared.schema import created_at, id_column, instant, metadata, required
+from shared.schema import created_at, id_column, instant, metadata, one_of, required
 
 schedules = sa.Table(
     "schedules",
@@ -26,7 +26,7 @@ schedules = sa.Table(
     instant("disabled_at"),
     instant("updated_at", nullable=False, server_default=sa.text("now()")),
     created_at(),
-    sa.CheckConstraint("missed IN ('skip', 'run_once', 'catch_up')", name="missed"),
+    one_of("missed", "skip", "run_once", "catch_up"),
     sa.CheckConstraint("catch_up_limit BETWEEN 1 AND 100", name="catch_up_limit"),
     sa.CheckConstraint("disabled_at IS NULL OR next_at IS NULL", name="disabled"),
     sa.Index("ix_schedules_deployment_id_id", "deployment_id", "id"),
@@ -51,7 +51,7 @@ schedule_runs = sa.Table(
     sa.Column("task_id", sa.Uuid),
     required("passed_over", sa.Integer),
     created_at(),
-    sa.CheckConstraint("state IN ('started', 'refused', 'skipped')", name="state"),
+    one_of("state", "started", "refused", "skipped"),
     sa.CheckConstraint("(state = 'started') = (task_id IS NOT NULL)", name="task"),
     sa.CheckConstraint("(state = 'refused') = (code IS NOT NULL)", name="code"),
     sa.UniqueConstraint("schedule_id", "tick_at"),

@@ -5,38 +5,18 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import Engine, Table, create_engine, inspect, text
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from shared.credits.storage_tables import storage_days, storage_mark, storage_parts, storage_prices
-from shared.credits.tables import (
-    budget_alerts,
-    budgets,
-    credit_balances,
-    invocations,
-    key_models,
-    ledger_entries,
-    pruned_usage,
-    usage_days,
-    usage_hours,
-    usage_records,
-    usage_rollup,
-)
+from shared.credits import storage_tables, tables
 from shared.migrations.runner import migrate
 
-BUDGET_TABLES = (budgets, budget_alerts, key_models)
-TABLES = (
-    *BUDGET_TABLES,
-    credit_balances,
-    invocations,
-    ledger_entries,
-    pruned_usage,
-    usage_days,
-    usage_hours,
-    usage_records,
-    usage_rollup,
-)
-STORAGE_TABLES = (storage_days, storage_mark, storage_parts, storage_prices)
+TABLES = [
+    table
+    for module in (tables, storage_tables)
+    for table in vars(module).values()
+    if isinstance(table, Table)
+]
 
 
 @pytest.fixture
@@ -51,7 +31,8 @@ def engine(postgres_server: EmbeddedPostgres) -> Iterator[Engine]:
 def test_the_migrations_make_the_tables_that_the_code_knows(engine: Engine) -> None:
     migrate(engine)
     inspector = inspect(engine)
-    for table in (*TABLES, *STORAGE_TABLES):
+    assert len(TABLES) >= 15
+    for table in TABLES:
         made = {
             column["name"]: (column["type"].compile(engine.dialect), column["nullable"])
             for column in inspector.get_columns(table.name)

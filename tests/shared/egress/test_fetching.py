@@ -13,19 +13,8 @@ from uuid import uuid4
 
 import pytest
 
+from shared.egress import errors
 from shared.egress.deadlines import Pace
-from shared.egress.errors import (
-    ConnectionFailed,
-    EgressError,
-    EncodingRefused,
-    FetchTimedOut,
-    HeaderRefused,
-    MediaTooLarge,
-    SchemeRefused,
-    SourceAnswered,
-    SourceTruncated,
-    TooManyRedirects,
-)
 from shared.egress.fetching import FetchLimits, ask, fetch
 from shared.egress.policy import EgressPolicy
 from shared.egress.posting import Posted, post
@@ -86,7 +75,7 @@ def test_every_framing_of_http_is_understood(server: Server, answer: Answer) -> 
 )
 def test_what_ends_early_is_not_taken_for_whole(server: Server, answer: Answer) -> None:
     server.on("/", answer)
-    with pytest.raises(SourceTruncated) as caught:
+    with pytest.raises(errors.SourceTruncated) as caught:
         fetched(server.url())
     assert caught.value.is_transient
 
@@ -106,13 +95,13 @@ def test_what_ends_early_is_not_taken_for_whole(server: Server, answer: Answer) 
 )
 def test_what_is_not_http_fails(server: Server, answer: Answer) -> None:
     server.on("/", answer)
-    with pytest.raises((ConnectionFailed, SourceTruncated)):
+    with pytest.raises((errors.ConnectionFailed, errors.SourceTruncated)):
         fetched(server.url())
 
 
 def test_a_length_beyond_the_limit_is_refused_before_the_body(server: Server) -> None:
     server.on("/", silence(b"HTTP/1.1 200 OK\r\nContent-Length: 100001\r\n\r\n"))
-    with pytest.raises(MediaTooLarge):
+    with pytest.raises(errors.MediaTooLarge):
         fetched(server.url())
 
 
@@ -126,7 +115,7 @@ def test_a_length_beyond_the_limit_is_refused_before_the_body(server: Server) ->
 def test_a_body_without_end_is_cut_at_the_limit(server: Server, answer: Answer) -> None:
     server.on("/", answer)
     kept: list[bytes] = []
-    with fetch(server.url(), policy=LENIENT, limits=LIMITS) as source, pytest.raises(MediaTooLarge):
+    with fetch(server.url(), policy=LENIENT, limits=LIMITS) as source, pytest.raises(errors.MediaTooLarge):
         kept.extend(source.chunks())
     assert len(b"".join(kept)) <= LIMITS.maximum_bytes
 
@@ -152,7 +141,7 @@ def test_a_body_of_exactly_the_limit_is_accepted(server: Server) -> None:
 )
 def test_a_source_that_drips_meets_the_deadline(server: Server, answer: Answer) -> None:
     server.on("/", answer)
-    with pytest.raises(FetchTimedOut) as caught:
+    with pytest.raises(errors.FetchTimedOut) as caught:
         fetched(server.url(), limits=HASTY)
     assert caught.value.is_transient
 
@@ -161,14 +150,14 @@ def test_the_deadline_covers_all_redirects_together(server: Server) -> None:
     for number in range(3):
         server.on(f"/{number}", redirect(f"/{number + 1}"))
     server.on("/3", silence())
-    with pytest.raises(FetchTimedOut):
+    with pytest.raises(errors.FetchTimedOut):
         fetched(server.url("/0"), limits=HASTY)
     assert [asked.path for asked in server.asked] == ["/0", "/1", "/2", "/3"]
 
 
 def test_a_source_that_falls_silent_is_left_before_the_deadline(server: Server) -> None:
     server.on("/", silence(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"))
-    with pytest.raises(FetchTimedOut):
+    with pytest.raises(errors.FetchTimedOut):
         fetched(server.url(), limits=FetchLimits(maximum_bytes=10, deadline_seconds=600, idle_seconds=0.2))
 
 
@@ -180,7 +169,7 @@ def test_a_source_that_drips_is_left_when_its_grace_is_over(server: Server) -> N
         idle_seconds=10,
         pace=Pace(grace_seconds=0.3, minimum_bytes_per_second=100_000),
     )
-    with pytest.raises(FetchTimedOut):
+    with pytest.raises(errors.FetchTimedOut):
         fetched(server.url(), limits=limits)
 
 
@@ -211,7 +200,7 @@ def test_a_name_server_that_does_not_answer_meets_the_deadline() -> None:
         over.wait()
         return []
 
-    with pytest.raises(FetchTimedOut):
+    with pytest.raises(errors.FetchTimedOut):
         fetched("http://media.example/", policy=EgressPolicy(resolve=wait), limits=HASTY)
     over.set()
 
@@ -219,7 +208,7 @@ def test_a_name_server_that_does_not_answer_meets_the_deadline() -> None:
 def test_nobody_listening_may_pass() -> None:
     with serve() as server:
         url = server.url()
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(errors.ConnectionFailed) as caught:
         fetched(url)
     assert caught.value.is_transient
 
@@ -230,7 +219,7 @@ def test_nobody_listening_may_pass() -> None:
 def test_nothing_is_ever_decompressed(server: Server, encoding: str) -> None:
     bomb = gzip.compress(bytes(20 * MEBIBYTE))
     server.on("/", content(bomb, encoding))
-    with pytest.raises(EncodingRefused) as caught:
+    with pytest.raises(errors.EncodingRefused) as caught:
         fetched(server.url())
     assert not caught.value.is_transient
     assert server.headers_at("/")["accept-encoding"] == "identity"
@@ -241,7 +230,7 @@ def test_nothing_is_ever_decompressed(server: Server, encoding: str) -> None:
 )
 def test_a_status_other_than_200_is_an_error(server: Server, status: int, is_transient: bool) -> None:
     server.on("/", content(b"", "Retry-After: 17", status=f"{status} Status"))
-    with pytest.raises(SourceAnswered) as caught:
+    with pytest.raises(errors.SourceAnswered) as caught:
         fetched(server.url())
     error = caught.value
     assert (error.status, error.is_transient, error.retry_after_seconds) == (status, is_transient, 17)
@@ -260,7 +249,7 @@ def test_a_status_other_than_200_is_an_error(server: Server, status: int, is_tra
 )
 def test_only_a_sane_retry_after_is_believed(server: Server, value: str, seconds: int | None) -> None:
     server.on("/", content(b"", f"Retry-After: {value}", status="503 Busy"))
-    with pytest.raises(SourceAnswered) as caught:
+    with pytest.raises(errors.SourceAnswered) as caught:
         fetched(server.url())
     assert caught.value.retry_after_seconds == seconds
 
@@ -272,20 +261,20 @@ def test_redirects_are_followed_as_far_as_allowed(server: Server) -> None:
     server.on("/d", content(b"there"))
     assert fetched(server.url("/a")) == b"there"
     server.on("/", redirect("/a"))
-    with pytest.raises(TooManyRedirects):
+    with pytest.raises(errors.TooManyRedirects):
         fetched(server.url("/"))
 
 
 def test_a_redirect_in_a_circle_ends(server: Server) -> None:
     server.on("/", redirect("/"))
-    with pytest.raises(TooManyRedirects):
+    with pytest.raises(errors.TooManyRedirects):
         fetched(server.url())
     assert len(server.asked) == LIMITS.maximum_redirects + 1
 
 
 def test_a_redirect_without_an_address_is_an_answer(server: Server) -> None:
     server.on("/", content(b"", status="302 Found"))
-    with pytest.raises(SourceAnswered):
+    with pytest.raises(errors.SourceAnswered):
         fetched(server.url())
 
 
@@ -347,11 +336,11 @@ def test_content_may_come_over_http_but_credentials_do_not_go_over_it(server: Se
     server.on("/", content(b"open"))
     policy = EgressPolicy(allow_private=True)
     assert fetched(server.url(), policy=policy) == b"open"
-    with pytest.raises(SchemeRefused):
+    with pytest.raises(errors.SchemeRefused):
         fetched(server.url(), policy=policy, headers=SECRET)
-    with pytest.raises(SchemeRefused):
+    with pytest.raises(errors.SchemeRefused):
         ask(server.url(), policy=policy)
-    with pytest.raises(SchemeRefused):
+    with pytest.raises(errors.SchemeRefused):
         post(server.url(), body=b"", headers={}, policy=policy, deadline_seconds=5)
     assert len(server.asked) == 1
 
@@ -381,7 +370,7 @@ def test_headers_that_are_ours_to_say_are_refused(server: Server, headers: Mappi
         lambda: post(server.url(), body=b"", headers=headers, policy=LENIENT, deadline_seconds=5),
     )
     for request in requests:
-        with pytest.raises(HeaderRefused):
+        with pytest.raises(errors.HeaderRefused):
             request()
     assert server.connections == 0
 
@@ -392,16 +381,16 @@ def test_an_api_is_asked(server: Server) -> None:
     assert ask(server.url("/api"), policy=LENIENT, method="POST", body=b"{}") == b'{"ok": true}'
     assert [(asked.method, asked.body) for asked in server.asked] == [("GET", b""), ("POST", b"{}")]
     server.on("/moved", redirect("/api"))
-    with pytest.raises(SourceAnswered):
+    with pytest.raises(errors.SourceAnswered):
         ask(server.url("/moved"), policy=LENIENT)
-    with pytest.raises(MediaTooLarge):
+    with pytest.raises(errors.MediaTooLarge):
         ask(server.url("/api"), policy=LENIENT, maximum_bytes=3)
 
 
 def test_what_an_api_says_to_its_refusal_is_not_decompressed_either(server: Server) -> None:
     packed = gzip.compress(bytes(1000))
     server.on("/api", content(packed, "Content-Encoding: gzip", status="400 Bad Request"))
-    with pytest.raises(SourceAnswered) as caught:
+    with pytest.raises(errors.SourceAnswered) as caught:
         ask(server.url("/api"), policy=LENIENT)
     assert caught.value.answer == packed
 
@@ -424,7 +413,7 @@ def test_a_post_does_not_wait_for_the_rest_of_an_answer(server: Server) -> None:
 
 def test_a_post_that_is_not_answered_times_out(server: Server) -> None:
     server.on("/hook", silence())
-    with pytest.raises(FetchTimedOut):
+    with pytest.raises(errors.FetchTimedOut):
         post(server.url("/hook"), body=b"{}", headers={}, policy=LENIENT, deadline_seconds=0.3)
 
 
@@ -451,7 +440,7 @@ def test_no_path_or_query_appears_in_logs_or_errors(
     with debug_logging():
         try:
             fetched(server.url(path), limits=HASTY, headers={"Authorization": TOKEN})
-        except EgressError as error:
+        except errors.EgressError as error:
             told = "".join(traceback.format_exception(error)) + repr(error) + repr(error.args)
     logged = capsys.readouterr().out
     ours = [line for line in map(json.loads, logged.splitlines()) if line["event"] == "egress.ended"]

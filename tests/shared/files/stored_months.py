@@ -26,6 +26,7 @@ GIB_AND_DAY = 1024**3 * 86_400_000_000
 MICROSECOND = timedelta(microseconds=1)
 DAY = timedelta(days=1)
 GRACE = timedelta(days=14)
+_TABLES = ("file_versions", "files", "storage_days", "storage_parts", "storage_prices", "storage_mark")
 
 
 @dataclass(kw_only=True)
@@ -65,6 +66,11 @@ class Kept:
         return self.ends_at is None or self.ends_at > at
 
 
+def midnight_before(days: int) -> datetime:
+    """Give the midnight so many days before the last one, UTC."""
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - days * DAY
+
+
 class Month:
     """Files of some payers, and the clock of the month they live in."""
 
@@ -75,6 +81,12 @@ class Month:
         self.prices: dict[date, StoragePrice] = {}
         self.price_changes: list[tuple[datetime, StoragePrice]] = []
         self.starts_at = starts_at
+
+    def mark(self) -> None:
+        """Have storage measured up to the month's beginning, when nothing was stored."""
+        with self.database.transaction() as session:
+            values = {"at": self.starts_at}
+            session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), values)
 
     def upload(
         self,
@@ -206,3 +218,11 @@ def days_between(first: datetime, last: datetime) -> list[date]:
         days.append(day.date())
         day += DAY
     return days
+
+
+def empty_month(database: Database, payers: list[UUID], starts_at: datetime) -> Month:
+    """Begin a month of which nothing is stored or measured, and nothing of the time before it."""
+    with database.transaction() as session:
+        for table in _TABLES:
+            session.execute(text(f"DELETE FROM {table}"))
+    return Month(database, payers, starts_at=starts_at)

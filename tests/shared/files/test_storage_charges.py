@@ -21,7 +21,15 @@ from shared.files.storage_proof import StorageProof, count_stored, find_mismeasu
 from shared.sweeping import budget
 from shared.telemetry import LEDGER_DISCREPANCIES
 from tests.shared.files.conftest import Shelf
-from tests.shared.files.stored_months import DAY, MICROSECOND, Kept, Month, days_between
+from tests.shared.files.stored_months import (
+    DAY,
+    MICROSECOND,
+    Kept,
+    Month,
+    days_between,
+    empty_month,
+    midnight_before,
+)
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.sudden_ends import Died
 
@@ -47,30 +55,14 @@ def payers(database: Database) -> list[UUID]:
 @pytest.fixture
 def month(database: Database, payers: list[UUID]) -> Month:
     """An empty month that began 40 days ago, and nothing of the month before it."""
-    with database.transaction() as session:
-        for table in (
-            "file_versions",
-            "files",
-            "storage_days",
-            "storage_parts",
-            "storage_prices",
-            "storage_mark",
-        ):
-            session.execute(text(f"DELETE FROM {table}"))
-    return Month(database, payers, starts_at=_midnight(40))
+    return empty_month(database, payers, midnight_before(40))
 
 
 @pytest.fixture
 def first(month: Month) -> datetime:
     """The month's first day, with which the accrual has begun while nothing was stored."""
-    with month.database.transaction() as session:
-        values = {"at": month.starts_at}
-        session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), values)
+    month.mark()
     return month.starts_at
-
-
-def _midnight(days_ago: int) -> datetime:
-    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - days_ago * DAY
 
 
 def _require_exact(month: Month, until: datetime) -> None:

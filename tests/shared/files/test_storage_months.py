@@ -4,13 +4,12 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text
 
 from shared.credits.reconciliation import reconcile
 from shared.credits.storage_reports import StorageQuestion, storage_usage
 from shared.database import Database
 from shared.files.storage_prices import StorageMonth
-from tests.shared.files.stored_months import DAY, MICROSECOND, Month, days_between
+from tests.shared.files.stored_months import DAY, MICROSECOND, Month, days_between, empty_month
 from tests.support.identity import IdentityFactory, make_settings
 
 GIB = 1 << 30
@@ -25,18 +24,9 @@ def payer(database: Database) -> UUID:
 
 
 def begin(database: Database, payer: UUID, starts_at: datetime) -> Month:
-    with database.transaction() as session:
-        for table in (
-            "file_versions",
-            "files",
-            "storage_days",
-            "storage_parts",
-            "storage_prices",
-            "storage_mark",
-        ):
-            session.execute(text(f"DELETE FROM {table}"))
-        session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), {"at": starts_at})
-    return Month(database, [payer], starts_at=starts_at)
+    month = empty_month(database, [payer], starts_at)
+    month.mark()
+    return month
 
 
 def first_of(year: int, month: int) -> datetime:

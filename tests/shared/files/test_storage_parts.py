@@ -3,7 +3,7 @@
 import random
 from collections import defaultdict
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from fractions import Fraction
 from itertools import combinations
 from uuid import UUID, uuid4
@@ -23,7 +23,7 @@ from shared.credits.storage_reports import (
 from shared.database import Database
 from shared.errors import ValidationFailed
 from tests.shared.files.conftest import Shelf
-from tests.shared.files.stored_months import DAY, Month, Part, days_between
+from tests.shared.files.stored_months import DAY, Month, Part, days_between, empty_month, midnight_before
 from tests.support.identity import IdentityFactory, make_settings
 
 GIB = 1 << 30
@@ -39,19 +39,9 @@ def payer(database: Database) -> UUID:
 @pytest.fixture
 def month(database: Database, payer: UUID) -> Month:
     """An empty month that began 20 days ago."""
-    starts_at = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 20 * DAY
-    with database.transaction() as session:
-        for table in (
-            "file_versions",
-            "files",
-            "storage_days",
-            "storage_parts",
-            "storage_prices",
-            "storage_mark",
-        ):
-            session.execute(text(f"DELETE FROM {table}"))
-        session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), {"at": starts_at})
-    return Month(database, [payer], starts_at=starts_at)
+    month = empty_month(database, [payer], midnight_before(20))
+    month.mark()
+    return month
 
 
 def groups(month: Month, *group_by: StorageDimension) -> tuple[StorageGroup, ...]:

@@ -1,6 +1,7 @@
 """What tests of identity share: one module's database, settings without caches, and a factory of rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from shared.database import Database
 from shared.identity.deployments import CreatedDeployment
 from shared.identity.distributions import CreatedDistribution
+from shared.identity.usage_attribution import Attribution, MintedAttribution, mint_usage_attribution
 from shared.settings import Settings
 from tests.support.identity import IdentityFactory, make_settings
 
@@ -21,6 +23,23 @@ class World:
     distribution: CreatedDistribution
     principal_id: UUID
     daemon_id: UUID
+
+
+def attribute(factory: IdentityFactory, world: World, **changes: Any) -> MintedAttribution:
+    """Attribute what the world's daemon does, which no distribution routed."""
+    attribution = Attribution(
+        principal_id=world.principal_id,
+        daemon_id=world.daemon_id,
+        deployment_id=world.deployment.deployment.id,
+        version_id=None,
+        payer_id=world.organization_id,
+        distribution_id=None,
+        transaction_id="txn",
+        channel=None,
+        message_id=None,
+        reported_caller=None,
+    )
+    return mint_usage_attribution(factory.keys, factory.settings, replace(attribution, **changes))
 
 
 @pytest.fixture

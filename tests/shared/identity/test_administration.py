@@ -8,6 +8,7 @@ import pytest
 
 from shared.database import Database, Session
 from shared.errors import PermissionDenied
+from shared.identity import distributions
 from shared.identity.api_keys import list_organization_api_keys
 from shared.identity.audit import list_audit_events
 from shared.identity.authorization import OPERATOR, Actor
@@ -22,16 +23,6 @@ from shared.identity.deployments import (
     disable_deployment,
     get_deployment,
     list_deployments,
-)
-from shared.identity.distributions import (
-    create_distribution,
-    disable_distribution,
-    enable_distribution,
-    get_distribution,
-    list_distributions,
-    rotate_distribution_token,
-    rotate_webhook_secret,
-    update_distribution,
 )
 from shared.identity.errors import ResourceNotFound
 from shared.identity.identities import (
@@ -87,10 +78,10 @@ READS: dict[str, Operation] = {
     "list versions": lambda t: list_versions(
         t.session, by=t.by, deployment_id=t.world.deployment.deployment.id
     ),
-    "list distributions": lambda t: list_distributions(
+    "list distributions": lambda t: distributions.list_distributions(
         t.session, by=t.by, organization_id=t.world.organization_id
     ),
-    "get distribution": lambda t: get_distribution(
+    "get distribution": lambda t: distributions.get_distribution(
         t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
     ),
     "list role bindings": lambda t: list_role_bindings(
@@ -129,7 +120,7 @@ CHANGES: dict[str, Operation] = {
     "revoke client secret": lambda t: revoke_client_credential(
         t.session, by=t.by, credential_id=t.world.deployment.credential.credential.id
     ),
-    "create distribution": lambda t: create_distribution(
+    "create distribution": lambda t: distributions.create_distribution(
         t.session,
         t.settings,
         by=t.by,
@@ -139,19 +130,19 @@ CHANGES: dict[str, Operation] = {
         principal_identity_id=t.world.principal_id,
         deployment_id=t.world.deployment.deployment.id,
     ),
-    "update distribution": lambda t: update_distribution(
+    "update distribution": lambda t: distributions.update_distribution(
         t.session, by=t.by, distribution_id=t.world.distribution.distribution.id, media_retention_days=7
     ),
-    "disable distribution": lambda t: disable_distribution(
+    "disable distribution": lambda t: distributions.disable_distribution(
         t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
     ),
-    "enable distribution": lambda t: enable_distribution(
+    "enable distribution": lambda t: distributions.enable_distribution(
         t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
     ),
-    "rotate distribution token": lambda t: rotate_distribution_token(
+    "rotate distribution token": lambda t: distributions.rotate_distribution_token(
         t.session, by=t.by, distribution_id=t.world.distribution.distribution.id
     ),
-    "rotate webhook secret": lambda t: rotate_webhook_secret(
+    "rotate webhook secret": lambda t: distributions.rotate_webhook_secret(
         t.session, t.settings, by=t.by, distribution_id=t.world.distribution.distribution.id
     ),
     "bind role": lambda t: bind_identity_role(

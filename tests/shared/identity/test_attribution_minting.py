@@ -11,8 +11,8 @@ from shared.identity.deployments import disable_deployment
 from shared.identity.errors import AttributionInvalid, OrganizationSuspended, TargetDisabled
 from shared.identity.identities import disable_identity
 from shared.identity.organizations import suspend_organization
-from shared.identity.usage_attribution import Attribution, mint_usage_attribution, verify_usage_attribution
-from tests.shared.identity.conftest import World
+from shared.identity.usage_attribution import verify_usage_attribution
+from tests.shared.identity.conftest import World, attribute
 from tests.support.identity import IdentityFactory
 
 
@@ -97,22 +97,7 @@ def test_an_expired_attribution_is_invalid(factory: IdentityFactory, world: Worl
 
 
 def test_the_schedule_may_attribute_to_the_daemon_itself(factory: IdentityFactory, world: World) -> None:
-    minted = mint_usage_attribution(
-        factory.keys,
-        factory.settings,
-        Attribution(
-            principal_id=world.daemon_id,
-            daemon_id=world.daemon_id,
-            deployment_id=world.deployment.deployment.id,
-            version_id=None,
-            payer_id=world.organization_id,
-            distribution_id=None,
-            transaction_id="0193-schedule",
-            channel=None,
-            message_id=None,
-            reported_caller=None,
-        ),
-    )
+    minted = attribute(factory, world, principal_id=world.daemon_id, transaction_id="0193-schedule")
     authenticator = factory.authenticator()
     credential = authenticator.authenticate(factory.authorization(world.deployment))
     caller = authenticator.resolve(credential, minted.value)

@@ -20,8 +20,7 @@ from shared.identity.organizations import suspend_organization
 from shared.identity.permissions import Permission
 from shared.identity.role_bindings import list_role_bindings, unbind_role
 from shared.identity.roles import ROLE_PERMISSIONS, Role
-from shared.identity.usage_attribution import Attribution, mint_usage_attribution
-from tests.shared.identity.conftest import World, make_world
+from tests.shared.identity.conftest import World, attribute, make_world
 from tests.support.identity import IdentityFactory
 
 
@@ -159,22 +158,7 @@ def test_the_payer_of_an_attribution_pays_and_must_not_be_suspended(
     factory: IdentityFactory, database: Database, world: World
 ) -> None:
     payer = factory.organization("Payer")
-    minted = mint_usage_attribution(
-        factory.keys,
-        factory.settings,
-        Attribution(
-            principal_id=world.principal_id,
-            daemon_id=world.daemon_id,
-            deployment_id=world.deployment.deployment.id,
-            version_id=None,
-            payer_id=payer.id,
-            distribution_id=None,
-            transaction_id="txn",
-            channel=None,
-            message_id=None,
-            reported_caller=None,
-        ),
-    )
+    minted = attribute(factory, world, payer_id=payer.id)
     authenticator = factory.authenticator()
     credential = authenticator.authenticate(factory.authorization(world.deployment))
     caller = authenticator.resolve(credential, minted.value)

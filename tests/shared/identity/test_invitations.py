@@ -10,15 +10,8 @@ from sqlalchemy import text
 
 from shared.database import Database, Session
 from shared.errors import PermissionDenied, ValidationFailed
+from shared.identity import errors
 from shared.identity.authorization import OPERATOR, Actor
-from shared.identity.errors import (
-    AlreadyExists,
-    GrantExceedsGranter,
-    InvitationEnded,
-    OrganizationSuspended,
-    ResourceNotFound,
-    TooManyLive,
-)
 from shared.identity.invitations import (
     IssuedInvitation,
     get_invitation,
@@ -82,7 +75,7 @@ def test_an_invited_user_joins_by_accepting_and_not_before(
             joined = accept_invitation(session, by=factory.actor(guest), token=token)
             assert (joined.user_id, joined.role) == (guest.user_id, Role.WORKSPACE_ADMIN)
         assert factory.actor(guest).caller.organization_id == before, "a second organization is not selected"
-        with pytest.raises(InvitationEnded), database.transaction() as session:
+        with pytest.raises(errors.InvitationEnded), database.transaction() as session:
             accept_invitation(session, by=factory.actor(guest), token=token)
         with database.transaction() as session:
             remove_member(session, by=OPERATOR, organization_id=world.organization_id, user_id=guest.user_id)
@@ -95,13 +88,13 @@ def test_an_invitation_is_no_others(
     bound = factory.person(factory.organization().id, bound=True)
     token = invite(email=guest.email).token.value
     for person in (other, owner):
-        with pytest.raises(ResourceNotFound), database.transaction() as session:
+        with pytest.raises(errors.ResourceNotFound), database.transaction() as session:
             accept_invitation(session, by=factory.actor(person), token=token)
     own = invite(email=bound.email).token.value
     with pytest.raises(PermissionDenied), database.transaction() as session:
         accept_invitation(session, by=factory.actor(bound), token=own)
     for unknown in ("", "svi_x", issue(Prefix.INVITATION).value, guest.api_key):
-        with pytest.raises(ResourceNotFound), database.transaction() as session:
+        with pytest.raises(errors.ResourceNotFound), database.transaction() as session:
             accept_invitation(session, by=factory.actor(guest), token=unknown)
 
 
@@ -117,7 +110,7 @@ def test_an_address_without_an_account_registers_with_a_key_of_its_own(
     caller = factory.actor(newcomer).caller
     assert caller.organization_id == world.organization_id
     assert not caller.is_operator
-    with pytest.raises(InvitationEnded), database.transaction() as session:
+    with pytest.raises(errors.InvitationEnded), database.transaction() as session:
         register_invited(session, token=token, request_id=None)
 
 
@@ -126,7 +119,7 @@ def test_an_account_is_not_registered_again_nor_given_a_key(
 ) -> None:
     for whom in ({"email": guest.email}, {"user_id": guest.user_id}):
         token = invite(**whom).token.value
-        with pytest.raises(AlreadyExists), database.transaction() as session:
+        with pytest.raises(errors.AlreadyExists), database.transaction() as session:
             register_invited(session, token=token, request_id=None)
 
 
@@ -137,7 +130,7 @@ def test_one_of_two_registrations_at_once_succeeds(database: Database, invite: I
         try:
             with database.transaction() as session:
                 register_invited(session, token=token, request_id=None)
-        except (InvitationEnded, AlreadyExists):
+        except (errors.InvitationEnded, errors.AlreadyExists):
             return False
         return True
 
@@ -158,7 +151,7 @@ def test_an_invitation_ends_by_time_and_by_revocation(
             text("UPDATE invitations SET expires_at = now() WHERE id = :id"), {"id": expired.invitation.id}
         )
     for ended in (revoked, expired):
-        with pytest.raises(InvitationEnded), database.transaction() as session:
+        with pytest.raises(errors.InvitationEnded), database.transaction() as session:
             accept_invitation(session, by=factory.actor(guest), token=ended.token.value)
     with pytest.raises(ValidationFailed):
         invite(email=guest.email, expires_at=datetime.now(UTC) - timedelta(days=1))
@@ -193,7 +186,7 @@ def test_an_invitation_does_not_outlive_its_authors_right_to_make_it(
     token = invite(Role.WORKSPACE_OWNER, email=guest.email).token.value
     with database.transaction() as session:
         fall(session, world, owner)
-    with pytest.raises(InvitationEnded), database.transaction() as session:
+    with pytest.raises(errors.InvitationEnded), database.transaction() as session:
         accept_invitation(session, by=factory.actor(guest), token=token)
 
 
@@ -202,11 +195,11 @@ def test_nobody_invites_above_themselves_or_to_where_they_manage_nobody(
 ) -> None:
     admin = factory.actor(factory.person(world.organization_id, Role.WORKSPACE_ADMIN))
     member = factory.actor(factory.person(world.organization_id))
-    with pytest.raises(GrantExceedsGranter):
+    with pytest.raises(errors.GrantExceedsGranter):
         invite(Role.WORKSPACE_OWNER, by=admin, email=guest.email)
     with pytest.raises(PermissionDenied):
         invite(by=member, email=guest.email)
-    with pytest.raises(ResourceNotFound):
+    with pytest.raises(errors.ResourceNotFound):
         invite(by=factory.actor(guest), email=guest.email)
     with pytest.raises(ValidationFailed):
         invite(Role.PROJECT_AGENT, email=guest.email)
@@ -219,11 +212,11 @@ def test_members_are_not_invited_again_and_open_invitations_are_bounded(
     database: Database, owner: Person, guest: Person, invite: Invite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for whom in ({"email": owner.email}, {"user_id": owner.user_id}):
-        with pytest.raises(AlreadyExists):
+        with pytest.raises(errors.AlreadyExists):
             invite(**whom)
     monkeypatch.setattr("shared.identity.invitations.OPEN_LIMIT", 1)
     first = invite(email=guest.email)
-    with pytest.raises(TooManyLive):
+    with pytest.raises(errors.TooManyLive):
         invite(email=guest.email)
     with database.transaction() as session:
         revoke_invitation(session, by=OPERATOR, invitation_id=first.invitation.id)
@@ -240,7 +233,7 @@ def test_invitations_are_listed_to_those_who_manage_members_alone(
         assert listed.items == (issued,)
     for person, refusal in (
         (factory.person(world.organization_id), PermissionDenied),
-        (guest, ResourceNotFound),
+        (guest, errors.ResourceNotFound),
     ):
         with pytest.raises(refusal), database.transaction() as session:
             get_invitation(session, by=factory.actor(person), invitation_id=issued.id)
@@ -254,7 +247,7 @@ def test_nobody_joins_a_suspended_organization(
     token = invite(email=guest.email).token.value
     with database.transaction() as session:
         suspend_organization(session, by=OPERATOR, organization_id=world.organization_id)
-    with pytest.raises(OrganizationSuspended), database.transaction() as session:
+    with pytest.raises(errors.OrganizationSuspended), database.transaction() as session:
         accept_invitation(session, by=factory.actor(guest), token=token)
 
 

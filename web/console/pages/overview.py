@@ -104,7 +104,7 @@ def _by_model(report: UsageReport) -> Sequence[tuple[str, int, int, int]]:
     for group in report.groups:
         calls, tokens, cost = sums.get(group.keys[0] or "?", (0, 0, 0))
         at = group.sum
-        tokens += at.prompt_tokens + at.completion_tokens
+        tokens += at.total_tokens
         sums[group.keys[0] or "?"] = (calls + at.invocations, tokens, cost + at.cost)
     return sorted(((name, *at) for name, at in sums.items()), key=lambda at: (-at[3], -at[1], at[0]))[:10]
 
