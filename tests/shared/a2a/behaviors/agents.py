@@ -23,9 +23,8 @@ from shared.a2a.turns.heartbeats import TurnHeartbeats
 from shared.a2a.turns.leases import TurnLeases
 from shared.a2a.turns.lost_turns import sweep_turns
 from shared.a2a.types import Message, SendMessageConfiguration, SendMessageRequest, Task
-from shared.credits.balances import Balance, get_balance
+from shared.credits.balances import Balance
 from shared.credits.ledger import top_up
-from shared.credits.reconciliation import reconcile
 from shared.database import Database
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
@@ -36,6 +35,7 @@ from shared.ids import new_id
 from shared.settings import Settings
 from shared.valkey import connect_valkey
 from tests.shared.a2a.behaviors.turns import message
+from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.stores import open_any_store
 from tests.support.turns import ClaimingLog, TellableExecution, make_execution
@@ -180,12 +180,10 @@ class Agents:
 
     @property
     def balance(self) -> Balance:
-        with self.database.autocommit() as session:
-            return get_balance(session, self.organization_id)
+        return Calls(self.database, self.organization_id).balance
 
     def discrepancies(self) -> list[str]:
-        with self.database.transaction() as session:
-            return [found.kind for found in reconcile(session, self.organization_id)]
+        return Calls(self.database, self.organization_id).discrepancies()
 
     def _use(self, *, kind: str, **values: str) -> None:
         row = {

@@ -6,9 +6,9 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from shared.models.dialects import UPSTREAM_DIALECTS, Dialect
+from shared.models.dialects import UPSTREAM_DIALECTS
 from tests.shared.models.dialects.serving import Script, serve
-from tests.shared.models.dialects.upstreams import Json, Reply, chat_chunks, response_events
+from tests.shared.models.dialects.upstreams import Json, Reply, events_of
 
 
 @pytest.fixture(params=UPSTREAM_DIALECTS, ids=["chat-upstream", "responses-upstream"])
@@ -46,4 +46,4 @@ def messages_client(script: Script) -> Iterator[Anthropic]:
 
 def stream_of(script: Script, reply: Reply) -> list[Json]:
     """Say a reply in the dialect of the script's upstream."""
-    return chat_chunks(reply) if script.upstream is Dialect.CHAT else response_events(reply)
+    return events_of(reply, script.upstream)

@@ -27,7 +27,7 @@ from tests.shared.models.dialects.upstreams import (
     Reply,
     chat_chunks,
     chat_completion,
-    response_events,
+    events_of,
     whole_response,
 )
 
@@ -71,7 +71,7 @@ def cuts(draw: st.DrawFn, text: str) -> Sequence[str]:
 
 
 def events_for(reply: Reply, upstream: Dialect) -> list[Json]:
-    return chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply)
+    return events_of(reply, upstream)
 
 
 def document_of(reply: Reply, upstream: Dialect) -> Json:

@@ -24,6 +24,7 @@ from tests.shared.models.dialects.upstreams import (
     Reply,
     chat_chunks,
     chunk,
+    events_of,
     response_events,
     usage_chunk,
 )
@@ -373,7 +374,7 @@ def test_deltas_say_what_they_add_to_the_text_and_to_a_refusal(
     parsed: ParsedRequest, upstream: Dialect
 ) -> None:
     reply = Reply(text=["one ", "two"], refusal=["I ", "won't"], calls=[("x", "f", ["{", "}"])])
-    events = chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply)
+    events = events_of(reply, upstream)
     translator = translator_for(parsed, upstream)
     deltas = [delta for event in events for delta in translator.feed(event)]
     translator.end()

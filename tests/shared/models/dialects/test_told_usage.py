@@ -7,15 +7,7 @@ import pytest
 from shared.models.dialects import UPSTREAM_DIALECTS, Dialect, ParsedRequest, parse_chat, parse_responses
 from shared.models.dialects.token_counts import read_usage
 from tests.shared.models.dialects.serving import MODEL, read_frames, relay, translator_for, write_stream
-from tests.shared.models.dialects.upstreams import (
-    CHAT_USAGE,
-    RESPONSES_USAGE,
-    Json,
-    Reply,
-    chat_chunks,
-    chunk,
-    response_events,
-)
+from tests.shared.models.dialects.upstreams import CHAT_USAGE, RESPONSES_USAGE, Json, Reply, chunk, events_of
 
 _CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
 _RESPONSE = {"model": MODEL, "store": False, "input": "hi"}
@@ -28,7 +20,7 @@ STREAMS = pytest.mark.parametrize("parsed", [CHAT_STREAM, RESPONSES_STREAM], ids
 def implausible_events(upstream: Dialect) -> list[Json]:
     """A reply of ten tokens, of which the upstream reports a thousand million million."""
     reply = Reply(text=["abcd" * 10])
-    told = json.dumps(chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply))
+    told = json.dumps(events_of(reply, upstream))
     usage = CHAT_USAGE if upstream is Dialect.CHAT else RESPONSES_USAGE
     assert json.dumps(usage) in told
     events: list[Json] = json.loads(

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.models.dialects import Dialect
+
 Json = dict[str, Any]
 CHAT_USAGE = {
     "prompt_tokens": 11,
@@ -129,6 +131,11 @@ def response_events(reply: Reply) -> list[Json]:
         ended["incomplete_details"] = {"reason": reason}
     events.append({"type": f"response.{status}", "response": ended})
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def events_of(reply: Reply, upstream: Dialect) -> list[Json]:
+    """Give what an upstream of that dialect streams of a reply."""
+    return chat_chunks(reply) if upstream is Dialect.CHAT else response_events(reply)
 
 
 def _add_reasoning(events: list[Json], output: list[Json], pieces: Sequence[str]) -> None:
