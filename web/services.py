@@ -14,6 +14,7 @@ from shared.identity.authentication import Authenticator
 from shared.identity.issuer_keys import IssuerKeys
 from shared.identity.rechecking import Rechecks
 from shared.identity.running_work import RunningWork
+from shared.identity.sign_in_provider import SignInProvider
 from shared.identity.signing_keys import SigningKeys
 from shared.publisher import Publisher, create_celery
 from shared.settings import Settings
@@ -38,6 +39,7 @@ class Services:
     recent_checks: RecentChecks
     signing_keys: SigningKeys
     issuer_keys: IssuerKeys
+    sign_in_provider: SignInProvider
     authenticator: Authenticator
     rechecks: Rechecks
     running: RunningWork
@@ -71,6 +73,7 @@ def build_services(settings: Settings) -> Services:
         rechecks=rechecks,
         running=RunningWork(rechecks),
         issuer_keys=IssuerKeys(settings),
+        sign_in_provider=SignInProvider(settings),
         authenticator=authenticator,
         pools=pools,
         lookups=CredentialLookups(authenticator, pools.lookups),

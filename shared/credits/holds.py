@@ -250,6 +250,14 @@ FROM invocations WHERE id = ANY(%(ids)s::uuid[])
 """
 
 
+def give_up(session: Session, invocation_id: UUID) -> bool:
+    """Give back the hold of an invocation that nobody dispatched; False where a provider may have been asked."""
+    return void(session, invocation_id) or session.fetch_one(_UNASKED, {"id": str(invocation_id)}) is not None
+
+
+_UNASKED = "SELECT 1 FROM invocations WHERE id = %(id)s::uuid AND state IN ('voided', 'expired')"
+
+
 def void(session: Session, invocation_id: UUID) -> bool:
     """Give back the hold of an invocation that was not dispatched; False when it was, or has ended already."""
     row = call(session, "credits_void", id=invocation_id)

@@ -1,13 +1,15 @@
 """Sign in by OpenID Connect: the code flow with PKCE, at the one provider that the settings name.
 
 What binds an answer to the browser that began (state, nonce and verifier) is derived from the secret in that browser's
-own cookie, so that nothing is kept here. The provider is asked through the guard of every request to the outside. It
-vouches for an address of mail that it has verified, and must have seen the user just now.
+own cookie, so that nothing of it is kept here. The provider is asked through the guard of every request to the outside,
+and what it says of itself holds for some minutes. It vouches for an address of mail that it has verified, and must have
+seen the user just now.
 """
 
 import base64
 import hmac
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -30,6 +32,8 @@ SEEN_SECONDS = 600
 """The provider must have seen its user within so long: a session begins as one that was proved just now."""
 DEADLINE_SECONDS = 5.0
 MAXIMUM_CHARACTERS = 16_384
+KEPT_SECONDS = 300.0
+"""How long the addresses of the provider are kept; its keys are read for each sign-in."""
 
 
 class SignInRefused(Exception):
@@ -68,7 +72,7 @@ class Attempt:
 
 
 class SignInProvider:
-    """The provider of the settings."""
+    """The provider of the settings; one per process, safe to share between threads."""
 
     def __init__(self, settings: Settings) -> None:
         """Nothing is asked until somebody signs in."""
@@ -76,6 +80,13 @@ class SignInProvider:
         secret = settings.oidc_client_secret
         self._client_secret = secret.get_secret_value() if secret is not None else None
         self._policy = EgressPolicy.of(settings)
+        self._described: Mapping[str, Any] = {}
+        self._described_at = float("-inf")
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether the settings name a provider."""
+        return bool(self._issuer)
 
     def address(self, attempt: Attempt) -> str:
         """Give where the browser is to go. Raises SignInRefused."""
@@ -156,11 +167,15 @@ class SignInProvider:
         return token
 
     def _discover(self, *wanted: str) -> Mapping[str, str]:
-        found = self._ask(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+        found, now = self._described, time.monotonic()
+        if now - self._described_at > KEPT_SECONDS:
+            found = self._ask(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != self._issuer:
             raise SignInRefused("the discovery document is another issuer's")
         if not all(isinstance(found.get(name), str) for name in wanted):
             raise SignInRefused("the discovery document lacks an address")
+        if found is not self._described:
+            self._described, self._described_at = found, now
         return found
 
     def _ask(self, url: str, headers: Mapping[str, str] | None = None, **options: Any) -> dict[str, Any]:

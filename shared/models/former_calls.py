@@ -11,7 +11,10 @@ from shared.models.call_messages import QueuedCall, queue_of
 from shared.models.call_queue import CallQueue
 from shared.periodic_thread import PeriodicThread
 from shared.replies import ReplyAddress
+from shared.telemetry import get_logger
 from shared.valkey import ask_together
+
+log = get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 LISTS = tuple(f"quartermaster:model-calls:{number}" for number in range(16))
@@ -27,7 +30,7 @@ class FormerCalls:
         """Look at nothing yet."""
         self._valkey = valkey
         self._queue = queue
-        self._thread = PeriodicThread(self._move, name="former-calls", pause_seconds=LOOK_SECONDS)
+        self._thread = PeriodicThread(self.look, name="former-calls", pause_seconds=LOOK_SECONDS)
 
     def start(self) -> None:
         """Begin to look."""
@@ -36,6 +39,13 @@ class FormerCalls:
     def stop(self) -> None:
         """Look no more."""
         self._thread.stop()
+
+    def look(self) -> None:
+        """Move what waits, as the thread does; while Valkey is away that is said in a line, and nothing is moved."""
+        try:
+            self._move()
+        except redis.RedisError as error:
+            log.warning("former_calls.not_moved", error=str(error))
 
     def _move(self) -> None:
         aside = [f"{ASIDE}:{provider.decode()}" for provider in self._members()]

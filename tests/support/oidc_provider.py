@@ -32,6 +32,8 @@ class Provider:
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"}))
     signing_key: RSAKey | None = None
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    """The paths that were asked for."""
 
     def authorize(self, address: str) -> dict[str, str]:
         """Do what a browser and its user do at the address; give the query that the browser comes back with."""
@@ -78,6 +80,7 @@ def running_provider() -> Iterator[Provider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            provider.asked.append(self.path)
             documents = {
                 "/.well-known/openid-configuration": {
                     "issuer": provider.issuer,

@@ -2,8 +2,9 @@
 
 An agent's door to the engine (`shared/models/engine.py`): the same right, limits and settlement as for the calls of
 clients, without the queue and the reply channel, because the asker is the worker itself. The invocation's id is made
-from the turn's: however often a turn is run, one call is made for it, and a run that finds the right to call taken
-knows that the call may have cost something and is never repeated.
+from the turn's: however often a turn is run, a provider is asked once for it. A run that finds the right to call taken
+knows that the call may have cost something and is never repeated. Where a worker died between its hold and its
+dispatch, for so long that the hold has ended, nobody was asked or ever will be: the call is made under another id.
 
 Crash points: a hold that was not dispatched is released by its sweep; a dispatched call is settled by an estimate of
 what had been noted as streamed, by its sweep; after the settlement nothing is owed, and the reply may be lost.
@@ -15,22 +16,25 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from shared import failpoints
 from shared.a2a.behaviors.waiting import TurnCancellation
-from shared.a2a.turns.rows import call_of
+from shared.a2a.turns.rows import calls_of
 from shared.a2a.turns.updates import Turn
 from shared.credits import holds
-from shared.errors import DomainError, Kind
+from shared.errors import DomainError, Kind, Unavailable
 from shared.models.call_admission import CallAdmission, refusal
 from shared.models.catalog import Catalog, ModelEntry, speaking_for
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Delta, parse_chat
 from shared.models.engine import Asked, Engine, ModelCall
 from shared.models.errors import ModelNotSupported
+from shared.models.heartbeats import Attended
 from shared.models.invocations import get_model, new_invocation, require_model_access
 from shared.models.providers.errors import CallCancelled, ProviderOverloaded
 from shared.replies import ReplyKind
+from shared.retry import retry
 
 SLOT_SECONDS = 300.0
 """How long a turn waits for its organization's share, or for a model that answers as many calls as it can."""
@@ -76,30 +80,31 @@ class ModelCalls:
         payer_id = require_model_access(turn.caller)
         parsed = parse_chat(body)
         entry = speaking_for(find_entry(self.catalog.current(), parsed.model), parsed)
-        invocation = new_invocation(
-            call_of(turn.id),
-            payer_id,
-            turn.caller,
-            entry,
-            parsed,
-            reserved_tokens=self.reserved_completion_tokens,
-        )
+        reserved = self.reserved_completion_tokens
         cancellation = TurnCancellation(turn)
         asked = Asked(entry=entry, parsed=parsed, created=int(time.time()), cancelled=cancellation)
-        with self._slot(entry, cancellation), self._held(invocation, cancellation):
-            yield from self._carry_out(invocation, asked)
+        with self._slot(entry, cancellation):
+            for call_id in calls_of(turn.id):
+                call = new_invocation(call_id, payer_id, turn.caller, entry, parsed, reserved_tokens=reserved)
+                with self._held(call, cancellation), self.engine.dispatch(call_id, _Nobody()) as attended:
+                    if attended is not None:
+                        yield from _relay(self.engine, attended, asked)
+                        return
+                if not self._give_up(call_id):
+                    break
+        raise CallRepeated
 
-    def _carry_out(self, invocation: holds.NewInvocation, asked: Asked) -> Iterator[str]:
-        with self.engine.dispatch(invocation.id, _Nobody()) as attended:
-            if attended is None:
-                raise CallRepeated
-            words = _Words()
-            call = ModelCall(self.engine, attended, words.read)
-            yield from call.relay(asked)
-            if words.refusal:
-                raise ReplyRefused(words.refusal)
-            if call.reply.status == "incomplete":
-                raise ReplyIncomplete
+    def _give_up(self, call_id: UUID) -> bool:
+        """Give back the hold of a call that was not dispatched; False where a provider may have been asked."""
+
+        def give_up_once() -> bool:
+            with self.engine.database.autocommit() as session:
+                return holds.give_up(session, call_id)
+
+        try:
+            return retry(give_up_once)
+        except Unavailable:
+            return False
 
     @contextlib.contextmanager
     def _slot(self, entry: ModelEntry, cancellation: TurnCancellation) -> Iterator[None]:
@@ -131,6 +136,17 @@ class ModelCalls:
             yield
         finally:
             self.admission.end(invocation.id)
+
+
+def _relay(engine: Engine, attended: Attended, asked: Asked) -> Iterator[str]:
+    """Give the text of a dispatched call as it comes. Raises ReplyRefused, ReplyIncomplete, and what ended the call."""
+    words = _Words()
+    call = ModelCall(engine, attended, words.read)
+    yield from call.relay(asked)
+    if words.refusal:
+        raise ReplyRefused(words.refusal)
+    if call.reply.status == "incomplete":
+        raise ReplyIncomplete
 
 
 class _Words:

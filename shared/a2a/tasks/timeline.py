@@ -18,7 +18,7 @@ from shared.a2a.exact_json import parse
 from shared.a2a.tables import tasks
 from shared.a2a.tasks.administration import ListedTask, read_listed
 from shared.a2a.tasks.snapshots import find_snapshot
-from shared.a2a.turns.rows import call_of
+from shared.a2a.turns.rows import calls_of
 from shared.a2a.types import Artifact, Message, MessageRole, TaskState
 from shared.credits.usage import UsageRecord, find_usage_records
 from shared.database import Session
@@ -89,7 +89,9 @@ def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timelin
     said = session.execute(_SAID, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
     told = session.execute(_TOLD, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
     turns = session.execute(_TURNS, {"task": task_id, "most": MOST}).scalars().all()
-    records = find_usage_records(session, task.organization_id, [call_of(turn) for turn in turns])
+    records = find_usage_records(
+        session, task.organization_id, [call for turn in turns for call in calls_of(turn)]
+    )
     events = [(row.created_at, parse(row.event)) for row in told if row.event is not None]
     entries: list[Entry] = [
         *(_said(row) for row in said),

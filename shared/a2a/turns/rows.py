@@ -4,6 +4,7 @@ A turn is `queued`, `running` under a lease (`leases.py`), or `done` with an out
 time, in the order of their messages: only the first that is not done `is_next`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID, uuid5
@@ -20,6 +21,8 @@ from shared.sweeping import run_in_batches
 
 _earlier = task_turns.alias("earlier")
 BATCH_SIZE = 1000
+MOST_CALLS = 3
+"""As many as a turn of a model may be attempted: each attempt holds for one at the most that is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +40,15 @@ class AnswerTurn(Job):
     turn_id: str = ""
 
 
-def call_of(turn_id: UUID) -> UUID:
-    """Name the one model call that a behavior of ours makes for a turn, however often the turn is tried."""
-    return uuid5(turn_id, "invocation")
+def calls_of(turn_id: UUID) -> Sequence[UUID]:
+    """Name the model calls of a turn, of which one asks a provider at the most, however often the turn is tried.
+
+    A later one is made only where those before it were given up before anybody was asked.
+    """
+    return [
+        uuid5(turn_id, "invocation"),
+        *(uuid5(turn_id, f"invocation {at}") for at in range(1, MOST_CALLS)),
+    ]
 
 
 @handles(AnswerTurn, in_parallel=True)

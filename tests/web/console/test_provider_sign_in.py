@@ -66,6 +66,15 @@ def come_back(browser: Browser, query: dict[str, str]) -> Answer:
     return browser.get(f"{BACK}?{urlencode(query)}", {"Sec-Fetch-Site": "cross-site"})
 
 
+def test_the_provider_is_asked_where_it_is_once_for_many_sign_ins(
+    stranger: Browser, provider: Provider, owner: Person
+) -> None:
+    assert come_back(stranger, begin(stranger, provider)).status == 303
+    provider.asked.clear()
+    assert come_back(stranger, begin(stranger, provider)).status == 303
+    assert provider.asked == ["/keys"], "the addresses are known, the keys are read each time"
+
+
 def test_the_provider_vouches_for_a_user_of_ours(
     stranger: Browser, provider: Provider, owner: Person
 ) -> None:

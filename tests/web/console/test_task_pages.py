@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from shared.a2a.turns.rows import call_of
+from shared.a2a.turns.rows import calls_of
 from shared.credits.amounts import MICRO
 from shared.credits.tables import usage_records
 from shared.identity.roles import Role
@@ -92,7 +92,7 @@ def test_a_task_shows_what_its_own_model_call_cost(front: Front, cast: Cast, own
     plant(
         front.services.database,
         usage_records,
-        invocation_id=call_of(turn_id),
+        invocation_id=calls_of(turn_id)[0],
         organization_id=cast.acme,
         model=f"acme/{MARKUP}",
         cost=2 * MICRO + 345_678,

@@ -169,9 +169,10 @@ def _next(visit: Visit) -> str:
 
 
 def _provider(call: Call) -> SignInProvider:
-    if call.services.settings.oidc_issuer is None:
+    provider = call.services.sign_in_provider
+    if not provider.is_configured:
         raise ResourceNotFound
-    return SignInProvider(call.services.settings)
+    return provider
 
 
 def _attempt(call: Call, secret: str) -> Attempt:

@@ -83,6 +83,35 @@ def test_a_model_is_called_once_whenever_its_worker_dies(agents: Agents, databas
     assert len(agents.files()) == 1
 
 
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_call_that_was_held_and_not_made_is_made_however_late_its_turn_is_taken_over(
+    agents: Agents, database_url: str, is_released: bool
+) -> None:
+    agents.use_model("scripted")
+    sent = agents.say("!tokens 6")
+    assert let_die(agents.settings, database_url, [(sent.turn_id, "agents.held")]) == [signal.SIGKILL]
+    agents.set("UPDATE invocations SET lease_until = now() - interval '1 second'")
+    if is_released:
+        sweeps.release_overdue_holds(agents.database)
+    (task,) = agents.recover([sent])
+    assert task.status.state is TaskState.COMPLETED, said(task)
+    assert [(row["is_estimated"], row["completion_tokens"]) for row in agents.usage()] == [(False, 6)]
+    assert (agents.balance.held, agents.discrepancies()) == (0, [])
+
+
+def test_a_call_that_may_have_been_made_is_not_made_again_however_late_its_turn_is_taken_over(
+    agents: Agents, database_url: str
+) -> None:
+    agents.use_model("scripted")
+    sent = agents.say("!tokens 6")
+    assert let_die(agents.settings, database_url, [(sent.turn_id, "invocation.opened")]) == [signal.SIGKILL]
+    settle_lost_calls(agents)
+    (task,) = agents.recover([sent])
+    assert (task.status.state, LOST in said(task)) == (TaskState.FAILED, True)
+    assert charged(agents, sent) == [(True, 0)]
+    assert len(agents.usage()) == 1
+
+
 def charged(agents: Agents, sent: Sent) -> list[tuple[Any, ...]]:
     """Whether a turn's calls were estimated, and their completion tokens."""
     rows = agents.rows(
