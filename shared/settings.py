@@ -4,31 +4,28 @@ A setting's name is its field's name in capitals; the text below it is its meani
 heading. `make environment` writes `deploy/environment.example` from this. Nothing else reads the environment.
 """
 
-import json
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import (
     Field,
-    HttpUrl,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     SecretStr,
     StringConstraints,
-    TypeAdapter,
     ValidationError,
-    field_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shared.broker_addresses import BrokerAddress, ValkeyAddress
 from shared.payment_sources import PaymentSource
 from shared.postgres_addresses import PostgresAddress
-from shared.settings_errors import SettingsWrong, credit_amount
+from shared.setting_values import COMMA_SEPARATED, JSON, NETWORKS, Issuer, WebAddress, credit_amount
+from shared.settings_errors import SettingsWrong
 
 GIBIBYTE = 1 << 30
 
@@ -52,9 +49,9 @@ class Settings(BaseSettings):
     """Broker of jobs and model calls: redis://, rediss://, sentinel://, amqp:// or amqps://; empty for REDIS_URL."""
     models_redis_url: ValkeyAddress | None = None
     """Valkey or Redis that writes nothing to disk, for model calls and their prompts; empty for REDIS_URL."""
-    base_url: str = "http://127.0.0.1:8080"
+    base_url: WebAddress = "http://127.0.0.1:8080"
     """The address clients use; links, token issuer and audience begin with it."""
-    encryption_keys: Annotated[tuple[SecretStr, ...], NoDecode]
+    encryption_keys: Annotated[tuple[SecretStr, ...], NoDecode, COMMA_SEPARATED]
     """Fernet keys for secrets kept in the database, comma-separated; the first encrypts, all decrypt."""
     database_pool_size: PositiveInt = 16
     """Connections to Postgres one process may hold; half as many more serve single statements."""
@@ -169,7 +166,7 @@ class Settings(BaseSettings):
     """Deployment whose agent answers at the root, by its id; empty for the oldest."""
     a2a_require_version: bool = False
     """Refuse A2A requests without A2A-Version, as the protocol's letter has it."""
-    a2a_cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    a2a_cors_origins: Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED] = ()
     """Origins whose pages may talk to agents (CORS), comma-separated, `*` for any; empty for none."""
     a2a_push_notifications: bool = True
     """Let clients have updates of their tasks posted to them."""
@@ -198,9 +195,13 @@ class Settings(BaseSettings):
     """Requests a minute for one credential; 0 for no limit."""
     failed_logins_per_minute: NonNegativeInt = 60
     """Refused credentials a minute for one address before it is answered 429; 0 for no limit."""
-    allowed_hosts: Annotated[tuple[Annotated[str, StringConstraints(to_lower=True)], ...], NoDecode] = ()
+    allowed_hosts: Annotated[
+        tuple[Annotated[str, StringConstraints(to_lower=True)], ...], NoDecode, COMMA_SEPARATED
+    ] = ()
     """Host names requests may carry, comma-separated; empty accepts any."""
-    github_issuers: Annotated[tuple[str, ...], NoDecode] = ("https://token.actions.githubusercontent.com",)
+    github_issuers: Annotated[tuple[Issuer, ...], NoDecode, COMMA_SEPARATED] = (
+        "https://token.actions.githubusercontent.com",
+    )
     """Issuers whose workflow tokens are exchanged, comma-separated; empty for none."""
     github_keys_file: Path | None = None
     """JSON file of issuers' key sets, an object by issuer, for those that cannot be reached."""
@@ -210,7 +211,7 @@ class Settings(BaseSettings):
     """The console's client id at the provider, which redirects to BASE_URL/console/in/provider/back."""
     oidc_client_secret: SecretStr | None = None
     """Its client secret; empty for a public client."""
-    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = ()
+    trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, NETWORKS] = ()
     """Networks of proxies whose X-Forwarded-For is believed, comma-separated; empty for none."""
 
     # Requests to other services
@@ -235,7 +236,7 @@ class Settings(BaseSettings):
     usage_record_days: int | None = Field(default=None, ge=35)
     """How long the record of a single model call is kept, in days; for ever if unset. Sums and the ledger stay."""
     payment_sources: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")], PaymentSource], NoDecode
+        dict[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")], PaymentSource], NoDecode, JSON
     ] = {}
     """Payment systems whose signed events add credits, JSON by name (docs/specification/credits.md#payments)."""
 
@@ -256,32 +257,6 @@ class Settings(BaseSettings):
     faults: str = ""
     """Named fault points to arm, for tests only; leave empty."""
 
-    @field_validator("base_url")
-    @classmethod
-    def _plain_base_url(cls, value: str) -> str:
-        TypeAdapter(HttpUrl).validate_python(value)
-        return value.rstrip("/")
-
-    @field_validator("encryption_keys", "allowed_hosts", "github_issuers", "a2a_cors_origins", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return _parts(value) if isinstance(value, str) else value
-
-    @field_validator("payment_sources", mode="before")
-    @classmethod
-    def _read_json(cls, value: object) -> object:
-        return json.loads(value) if isinstance(value, str) else value
-
-    @field_validator("github_issuers")
-    @classmethod
-    def _plain_issuers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(issuer.rstrip("/") for issuer in value)
-
-    @field_validator("trusted_proxies", mode="before")
-    @classmethod
-    def _split_networks(cls, value: object) -> object:
-        return [ip_network(at, strict=False) for at in _parts(value)] if isinstance(value, str) else value
-
     @property
     def broker(self) -> str:
         """The address of the broker of jobs."""
@@ -294,7 +269,3 @@ def load_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         raise SettingsWrong.of(error, Settings.model_fields) from None
-
-
-def _parts(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Self
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -20,17 +20,6 @@ class SettingsWrong(Exception):
     def of(cls, error: ValidationError, fields: Mapping[str, FieldInfo]) -> Self:
         """Describe what pydantic found."""
         return cls("\n".join(_describe(found, fields) for found in error.errors(include_url=False)))
-
-
-def credit_amount(*, digits: int) -> AfterValidator:
-    """Check a decimal number of credits with so many digits before the point."""
-
-    def check(value: str) -> str:
-        if re.fullmatch(rf"(?:0|[1-9][0-9]{{0,{digits - 1}}})(?:\.[0-9]{{1,6}})?", value) is None:
-            raise ValueError(f"must be a number from 0 to {'9' * digits}.999999, with at most six decimals")
-        return value
-
-    return AfterValidator(check)
 
 
 def _describe(found: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:

@@ -12,6 +12,7 @@ from shared.errors import Kind
 from shared.identity.errors import OAuthError
 from tests.support.discovered import found
 from tests.support.front import Front
+from tests.support.stack import wait_until
 from tests.web.files.asking import refuse
 from web.a2a_errors import a2a_reason, a2a_status, speaks_a2a
 from web.anthropic_errors import anthropic_status, speaks_anthropic
@@ -199,6 +200,8 @@ def is_to_come(path: str) -> bool:
 
 
 def test_what_pages_link_to_is_there(front: Front) -> None:
+    # Its first look opens the store and connects, which a busy machine may not end within a second.
+    wait_until(lambda: front.get("/readyz").status_code == 200, "the front is ready")
     for path in (
         "/",
         "/docs",
