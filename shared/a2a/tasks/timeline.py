@@ -86,8 +86,9 @@ class Timeline:
 def read_timeline(session: Session, *, caller: Caller, task_id: UUID) -> Timeline:
     """Read a task. Raises TaskNotFound."""
     task = find_task(session, caller=caller, task_id=task_id)
-    said = session.execute(_SAID, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
+    # In this order: a state is never shown without the message that came with it.
     told = session.execute(_TOLD, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
+    said = session.execute(_SAID, {"task": task_id, "most": MOST, "longest": LONGEST_BYTES}).all()
     turns = session.execute(_TURNS, {"task": task_id, "most": MOST}).scalars().all()
     records = find_usage_records(
         session, task.organization_id, [call for turn in turns for call in calls_of(turn)]

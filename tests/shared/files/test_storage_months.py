@@ -97,7 +97,7 @@ def test_a_change_of_the_setting_holds_for_the_days_that_end_after_it(
     month = begin(database, payer, first)
     month.upload(first, GIB, payer_id=payer, deadline=first + 28 * DAY)
     month.accrue(first + 14 * DAY + DAY / 2, price=84_000_000, month=before)
-    month.accrue(first + 14 * DAY + DAY / 2 + MICROSECOND * 10**6, price=84_000_000, month=after)
+    month.accrue(first + 14 * DAY + DAY * 3 / 4, price=84_000_000, month=after)
     month.accrue(first + 29 * DAY, price=84_000_000, month=after)
     by_day = {THIRTY_DAYS: 2_800_000, CALENDAR: 3_000_000}
     assert cost_of(month, payer, 2025, 2) == 14 * by_day[before] + 14 * by_day[after]
