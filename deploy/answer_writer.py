@@ -107,7 +107,7 @@ class AnswerWriter:
         self._held: dict[int, HeldConnection] = {}
         self._times: list[tuple[float, int, HeldConnection]] = []
         self._numbers = count()
-        self._is_asleep = False
+        self._is_asleep = self._is_winding_up = self._must_tell = False
         self._thread: threading.Thread | None = None
 
     def hold(self, held: HeldConnection) -> None:
@@ -115,6 +115,12 @@ class AnswerWriter:
         if self._thread is None:
             self._begin()
         self._new.append(held)
+        self._rouse()
+
+    def wind_up(self, *, for_good: bool = False) -> None:
+        """Have all answers end in good order; `for_good` also those that are yet to come."""
+        self._is_winding_up = for_good
+        self._must_tell = True
         self._rouse()
 
     def _begin(self) -> None:
@@ -157,6 +163,10 @@ class AnswerWriter:
                 self._attend(held)
         while self._new:
             self._take(self._new.popleft())
+        if self._must_tell:
+            self._must_tell = False
+            for held in self._held.values():
+                held.answer.wind_up()
         while self._asked:
             self._settle(self._asked.popleft())
         for _ in range(len(self._ready)):
@@ -166,7 +176,7 @@ class AnswerWriter:
     def _sleep(self) -> list[tuple[int, int]]:
         self._is_asleep = True  # said before the last look, so that who adds something later rouses us
         try:
-            if self._new or self._asked or self._ready:
+            if self._new or self._asked or self._ready or self._must_tell:
                 return self._poll.poll(0)
             until = self._times[0][0] + TICK_SECONDS if self._times else None
             return self._poll.poll(None if until is None else max(0.0, until - time.monotonic()))
@@ -180,6 +190,8 @@ class AnswerWriter:
         held.resume_at = now + held.answer.idle_seconds
         self._note_time(held, now)
         held.answer.bell.be_heard_by(partial(self._ring, held))
+        if self._is_winding_up:
+            held.answer.wind_up()
         self._ring(held)  # what came before
 
     def _begin_asking(self, held: HeldConnection) -> None:
@@ -275,9 +287,8 @@ class AnswerWriter:
     def _note_time(self, held: HeldConnection, now: float) -> None:
         at = held.resume_at if held.resume_at > now else now + held.answer.idle_seconds
         at = min(at, (held.stalled_at or now) + self._send_seconds)
-        at = max(
-            at, now + TICK_SECONDS
-        )  # or one whose time is over, and whom a thread asks, would never let go of us
+        # Or one whose time is over, and whom a thread asks, would never let go of us.
+        at = max(at, now + TICK_SECONDS)
         heapq.heappush(self._times, (at, next(self._numbers), held))
 
 

@@ -26,7 +26,7 @@ from gunicorn.workers.gthread import TConn  # type: ignore[import-untyped]
 from deploy.answer_writer import AnswerWriter, HeldConnection
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
 from deploy.connections import hang_up, has_hung_up, is_readable
-from deploy.listeners import STOPPING_SECONDS, DrainingWorker
+from deploy.listeners import STOPPING_SECONDS, DrainingWorker, wind_up_within
 from deploy.one_send import OneSend, answer
 from deploy.refusals import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, refuse, unreadable, writer_of
 from deploy.turns import Turns
@@ -194,11 +194,12 @@ class BufferingWorker(DrainingWorker):
             self._drop(arrival, TOO_SLOW if arrival.stage is Stage.BODY else None)
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Give what is on its way a moment when the worker stops."""
+        """Give what is on its way a moment when the worker stops, and what waits nearly all of its grace."""
         super()._cap_keepalive(deadline)
         until = time.monotonic() + STOPPING_SECONDS
         for arrival in self.arrivals:
             arrival.deadline = min(arrival.deadline, until)
+        wind_up_within(self.cfg.graceful_timeout, self.writer.wind_up)
 
     def finish_request(self, conn: Any, fs: Future[Any]) -> None:
         """Wait for the next request of a connection that was answered."""

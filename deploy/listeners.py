@@ -11,7 +11,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
@@ -19,6 +20,7 @@ from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped
 BACKLOG_SECONDS = 0.5
 STOPPING_SECONDS = 3.0
 """For the next request of a kept connection; the proxy gives an idle one up after less (`nginx/quartermaster.conf`)."""
+WINDING_UP_SECONDS = 5.0
 _SO_ATTACH_FILTER = 26
 _SYN, _SYN_OR_ACK = 0x02, 0x12
 _FLAGS_OFFSET = 13
@@ -43,6 +45,21 @@ def drop_new_connections(listeners: Iterable[Any]) -> None:
                 listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, given)
 
 
+def call_later(seconds: float, act: Callable[[], object]) -> None:
+    """Call this in a thread of its own, unless the process has ended by then."""
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+
+
+def wind_up_within(seconds: float, wind_up: Callable[..., object]) -> None:
+    """Have what waits ended before so many seconds are over: what is cut off looks like a failure to its client."""
+    remaining = min(WINDING_UP_SECONDS, seconds / 2)
+    call_later(seconds - remaining, wind_up)
+    # Until then a request may still come over a connection that is kept, and most are answered within a moment.
+    call_later(seconds - remaining / 2, partial(wind_up, for_good=True))
+
+
 class DrainingWorker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's threaded worker, which takes what waits to be accepted before it closes its listeners."""
 
@@ -51,9 +68,7 @@ class DrainingWorker(ThreadWorker):  # type: ignore[misc]
         super()._cap_keepalive(max(deadline, time.monotonic() + STOPPING_SECONDS))
         self.nr_conns += 1  # for the listeners: the worker does not end while they are open
         self.set_accept_enabled(True)
-        timer = threading.Timer(BACKLOG_SECONDS, self.method_queue.defer, [self._close_listeners])
-        timer.daemon = True
-        timer.start()
+        call_later(BACKLOG_SECONDS, partial(self.method_queue.defer, self._close_listeners))
 
     def _close_listeners(self) -> None:
         """Refuse connections from here on."""

@@ -12,6 +12,9 @@ HOLD = "quartermaster.hold"
 """Key in a request's environ: a callable that tells for how many seconds its thread may wait."""
 
 
+def _nothing() -> None: ...
+
+
 class Bell:
     """Tells the sender of an answer that there may be more of it; rung from any thread."""
 
@@ -34,14 +37,21 @@ class HeldAnswer(Iterator[bytes]):
     """The rest of an answer. Close it once it was read to its end, or nobody reads it any more."""
 
     def __init__(
-        self, pieces: Generator[bytes], bell: Bell, *, idle_seconds: Callable[[], float], is_blocking: bool
+        self,
+        pieces: Generator[bytes],
+        bell: Bell,
+        *,
+        idle_seconds: Callable[[], float],
+        is_blocking: bool,
+        wind_up: Callable[[], None] = _nothing,
     ) -> None:
         """Ask for the next piece at the latest after `idle_seconds()`.
 
-        An answer `is_blocking` if its pieces wait for the database.
+        An answer `is_blocking` if its pieces wait for the database. After `wind_up` they should soon come to an end.
         """
         self.bell = bell
         self._idle_seconds = idle_seconds
+        self._wind_up = wind_up
         self.is_blocking = is_blocking
         self._pieces = pieces
         self._on_close: Callable[[], None] | None = None
@@ -51,6 +61,11 @@ class HeldAnswer(Iterator[bytes]):
     def idle_seconds(self) -> float:
         """How long from now the answer may be left alone."""
         return self._idle_seconds()
+
+    def wind_up(self) -> None:
+        """Have the answer end in good order, because its server will."""
+        self._wind_up()
+        self.bell.ring()
 
     def __next__(self) -> bytes:
         """Give the next piece, or an empty one if there is nothing yet."""

@@ -37,10 +37,20 @@ class Waiting:
         self.bell = Bell()
         self._idle_seconds = idle_seconds
         self.deadline = deadline
+        self.is_winding_up = False
         self.is_blocking = is_blocking
         self.is_held = HOLD in environ
         self.connection: socket.socket | None = environ.get("gunicorn.socket")
         self._patience: Callable[[], float] | None = environ.get(HOLD)
+
+    def wind_up(self) -> None:
+        """Have the answer end in good order, because the server stops."""
+        self.is_winding_up = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no more time to wait."""
+        return self.is_winding_up or time.monotonic() >= self.deadline
 
     def idle_seconds(self) -> float:
         """Tell how long there is no need of a step unless the bell rings."""
@@ -156,7 +166,11 @@ def _find_response(steps: Steps, waiting: Waiting) -> Response | None:
 
 def _held(pieces: Generator[bytes], waiting: Waiting) -> HeldAnswer:
     return HeldAnswer(
-        pieces, waiting.bell, idle_seconds=waiting.idle_seconds, is_blocking=waiting.is_blocking
+        pieces,
+        waiting.bell,
+        idle_seconds=waiting.idle_seconds,
+        is_blocking=waiting.is_blocking,
+        wind_up=waiting.wind_up,
     )
 
 

@@ -1,6 +1,8 @@
 """A front that is asked to end loses no request: what has come is answered, what comes too late is refused."""
 
 import contextlib
+import http.client
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
@@ -11,6 +13,24 @@ from tests.support.stack import wait_until
 
 CLIENTS = 40
 STORM_SECONDS = 1.0
+DRAIN_SECONDS = "10"
+WAITING = """
+import threading
+from shared.held_answers import Bell, HeldAnswer
+
+def application(environ, start_response):
+    environ["wsgi.input"].read()
+    bell, over = Bell(), threading.Event()
+
+    def pieces():
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        yield b"begun, "
+        while not over.is_set():
+            yield b""
+        yield b"ended"
+
+    return HeldAnswer(pieces(), bell, idle_seconds=lambda: 600.0, is_blocking=False, wind_up=over.set)
+"""
 
 
 @dataclass
@@ -74,6 +94,31 @@ def test_kept_connections_are_answered_and_told_to_close(tmp_path: Path) -> None
             assert b"\r\nConnection: close\r\n" in answer
             assert answer.endswith(b"later")
         assert front.process.wait(60) == 0
+
+
+def test_answers_that_wait_are_ended_whole_before_the_front_ends(tmp_path: Path) -> None:
+    with (
+        trivial_front(tmp_path, WAITING, WEB_DRAIN_SECONDS=DRAIN_SECONDS) as front,
+        front.connect(post(b"x")) as one,
+        front.connect(post(b"x")) as other,
+    ):
+        waiting = [_begun(connection) for connection in (one, other)]
+        front.process.terminate()
+        assert [answer.read() for answer in waiting] == [b"ended", b"ended"]
+        # Who asks again over a kept connection is not cut off either.
+        one.sendall(post(b"x"))
+        late = _begun(one)
+        assert late.getheader("Connection") == "close"
+        assert late.read() == b"ended"
+        other.close()
+        assert front.process.wait(60) == 0
+
+
+def _begun(connection: socket.socket) -> http.client.HTTPResponse:
+    answer = http.client.HTTPResponse(connection)
+    answer.begin()
+    assert answer.read(7) == b"begun, "
+    return answer
 
 
 def _refuses(front: TrivialFront) -> bool:

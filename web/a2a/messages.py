@@ -126,7 +126,7 @@ def _answering(call: AgentCall, sending: Sending, history_length: int | None, wa
             watch,
             turn_id,
             history_length=history_length,
-            deadline=waiting.deadline,
+            is_over=lambda: waiting.is_over,
             wait_seconds=waiting.seconds,
             looks_first=is_replay,
         )

@@ -1,9 +1,9 @@
 """Send what happens to a task as server-sent events, from the rows, for as long as somebody listens.
 
-A stream holds no thread while it waits (`web/holding.py`) and ends with the task; a client that subscribes again, at
-any process, is given the task as it is and then what follows. Until the first event a failure is an answer with its
-own status, afterwards an event named `error`. An event's id is its number in the task's log; a subscription with
-`Last-Event-ID` goes on after that number.
+A stream holds no thread while it waits (`web/holding.py`). It ends with the task, or with its front: a client that
+subscribes again, at any process, is given the task as it is and then what follows. Until the first event a failure is
+an answer with its own status, afterwards an event named `error`. An event's id is its number in the task's log; a
+subscription with `Last-Event-ID` goes on after that number.
 """
 
 from __future__ import annotations
@@ -178,8 +178,9 @@ def answer_frames(open_source: Callable[[UUID], Source], send: Callable[[], Sent
         if answer.is_over():
             return
         for event in source.follow(watch, sent.snapshot.sequence):
-            yield from answer.hear(event) if event is not None else answer.wait()
-            if answer.is_over():
+            is_last_look = event is None and source.waiting.is_winding_up
+            yield from answer.hear(event) if event is not None else answer.wait(shows_now=is_last_look)
+            if answer.is_over() or (is_last_look and answer.is_shown):
                 return
             if event is None:
                 yield None
@@ -199,6 +200,8 @@ def _task_frames(source: Source, find: Callable[[], Snapshot]) -> Frames:
         pace = Pace()
         for event in source.follow(watch, after):
             if event is None:
+                if source.waiting.is_winding_up:
+                    return
                 yield pace.comment()
                 continue
             pace.note()
@@ -245,9 +248,8 @@ class _Answer:
         self._source = source
         self._sent = sent
         self._turns_before = sent.turns_before
-        self._is_shown = False
+        self.is_shown = self._is_over = False
         self._pace = Pace()
-        self._is_over = False
 
     def is_over(self) -> bool:
         """Tell whether nothing follows."""
@@ -264,7 +266,7 @@ class _Answer:
     def hear(self, event: Event) -> Iterator[bytes]:
         """Pass an event on."""
         self._pace.note()
-        if not self._is_shown and event.kind != "message":
+        if not self.is_shown and event.kind != "message":
             yield self._show()
         yield self._source.event(event)
         if event.is_interruption and self._turns_before:
@@ -272,15 +274,15 @@ class _Answer:
             return
         self._is_over = event.is_last or event.is_interruption
 
-    def wait(self) -> Iterator[bytes]:
-        """Let the client know, now and then, that there is nothing to tell. Raises InvalidAgentResponse."""
-        if not self._is_shown:
+    def wait(self, *, shows_now: bool) -> Iterator[bytes]:
+        """Say that there is nothing to tell, and show the task, when it is time or now. Raises InvalidAgentResponse."""
+        if not self.is_shown:
             with self._source.database.autocommit() as session:
                 require_answer(session, self._sent.turn_id)
-        if not self._pace.is_silent:
+        if not self._pace.is_silent and not shows_now:
             return
         self._pace.note()
-        if self._is_shown:
+        if self.is_shown:
             yield COMMENT
             return
         with self._source.database.transaction() as session:
@@ -289,7 +291,7 @@ class _Answer:
             yield self._show()
 
     def _show(self) -> bytes:
-        self._is_shown = True
+        self.is_shown = True
         return self._source.task(self._sent.snapshot)
 
     def _find_answer(self) -> bytes | None:

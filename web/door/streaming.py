@@ -15,7 +15,7 @@ from shared.a2a.door.messages import DistributionMessage, MessageState, get_mess
 from shared.a2a.door.reception import Received
 from shared.a2a.tasks.sending import Sent
 from shared.database import Database
-from shared.errors import DomainError
+from shared.errors import DomainError, Unavailable
 from shared.identity.running_work import Permit
 from shared.media.authority import authorize_message
 from web.a2a.streams import Frames, Pace, Source, answer_frames, in_slot, stream_steps
@@ -62,6 +62,8 @@ def _await_routing(
             yield pace.comment()
             with services.database.autocommit() as session:
                 message = get_message(session, message.id)
+            if message.state is MessageState.WAITING and waiting.is_winding_up:
+                raise Unavailable("This server stops before the message is routed; send it again.")
     with services.database.transaction() as session:
         return get_routed(session, message)
 

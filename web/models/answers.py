@@ -11,7 +11,7 @@ from wsgiref.types import WSGIEnvironment
 
 from flask import Response
 
-from shared.errors import DomainError
+from shared.errors import DomainError, Unavailable
 from shared.models import reply_waiting
 from shared.models.dialects import Delta, Dialect, end_of_stream, frame_writer, sign_of_life
 from shared.models.dialects.failures import Failure, chat_error, messages_error, responses_error
@@ -26,6 +26,12 @@ log = get_logger(__name__)
 
 COMMENT_AFTER_SECONDS = 10.0
 """After so long without a frame a sign of life is sent, so that neither client nor proxy gives up."""
+
+
+class Interrupted(Unavailable):
+    """This server stops before the call has ended; it was cancelled, and what was used of it is charged."""
+
+    is_final = True
 
 
 def whole_answer(invoker: Invoker, inbox: Inbox, watch: Watch, environ: WSGIEnvironment) -> Response:
@@ -58,7 +64,16 @@ def streamed_answer(
 
 def _coming(invoker: Invoker, inbox: Inbox, watch: Watch, waiting: Waiting) -> Generator[Reply | None]:
     coming = reply_waiting.replies(invoker, inbox, waiting.seconds)
-    return until_revoked(coming, watch, waiting.bell.ring)
+    return _until_wound_up(until_revoked(coming, watch, waiting.bell.ring), waiting)
+
+
+def _until_wound_up(coming: Generator[Reply | None], waiting: Waiting) -> Generator[Reply | None]:
+    """Give the replies that are there before the server stops; closing the others cancels the call."""
+    with closing(coming):
+        for reply in coming:
+            if reply is None and waiting.is_winding_up:
+                raise Interrupted
+            yield reply
 
 
 def _wait(inbox: Inbox, environ: WSGIEnvironment) -> Waiting:

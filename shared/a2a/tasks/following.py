@@ -99,20 +99,20 @@ def wait_for_answer(
     turn_id: UUID,
     *,
     history_length: int | None,
-    deadline: float,
+    is_over: Callable[[], bool],
     wait_seconds: Callable[[], float],
     looks_first: bool,
 ) -> Generator[None, None, Answer | None]:
-    """Yield as long as a turn is not done; return its answer, or None when the deadline has come.
+    """Yield as long as a turn is not done; return its answer, or None when the time `is_over`.
 
     It `looks_first` where the turn may be done already. Each None comes after a wait of `wait_seconds()` at the most.
-    `deadline` is of `time.monotonic`. Raises InvalidAgentResponse.
+    Raises InvalidAgentResponse.
     """
     while True:
         if looks_first:
             with database.autocommit() as session:
                 answer = find_answer(session, turn_id, history_length=history_length)
-            if answer is not None or time.monotonic() >= deadline:
+            if answer is not None or is_over():
                 return answer
         looks_first = True
         if not watch.wait(wait_seconds()):

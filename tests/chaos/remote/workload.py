@@ -28,6 +28,8 @@ CLIENTS = 16
 REMOTE = "remote"
 PAUSE_SECONDS = (2.0, 6.0)
 """Between two deaths of the agent."""
+ALIVE_PART = 2.0
+"""For so many times what its start takes the agent lives, or on a busy machine it would hardly ever be there."""
 SETTINGS = {"EGRESS_ALLOW_PRIVATE": "true", "EGRESS_ALLOW_HTTP": "true", "A2A_WAIT_SECONDS": "10"}
 _EVENTS = """
 SELECT t.id::text, e.event::text FROM tasks t JOIN task_events e ON e.task_id = t.id
@@ -105,13 +107,16 @@ class Killer:
 
     def run_until(self, over: threading.Event) -> None:
         """Do so until all is over; then it runs."""
-        while not over.wait(self._random.uniform(*PAUSE_SECONDS)):
+        alive_seconds = 0.0
+        while not over.wait(max(alive_seconds, self._random.uniform(*PAUSE_SECONDS))):
             self._agent.kill()
             time.sleep(self._random.uniform(0.0, 1.0))
+            started_at = time.monotonic()
             try:
                 self._agent.start()
             except TookTooLong as error:
                 self._oracle.violate(str(error))
+            alive_seconds = (time.monotonic() - started_at) * ALIVE_PART
             self._oracle.acknowledge("death of the remote agent")
 
     def verify(self) -> None:

@@ -21,6 +21,8 @@ from tests.web.a2a.conftest import SCRIPT
 from tests.web.door.conftest import Door, make_door, message
 from tests.web.door.test_attachments import IMAGE, attach
 from tests.web.media.conftest import fetch, sign
+from web.door import streaming as door_streaming
+from web.holding import Waiting
 
 FILE = """
   - match: {text: file}
@@ -136,3 +138,22 @@ def test_a_message_that_is_refused_later_says_so(asked: Door, source: MediaSourc
     refused = stream(door, said)
     assert (refused.status_code, (refused.json or {})["code"]) == (409, "message_refused")
     assert "target_disabled" in (refused.json or {})["detail"]
+
+
+def test_a_message_that_is_not_routed_before_its_front_stops_is_to_be_sent_again(
+    asked: Door, source: MediaSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_while_stopping(*arguments: Any, **more: Any) -> Waiting:
+        waiting = Waiting(*arguments, **more)
+        waiting.wind_up()
+        return waiting
+
+    monkeypatch.setattr(door_streaming, "Waiting", wait_while_stopping)
+    monkeypatch.setattr(door_streaming, "LOOK_SECONDS", 0.05)
+    door, url = make_door(asked.front, SCRIPT), source.serve("/image", content(PNG.content))
+    said = message("hello", attachments=[attach(url, **IMAGE)])
+    for _ in range(2):  # the second time it is taken for the same
+        refused = stream(door, said)
+        assert (refused.status_code, (refused.json or {})["code"]) == (503, "unavailable")
+        assert refused.headers["Retry-After"] == "1"
+    assert len(door.rows()) == 1
