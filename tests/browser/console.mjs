@@ -11,11 +11,11 @@ const args = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"
 
 const browser = await chromium.launch({ executablePath: plan.browser, args });
 const seen = { looks: [], walks: [], menu: null, streamed: null, plain: [] };
-for (const { house, link } of plan.houses) {
-  const state = await signIn(link);
-  for (const [colorScheme, width] of plan.screens) {
+for (const { house, link, paths, screens } of plan.houses) {
+  const state = link ? await signIn(link) : undefined;
+  for (const [colorScheme, width] of screens) {
     const context = await browser.newContext({ colorScheme, viewport: { width, height: 900 }, storageState: state });
-    for (const path of plan.paths) seen.looks.push(await look(context, house, path, colorScheme, width));
+    await someAtOnce(paths, async (path) => seen.looks.push(await look(context, house, path, colorScheme, width)));
     await context.close();
   }
   if (house === "many") await useIt(state);
@@ -24,13 +24,21 @@ seen.plain = await withoutScripts(plan.plain);
 await browser.close();
 console.log(JSON.stringify(seen));
 
+async function someAtOnce(items, work) {
+  const left = [...items];
+  const next = async () => {
+    for (let item = left.shift(); item !== undefined; item = left.shift()) await work(item);
+  };
+  await Promise.all([next(), next(), next()]);
+}
+
 async function signIn(link) {
   const context = await browser.newContext();
   const page = await context.newPage();
   await page.goto(link);
   if (page.url().includes("#")) throw new Error("the code stays in the address");
   await page.click("#sign-in");
-  await page.waitForURL("**/console");
+  await page.waitForURL(/\/console(\/organizations)?$/);
   const state = await context.storageState();
   await context.close();
   return state;
@@ -51,11 +59,19 @@ async function look(context, house, path, scheme, width) {
   await page.evaluate(axe);
   const found = await page.evaluate(() => window.axe.run(document));
   const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-  const name = path.replaceAll(/[/?=]/g, "_");
-  await page.screenshot({ path: `${plan.screenshots}/${house}${name}-${scheme}-${width}.png`, fullPage: width > 400 });
+  await keep(page, `${house}${named(path)}-${scheme}-${width}`, width > 400);
   await page.close();
   const violations = found.violations.map(({ id, nodes }) => ({ id, nodes: nodes.slice(0, 3).map((at) => at.html.slice(0, 300)) }));
   return { house, path, scheme, width, status: answer.status(), violations, overflow, complaints };
+}
+
+async function keep(page, name, fullPage) {
+  await page.screenshot({ path: `${plan.screenshots}/${name}.png`, fullPage });
+}
+
+// An id says nothing in the name of a picture, and is another one each time.
+function named(path) {
+  return path.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, "id").replaceAll(/[/?=]/g, "_");
 }
 
 async function useIt(state) {
