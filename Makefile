@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams test-clients test-brokers test-openapi test-deploy lint format chaos hosts bench fuzz mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
+.PHONY: help up test coverage test-upstreams test-clients test-brokers test-openapi test-deploy lint format chaos hosts bench fuzz fuzz-parsers mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -14,6 +14,7 @@ UPSTREAMS := $(abspath $(VENV))/upstreams
 OPENAPI_TOOLS := $(abspath $(VENV))/openapi
 DEPLOY_TOOLS := $(abspath $(VENV))/deploy
 STRICT_CLIENTS := $(abspath $(VENV))/strict-clients
+ATHERIS := $(abspath $(VENV))/atheris
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -21,6 +22,7 @@ SECONDS_OF_CHAOS ?= 1800
 BROKER ?= valkey
 SECONDS_OF_NEIGHBOURS ?= 20
 SECONDS_OF_STRIKES ?= 300
+SECONDS_OF_PARSING ?= 60
 # Each has a Postgres and a Valkey of its own. Twice as many as two cores: the long tests wait more than they compute.
 TEST_PROCESSES ?= 4
 DIST ?= dist
@@ -90,6 +92,9 @@ bench: $(TEST_READY) ## Measure against the yardsticks (ARGUMENTS=--quick for a 
 fuzz: $(TEST_READY) ## Send hostile input to every parser and route (ARGUMENTS=--quick for a short form)
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
 
+fuzz-parsers: $(TEST_READY) $(ATHERIS)/.ready ## Search for bytes that break a hand-written parser, guided by coverage (SECONDS_OF_PARSING=60 each, ARGUMENTS=names)
+	PYTHONPATH=$(ATHERIS) $(BIN)/python -m tests.fuzz.parsers --seconds $(SECONDS_OF_PARSING) $(ARGUMENTS)
+
 mutants: $(TEST_READY) ## Make small wrong changes to a copy of the product, and see that its tests notice (ARGUMENTS="--seconds 90" or names)
 	$(BIN)/python -m tests.mutants $(ARGUMENTS)
 
@@ -148,10 +153,11 @@ requirements: $(TEST_READY) ## Resolve the pinned requirements anew (ARGUMENTS=-
 	$(call COMPILE,tests/openapi/requirements.in,3.11) -o tests/openapi/requirements.txt
 	$(call COMPILE,tests/deployment/requirements.in,3.11) -o tests/deployment/requirements.txt
 	$(call COMPILE,tests/strict_clients/requirements.in,3.11) -o tests/strict_clients/requirements.txt
+	$(call COMPILE,tests/fuzz/requirements.in,3.11) -o tests/fuzz/requirements.txt
 	sed -i -E "s/ ; python_full_version < '3.15' and (implementation_name != 'PyPy' and )?$(PLATFORM)//; s/ and $(PLATFORM)//" \
 		deploy/requirements.txt deploy/requirements-embedded.txt deploy/requirements-tracing.txt deploy/requirements-dev.txt \
 		sdk/requirements.txt sdk/requirements-test.txt tests/openapi/requirements.txt \
-		tests/deployment/requirements.txt tests/strict_clients/requirements.txt
+		tests/deployment/requirements.txt tests/strict_clients/requirements.txt tests/fuzz/requirements.txt
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Quartermaster needs Python 3.11 or later; none was found. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -188,6 +194,11 @@ $(STRICT_CLIENTS)/.ready: tests/strict_clients/requirements.txt tests/strict_cli
 	@$(STRICT_CLIENTS)/venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r tests/strict_clients/requirements.txt
 	@cp tests/strict_clients/package.json tests/strict_clients/package-lock.json tests/strict_clients/.npmrc $(STRICT_CLIENTS)/
 	@if command -v npm >/dev/null; then npm ci --silent --prefix $(STRICT_CLIENTS) && touch $@; fi
+
+$(ATHERIS)/.ready: tests/fuzz/requirements.txt | $(BIN)/python
+	@echo "Installing a fuzzer that is guided by coverage into $(ATHERIS)"
+	@rm -rf $(ATHERIS)
+	@$(PIP) install --require-hashes --target $(ATHERIS) -r tests/fuzz/requirements.txt && touch $@
 
 $(UPSTREAMS)/.ready: tests/upstreams/requirements.txt | $(BIN)/python
 	@echo "Installing a genuine model server into $(UPSTREAMS)"

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from shared.database import Session
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
@@ -92,7 +92,7 @@ def get_repository(session: Session, *, by: Actor, deployment_id: UUID) -> Repos
 def remove_repository(session: Session, *, by: Actor, deployment_id: UUID) -> None:
     """Remove the repository of a deployment, and end the tokens of its workflows."""
     organization_id = _authorize(session, by, deployment_id)
-    _get(session, deployment_id)
+    get_one(session, _of(deployment_id).with_for_update(), _repository)
     _remove(session, deployment_id)
     record(session, by, "repository.removed", deployment_id, organization_id=organization_id)
 
@@ -111,10 +111,12 @@ def _remove(session: Session, deployment_id: UUID) -> None:
 
 
 def _get(session: Session, deployment_id: UUID) -> Repository:
+    return get_one(session, _of(deployment_id), _repository)
+
+
+def _of(deployment_id: UUID) -> Select[Any]:
     found = select(*columns_of(Repository, deployment_repositories))
-    return get_one(
-        session, found.where(deployment_repositories.c.deployment_id == deployment_id), _repository
-    )
+    return found.where(deployment_repositories.c.deployment_id == deployment_id)
 
 
 def _repository(row: Row[Any]) -> Repository:

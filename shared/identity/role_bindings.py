@@ -102,7 +102,8 @@ def list_role_bindings(
 
 def unbind_role(session: Session, *, by: Actor, binding_id: UUID) -> None:
     """Delete a role binding; one that is gone already raises ResourceNotFound."""
-    binding = _get(session, binding_id)
+    held = select(role_bindings).where(role_bindings.c.id == binding_id).with_for_update()
+    binding = get_one(session, held, _binding)
     _authorize(by, binding.organization_id, binding.role)
     session.execute(delete(role_bindings).where(role_bindings.c.id == binding_id))
     _record(session, by, "role.unbound", binding)

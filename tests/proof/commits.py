@@ -76,6 +76,7 @@ class Journal:
 
 _open = threading.local()
 _journals: list[Journal] = []
+_before: list[Callable[[], None]] = []
 visited: set[Site] = set()
 """Every place at which any run of this process has opened a transaction."""
 
@@ -89,6 +90,16 @@ def watched(lost: Commit | None = None) -> Iterator[Journal]:
         yield journal
     finally:
         _journals.remove(journal)
+
+
+@contextmanager
+def before_commits(act: Callable[[], None]) -> Iterator[None]:
+    """Act before each commit that changes something, within the block."""
+    _before.append(act)
+    try:
+        yield
+    finally:
+        _before.remove(act)
 
 
 @contextmanager
@@ -141,7 +152,9 @@ class WatchedConnection(psycopg2.extensions.connection):
 
     def commit(self) -> None:
         """Commit, and break if nobody is to hear of it."""
-        has_written = _journals and _is_in_transaction(self) and self._has_written()
+        has_written = (_journals or _before) and _is_in_transaction(self) and self._has_written()
+        if has_written:
+            self._announce()
         super().commit()
         if has_written:
             self._note()
@@ -160,12 +173,19 @@ class WatchedConnection(psycopg2.extensions.connection):
     def end_statement(self) -> None:
         """Commit what one statement did in autocommit."""
         has_written = self._has_written()
+        if has_written:
+            self._announce()
         self.run("COMMIT")
         if has_written:
             self._note()
 
     def _has_written(self) -> bool:
         return bool(self.run(_HAS_WRITTEN))
+
+    def _announce(self) -> None:
+        if getattr(_open, "site", None) is not None and not _is_periodic(sys._getframe(1)):
+            for act in _before:
+                act()
 
     def _note(self) -> None:
         site = getattr(_open, "site", None)
@@ -183,7 +203,7 @@ def _noting(factory: type[Any]) -> type[Any]:
     class NotingCursor(factory):  # type: ignore[misc]  # whichever it is
         def execute(self, query: Any, parameters: Any = None) -> Any:
             link = self.connection
-            if not _journals or not link.autocommit:
+            if not (_journals or _before) or not link.autocommit:
                 return super().execute(query, parameters)
             link.run("BEGIN")
             try:

@@ -17,6 +17,8 @@ from tests.proof.world import World
 
 LOOK_SECONDS = 0.005
 PATIENCE_SECONDS = 60.0
+VISITOR = "visitor"
+"""How the threads of those who step in are called."""
 _WAITING = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
@@ -31,7 +33,7 @@ class Visit:
         self.waited = False
         self._world = world
         self._act = act
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="visitor")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix=VISITOR)
         self._under_way: Future[object] | None = None
 
     def begin(self) -> None:
@@ -58,7 +60,7 @@ def visiting(world: World, point: str, act: Callable[[], object]) -> Iterator[Vi
     visit = Visit(world, act)
 
     def hit(name: str) -> None:
-        if name == point and not threading.current_thread().name.startswith("visitor"):
+        if name == point and not threading.current_thread().name.startswith(VISITOR):
             visit.begin()
 
     patch = pytest.MonkeyPatch()

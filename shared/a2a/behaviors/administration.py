@@ -166,6 +166,7 @@ def remove_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> None:
     behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
     _require_own(behavior)
     hold_deployment(session, behavior.deployment_id)
+    behavior = _get(session, behavior_id)  # another may have removed it, or made it the default
     others = select(func.count()).where(
         behaviors.c.deployment_id == behavior.deployment_id, behaviors.c.id != behavior_id
     )

@@ -1,0 +1,13 @@
+"""Each parser keeps its promises for what it understands and for all that is cut off from it."""
+
+import pytest
+
+from tests.fuzz.parser_targets import SEEDS, TARGETS
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_parser_takes_its_seeds_whole_and_cut_off_anywhere(name: str) -> None:
+    assert SEEDS[name]
+    for seed in SEEDS[name]:
+        for end in range(len(seed) + 1):
+            TARGETS[name](seed[:end])
