@@ -1,4 +1,6 @@
-"""Tests as pages and tables name them: `tests/web/test_x.py::test_y`, or a file or folder of tests."""
+"""Tests as pages and tables name them: `tests/web/test_x.py::test_y`, perhaps with one of its parameters in
+brackets, or a file or folder of tests.
+"""
 
 import ast
 from functools import cache
@@ -9,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 def is_test(name: str) -> bool:
     """Tell whether a name is one of a test that is there."""
-    path, _, function = name.partition("::")
+    path, _, function = name.partition("[")[0].partition("::")
     place = ROOT / path
     if not function:
         return place.is_dir() or (place.is_file() and bool(_functions(place)))

@@ -184,6 +184,22 @@ def test_a_host_without_addresses_may_have_some_later() -> None:
     assert caught.value.is_transient
 
 
+def test_four_addresses_of_a_host_are_tried_and_no_fifth() -> None:
+    silent = [f"127.0.1.{number}" for number in range(1, 5)]
+    with serve_at_one_port("127.0.0.1") as (server,):
+        server.on("/", content(b"here"))
+
+        def ask_behind(count: int) -> bytes:
+            addresses = [*silent[:count], "127.0.0.1"]
+            policy = EgressPolicy(allow_private=True, allow_http=True, resolve=lambda *_: addresses)
+            return fetched(server.url(host="media.example"), policy=policy)
+
+        assert ask_behind(3) == b"here"
+        with pytest.raises(ConnectionFailed):
+            ask_behind(4)
+        assert server.connections == 1
+
+
 class SecondLoopbackIsPublic(EgressPolicy):
     """Takes 127.0.0.2 for the public internet, and 127.0.0.1 for what must not be reached."""
 
