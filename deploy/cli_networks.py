@@ -9,7 +9,7 @@ import click
 from deploy.administration import administration, document, installation, paged, print_json, show, show_page
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
-from shared.media import network_accounts
+from shared.media import installations, network_accounts
 from shared.media import network_administration as domain
 from shared.media.networks.registry import NETWORKS
 
@@ -92,6 +92,21 @@ def put_network_account(distribution_id: UUID, network: str, account: str, targe
             target_id=target_id,
         )
     show(routed)
+
+
+@networks.command(
+    "install", help="Get the address at which a workspace agrees to a distribution's Slack app."
+)
+@_distribution
+@click.option(
+    "--to", "target_id", type=click.UUID, required=True, help="The distribution that receives for it."
+)
+def begin_installation(distribution_id: UUID, target_id: UUID) -> None:
+    with installation() as (database, settings), database.transaction() as session:
+        begun = installations.begin_installation(
+            session, settings, by=OPERATOR, distribution_id=distribution_id, target_id=target_id
+        )
+    show(begun)
 
 
 @networks.command("list-routes", help="List the accounts of a network that distributions receive for.")

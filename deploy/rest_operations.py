@@ -63,6 +63,7 @@ distributions rotate-webhook-secret: POST {_DISTRIBUTION}/rotate-webhook-secret?
 networks set: PUT {_DISTRIBUTION}/networks/{{network}}
 networks show: GET {_DISTRIBUTION}/networks/{{network}}
 networks remove: DELETE {_DISTRIBUTION}/networks/{{network}}
+networks install: POST {_DISTRIBUTION}/networks/slack/installations
 networks route: PUT {_DISTRIBUTION}/networks/{{network}}/accounts/{{account}}
 networks list-routes: GET {_DISTRIBUTION}/networks/{{network}}/accounts
 networks unroute: DELETE {_DISTRIBUTION}/networks/{{network}}/accounts/{{account}}

@@ -136,6 +136,7 @@ PREPARED: Mapping[str, Callable[[Parameters], Parameters]] = {
     "credits list-statements": _statement_page,
     "credits show-statement": _statement_month,
     "credits list-storage": _storage_question,
+    "networks install": _route_account,
     "networks route": _route_account,
     "budgets create": _show_amounts,
     "budgets set-amount": _show_amounts,

@@ -36,6 +36,7 @@ from web.http.converters import register_converters
 from web.http.requests import MalformedRequest
 from web.identity.routes import ROUTES as IDENTITY_ROUTES
 from web.media.imports import routes as import_routes
+from web.media.installations import routes as installation_routes
 from web.media.network_accounts import routes as network_account_routes
 from web.media.network_settings import routes as network_routes
 from web.media.notifications import routes as notification_routes
@@ -65,6 +66,7 @@ ROUTES = (
     message_routes,
     import_routes,
     network_routes,
+    installation_routes,
     network_account_routes,
     notification_routes,
     organization_notification_routes,

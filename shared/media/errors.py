@@ -66,6 +66,20 @@ class NetworkNotRouted(DomainError):
     kind = Kind.CONFLICT
 
 
+class AppClientMissing(DomainError):
+    """The distribution's settings do not name the client of its app; give `clientId` and `clientSecret`."""
+
+    code = "app_client_missing"
+    kind = Kind.CONFLICT
+
+
+class InstallationRefused(DomainError):
+    """The workspace did not agree, or the network gave no token that lasts for it; begin again."""
+
+    code = "installation_refused"
+    kind = Kind.DENIED
+
+
 class SourceRefused(MediaError):
     """The network refuses the distribution's credentials."""
 

@@ -339,13 +339,18 @@ def route_messages(operator: Operator, inside: dict[str, str], principal_id: str
     assert changed == shown | {"mediaRetentionDays": 7}
     assert do("distributions", "disable", distribution["id"])["disabledAt"]
     assert do("distributions", "enable", distribution["id"]) == changed
-    given = operator.write({"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32})
+    client = {"clientId": "1.2.3", "clientSecret": "c" * 32}
+    given = operator.write({"signingSecret": "s" * 32, "botToken": "xoxb-" + "t" * 32, **client})
     slack = do("networks", "set", distribution["id"], "slack", settings=given)
     assert [(one["name"], one["last4"]) for one in slack["settings"]] == [
         ("botToken", "tttt"),
+        ("clientId", ".2.3"),
+        ("clientSecret", "cccc"),
         ("signingSecret", "ssss"),
     ]
     assert do("networks", "show", distribution["id"], "slack") == slack
+    begun = do("networks", "install", distribution["id"], to=distribution["id"])
+    assert begun["authorizeUrl"].startswith("https://slack.com/oauth/v2/authorize?client_id=1.2.3&")
     routed = do("networks", "route", distribution["id"], "slack", "T1", to=distribution["id"])
     assert do("networks", "list-routes", distribution["id"], "slack")["accounts"] == [routed]
     assert do("networks", "unroute", distribution["id"], "slack", "T1") == {}

@@ -6,6 +6,7 @@ page and 200.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceRefused, SourceUnreadable
 from shared.media.networks.answers import ask_api, require_hosted, require_url, trust
-from shared.media.networks.base import Ask, NetworkSetting, api_base_url
+from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
 from shared.media.networks.payloads import (
     Payload,
     as_count,
@@ -78,6 +79,18 @@ class Slack:
         NetworkSetting(
             name="botToken",
             description="OAuth & Permissions → Bot User OAuth Token, with files:read, and a …:history for each kind.",
+        ),
+        NetworkSetting(
+            name="clientId",
+            description="Basic Information → App Credentials → Client ID, to install the app in workspaces.",
+            kind=SettingKind.IDENTIFIER,
+            pattern=re.compile(r"[0-9.]{3,64}"),
+            is_required=False,
+        ),
+        NetworkSetting(
+            name="clientSecret",
+            description="Basic Information → App Credentials → Client Secret, to install the app in workspaces.",
+            is_required=False,
         ),
         api_base_url("Where Slack's Web API is.", default="https://slack.com/api"),
     )

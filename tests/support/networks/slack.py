@@ -3,6 +3,7 @@
 The page is for whoever has no token.
 """
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from tests.support.networks.serving import Asked, Reply, Sent, StandIn, give, sa
 
 SIGNING_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 BOT_TOKEN = "xoxb-" + "not-a-token-" * 4
+CLIENT_ID, CLIENT_SECRET = "3336676.569200954261", "not-a-client-secret-" * 2
 LOGIN_PAGE = Reply(
     body=b"<!DOCTYPE html><html><title>Sign in to Slack</title></html>", media_type="text/html"
 )
@@ -28,6 +30,8 @@ class SlackStandIn(StandIn):
         super().__init__()
         self.tokens = {BOT_TOKEN}
         """Of each workspace that has the app."""
+        self.codes: dict[str, dict[str, Any]] = {}
+        """What `oauth.v2.access` says to each code, once."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -86,8 +90,37 @@ class SlackStandIn(StandIn):
         assert signature is not None
         return {"X-Slack-Request-Timestamp": at, "X-Slack-Signature": signature}
 
+    def agree(self, team_id: str) -> str:
+        """Let somebody of a workspace agree; give the code that Slack sends back."""
+        code = f"{team_id}.{len(self.codes)}"
+        token = f"xoxb-{team_id}-" + "not-a-token-" * 4
+        self.tokens.add(token)
+        self.codes[code] = {
+            "ok": True,
+            "access_token": token,
+            "token_type": "bot",
+            "scope": "files:read,channels:history",
+            "bot_user_id": "U0KRQLJ9H",
+            "app_id": "A123ABC456",
+            "team": {"name": "Slack Softball Team", "id": team_id},
+            "enterprise": None,
+            "is_enterprise_install": False,
+            "authed_user": {"id": "U1234"},
+        }
+        return code
+
+    def access(self, asked: Asked) -> dict[str, Any]:
+        """Answer as the documentation of `oauth.v2.access` has it."""
+        client = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
+        if asked.headers.get("authorization") != f"Basic {client}":
+            return {"ok": False, "error": "bad_client_secret"}
+        code = dict(parse_qsl(asked.body.decode())).get("code", "")
+        return self.codes.pop(code, {"ok": False, "error": "invalid_code"})
+
     def reply(self, asked: Asked) -> Reply:
         is_authorized = asked.headers.get("authorization", "").removeprefix("Bearer ") in self.tokens
+        if asked.path == "/api/oauth.v2.access":
+            return say(self.access(asked))
         if asked.path == "/api/files.info":
             if not is_authorized:
                 return say({"ok": False, "error": "invalid_auth"})

@@ -236,6 +236,17 @@ def new_account(world: World) -> Attempt:
     return Attempt(path=path, body={"targetDistributionId": target.rpartition("/")[2]})
 
 
+def new_installation(world: World) -> Attempt:
+    attempt = new_network(world)
+    settings = attempt.body["settings"] | {"clientId": "1.2", "clientSecret": "c" * 32}
+    answer = world.front.put(
+        f"/admin/{attempt.path}", world.operator.authorization, json={"settings": settings}
+    )
+    assert answer.status_code == 200, answer.text
+    target = attempt.path.split("/")[1]
+    return Attempt(path=f"{attempt.path}/installations", body={"targetDistributionId": target})
+
+
 def on_account(world: World) -> Attempt:
     attempt = new_account(world)
     answer = world.front.put(f"/admin/{attempt.path}", world.operator.authorization, json=attempt.body)
@@ -556,6 +567,7 @@ TABLE: dict[str, Row] = {
     "enable_distribution": Row(allowed=MANAGERS, attempt=on_distribution("/enable")),
     "rotate_distribution_token": Row(allowed=MANAGERS, attempt=on_distribution("/rotate-token")),
     "rotate_webhook_secret": Row(allowed=MANAGERS, attempt=on_distribution("/rotate-webhook-secret")),
+    "begin_installation": Row(allowed=MANAGERS, attempt=new_installation),
     "put_network_account": Row(allowed=MANAGERS, attempt=new_account),
     "list_network_accounts": Row(allowed=MANAGERS, attempt=on_distribution("/networks/slack/accounts")),
     "remove_network_account": Row(allowed=MANAGERS, attempt=on_account, success=204),

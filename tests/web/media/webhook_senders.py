@@ -57,10 +57,12 @@ class Line:
             return list(session.execute(statement, {"id": self.distribution_id}).all())
 
 
-def open_line(front: Front, stand_in: StandIn, *, is_set_up: bool = True) -> Line:
-    """Make a distribution of an organization of its own."""
+def open_line(
+    front: Front, stand_in: StandIn, *, is_set_up: bool = True, organization_id: UUID | None = None
+) -> Line:
+    """Make a distribution, of an organization of its own unless told otherwise."""
     make = front.identity
-    organization_id = make.organization().id
+    organization_id = organization_id or make.organization().id
     deployment, principal = make.deployment(organization_id), make.principal(organization_id)
     made = make.distribution(
         organization_id, principal_id=principal.id, deployment_id=deployment.deployment.id

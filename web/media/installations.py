@@ -1,0 +1,96 @@
+"""Install an app of Slack's in workspaces: an administrator begins, and Slack sends back the person who agreed."""
+
+from uuid import UUID
+
+from flask import Response
+from pydantic import Field
+
+from shared.errors import PermissionDenied
+from shared.identity.errors import OrganizationSuspended, ResourceNotFound
+from shared.media import installations
+from shared.media.errors import AppClientMissing, InstallationRefused, NetworkNotRouted
+from shared.media.networks.webhooks import SignatureInvalid
+from web.administration import AdministrationRoutes
+from web.authentication import Authentication
+from web.calls import Answer, Call
+from web.http.schemas import Shown
+from web.http.wire_types import Id, Sent, UtcTime
+from web.media.push_authentication import guesses_slowed_down
+from web.rate_limits import RateLimited
+from web.routes import AnyQuery
+
+routes = AdministrationRoutes("networks")
+INSTALLED = "The app is installed. This page can be closed.\n"
+
+
+class NewInstallation(Sent):
+    """Which distribution receives for the workspace."""
+
+    target_distribution_id: Id = Field(description="The distribution that takes the workspace's messages.")
+
+
+class InstallationBody(Shown):
+    """An installation that was begun."""
+
+    authorize_url: str = Field(description="Where somebody of the workspace agrees; good once.")
+    expires_at: UtcTime
+
+
+@routes.administers(
+    "POST",
+    "/distributions/<id:distribution_id>/networks/slack/installations",
+    {200: InstallationBody},
+    NetworkNotRouted,
+    AppClientMissing,
+    body=NewInstallation,
+    summary="Get the address at which a workspace agrees to the distribution's Slack app",
+    description=(
+        "Needs the settings `clientId` and `clientSecret`. Once somebody of the workspace has agreed, its token is a "
+        "setting of the target distribution and its messages are routed there. The address is good once, for ten "
+        "minutes, while the credential that asked for it is good and may administer both distributions."
+    ),
+)
+def begin_installation(call: Call, distribution_id: UUID) -> Answer:
+    by = call.actor
+    body: NewInstallation = call.read_body()
+    with call.services.database.transaction() as session:
+        begun = installations.begin_installation(
+            session,
+            call.services.settings,
+            by=by,
+            distribution_id=distribution_id,
+            target_id=body.target_distribution_id,
+        )
+    return Answer(body=InstallationBody.of(begun))
+
+
+@routes.route(
+    "GET",
+    "/distributions/<id:distribution_id>/webhooks/slack/installed",
+    summary="Exchange the code that Slack sends back for the workspace's token",
+    description="Slack sends the browser of the person who agreed here; `state` proves that an administrator began.",
+    authentication=Authentication.SIGNATURE,
+    query=AnyQuery,
+    answers={200: "text/plain"},
+    errors=(SignatureInvalid, RateLimited, InstallationRefused),
+)
+def complete_installation(call: Call, distribution_id: UUID) -> Response:
+    given = call.http.args
+    with guesses_slowed_down(call):
+        try:
+            installations.complete_installation(
+                call.services.database,
+                call.services.settings,
+                distribution_id=distribution_id,
+                state=given.get("state", ""),
+                code=given.get("code", ""),
+            )
+        except (
+            PermissionDenied,
+            ResourceNotFound,
+            OrganizationSuspended,
+            NetworkNotRouted,
+            AppClientMissing,
+        ) as error:
+            raise SignatureInvalid from error
+    return Response(INSTALLED, content_type="text/plain; charset=utf-8")
