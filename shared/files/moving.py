@@ -11,8 +11,9 @@ begun is found by the row, whose `upload_id` says so until it is recorded.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -185,9 +186,10 @@ def _copy(database: Database, pair: PairedBlobStore, row: Any) -> Blob:
     receiver = target.receive(row.version_id, size_bytes=row.byte_size, upload_id=upload_id)
     try:
         digest = hashlib.sha256()
-        for chunk in _read(database, pair.second, row):
-            digest.update(chunk)
-            receiver.write(chunk)
+        with closing(_read(database, pair.second, row)) as chunks:
+            for chunk in chunks:
+                digest.update(chunk)
+                receiver.write(chunk)
         if row.content_sha256 is not None and digest.digest() != bytes(row.content_sha256):
             raise BlobDamaged
         failpoints.hit("move.read")
@@ -201,7 +203,7 @@ def _copy(database: Database, pair: PairedBlobStore, row: Any) -> Blob:
     return blob
 
 
-def _read(database: Database, source: BlobStore, row: Any) -> Iterator[bytes]:
+def _read(database: Database, source: BlobStore, row: Any) -> Generator[bytes]:
     """Read the source, and keep the lease; content that was deleted meanwhile is missing."""
     renewed_at = time.monotonic()
     with source.open(row.version_id, placed=True) as reader:

@@ -184,6 +184,9 @@ def send_content(call: Call, file_id: UUID, presentation: Presentation) -> Respo
     if not call.has_credential:
         call.admission.move(PoolKey(content.organization_id, file_id))
     call.admission.hold(services.pools.downloads)
+    checksums = _find_checksums(
+        call, content
+    )  # before there is anything open that a failure would leave open
     try:
         response = content_response(
             call.http.environ,
@@ -191,7 +194,7 @@ def send_content(call: Call, file_id: UUID, presentation: Presentation) -> Respo
             services.blobs.open(content.version.id, placed=content.is_placed),
             presentation=presentation,
             proxy_prefix=services.settings.x_accel_prefix,
-            checksums=_find_checksums(call, content),
+            checksums=checksums,
             report_damage=partial(report_damage, services.database, content.version.id),
             recent=services.recent_checks,
         )

@@ -115,10 +115,11 @@ def assemble(database: Database, store: BlobStore, upload: ResumableUpload, *, s
     for row in _find_pieces(database, upload):
         if row.state is None or row.state == "doomed" or row.offset_bytes != size:
             raise OperationInProgress
-        for chunk in _chunks(store, row):
-            digest.update(chunk)
-            sink.write(chunk)
-            size += len(chunk)
+        with closing(_chunks(store, row)) as chunks:
+            for chunk in chunks:
+                digest.update(chunk)
+                sink.write(chunk)
+                size += len(chunk)
     if size != upload.request.byte_size:
         raise OperationInProgress
     if upload.announced.sha256 not in (None, digest.digest()):
