@@ -85,7 +85,7 @@ def test_a_client_that_takes_nothing_is_hung_up_on(port: int, tmp_path: Path) ->
 
 
 def _ask(port: int, connection: bytes, *, path: bytes = b"/") -> socket.socket:
-    asking = socket.create_connection(("127.0.0.1", port), timeout=10)
+    asking = socket.create_connection(("127.0.0.1", port), timeout=60)
     asking.sendall(_REQUEST % (path, connection))
     return asking
 

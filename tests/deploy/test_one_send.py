@@ -22,7 +22,7 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
     """A connection on which each send is received by itself."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        theirs.settimeout(10)
+        theirs.settimeout(60)
         yield ours, theirs
 
 

@@ -272,7 +272,7 @@ def command_beside(home: Path, *words: str) -> str:
 def _is_well(port: str) -> bool:
     with (
         contextlib.suppress(OSError),
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer,
     ):
         return bool(answer.status == 200)
     return False

@@ -46,7 +46,7 @@ def edge(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def send(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=15) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
         return connection.makefile("rb").readline()
 
@@ -80,7 +80,7 @@ def test_a_header_that_cannot_be_parsed_is_refused_and_written_down_nowhere(edge
 def test_numbers_are_given_on_the_operations_port_alone(edge: Edge, path: str, header: str) -> None:
     request = f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\nConnection: close\r\n\r\n".encode()
     assert send(edge.stack.web_port, request).startswith(b"HTTP/1.1 404")
-    answer = requests.get(f"http://127.0.0.1:{edge.operations_port}/metrics", timeout=10)
+    answer = requests.get(f"http://127.0.0.1:{edge.operations_port}/metrics", timeout=60)
     assert "quartermaster_http_requests_total" in answer.text
 
 
@@ -96,11 +96,11 @@ def test_half_bodies_through_the_proxy_leave_json_and_forms_working(edge: Edge, 
     base = f"http://127.0.0.1:{proxy}"
     with ExitStack() as stack:
         for _ in range(64):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=10))
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=60))
             connection.sendall(HALF)
         for _ in range(5):
             token = exchange_token(base, edge.credentials)
-            answer = requests.post(f"{base}/oauth/introspect", data={"token": token}, timeout=10)
+            answer = requests.post(f"{base}/oauth/introspect", data={"token": token}, timeout=60)
             assert answer.status_code in (200, 401)
         agent = Client(base, token)
         uploaded = agent.upload(b"through the proxy", operation=uuid4())
@@ -118,9 +118,9 @@ def test_half_bodies_through_the_proxy_leave_json_and_forms_working(edge: Edge, 
 def test_the_address_that_the_proxy_saw_is_counted_and_logged(edge: Edge, proxy: int) -> None:
     """Clients of the proxy cannot name another address; who asks the front itself from a trusted host can."""
     spoofed = {"X-Forwarded-For": "198.51.100.9", "X-Request-Id": "through-the-proxy"}
-    requests.get(f"http://127.0.0.1:{proxy}/problems/file_not_found", headers=spoofed, timeout=10)
+    requests.get(f"http://127.0.0.1:{proxy}/problems/file_not_found", headers=spoofed, timeout=60)
     named = {"X-Forwarded-For": "198.51.100.10", "X-Request-Id": "by-a-trusted-host"}
-    requests.get(f"{edge.front.url}/problems/file_not_found", headers=named, timeout=10)
+    requests.get(f"{edge.front.url}/problems/file_not_found", headers=named, timeout=60)
 
     def address(request_id: str) -> str | None:
         lines = [line for line in edge.logged("request.answered") if line["request_id"] == request_id]

@@ -16,7 +16,7 @@ from tests.journeys.conftest import assert_nothing_left_over
 from tests.journeys.raw_uploads import raw_upload
 from tests.support.agents import Client
 from tests.support.doomed import DoomedFront
-from tests.support.inventory import query, staged_names
+from tests.support.inventory import query, settle, staged_names
 from tests.support.stack import Service, Stack, free_port, wait_until
 
 pytestmark = pytest.mark.usefixtures("workers")
@@ -99,6 +99,7 @@ def test_a_renewal_is_whole_or_absent_whenever_its_front_dies(
 def test_an_upload_whose_front_dies_in_the_middle_of_the_body_leaves_nothing(
     stack: Stack, agent: Client
 ) -> None:
+    settle(stack)  # an earlier upload may be staged until a worker has placed it
     front = stack.web(port=free_port())
     with stack.running(front):
         head, body = raw_upload(agent, b"x" * 1_000_000)
@@ -111,6 +112,7 @@ def test_an_upload_whose_front_dies_in_the_middle_of_the_body_leaves_nothing(
 
 
 def test_an_upload_is_finished_before_its_front_obeys_a_wish_to_stop(stack: Stack, agent: Client) -> None:
+    settle(stack)  # an earlier upload may be staged until a worker has placed it
     front = stack.web(port=free_port())
     with stack.running(front):
         head, body = raw_upload(agent, b"x" * 1_000_000)

@@ -88,7 +88,7 @@ class Writer:
 
 def readiness(front: Service) -> int:
     """Ask; an answer is at most a second old."""
-    return requests.get(f"{front.url}/readyz", timeout=10).status_code
+    return requests.get(f"{front.url}/readyz", timeout=60).status_code
 
 
 def code_of(answer: requests.Response) -> str:

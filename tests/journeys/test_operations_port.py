@@ -49,10 +49,10 @@ def test_uploads_are_acknowledged_while_no_number_can_be_written_down(
         agent = Client(front.url, exchange_token(front.url, credentials))
         uploaded = agent.upload(b"counted all the same", operation=uuid4())
         assert uploaded.status_code == 201
-        counted = requests.get(f"{front.url}/metrics", timeout=10).text
+        counted = requests.get(f"{front.url}/metrics", timeout=60).text
         assert "quartermaster_uploaded_bytes_total 20.0" in counted
         assert "quartermaster_metrics_unwritten_total 0.0" not in counted
 
 
 def metrics(port: int) -> str:
-    return requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
+    return requests.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text

@@ -9,7 +9,7 @@ from tests.support.stack import Stack, wait_until
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()

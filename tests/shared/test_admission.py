@@ -63,11 +63,11 @@ def test_beside_twenty_greedy_tenants_a_newcomer_is_served_next() -> None:
         wait_until_waiting(pool, 21)
         for slot in slots[-21:]:
             slot.release()
-        newcomer.result(timeout=10).release()
+        newcomer.result(timeout=60).release()
         for slot in slots[:-21]:
             slot.release()
         for each in greedy:
-            each.result(timeout=10).release()
+            each.result(timeout=60).release()
     assert pool.in_use == 0
 
 
@@ -121,7 +121,7 @@ def test_a_waiting_caller_is_given_the_next_slot() -> None:
         waiting = threads.submit(pool.acquire, VICTIM)
         wait_until_waiting(pool, 1)
         first.release()
-        waiting.result(timeout=10).release()
+        waiting.result(timeout=60).release()
     assert pool.in_use == 0
 
 
@@ -174,13 +174,13 @@ def test_the_room_for_waiting_is_shared_too() -> None:
     held = pool.acquire(HOSTILE)
     with ThreadPoolExecutor(16) as threads:
         waiting = [threads.submit(take_and_release, HOSTILE) for _ in range(12)]
-        completed = as_completed(waiting, timeout=10)
+        completed = as_completed(waiting, timeout=60)
         refused = [next(completed) for _ in range(8)]
         wait_until_waiting(pool, 4)
         victim = threads.submit(take_and_release, VICTIM)
         wait_until_waiting(pool, 5)
         held.release()
-        assert victim.result(timeout=10) is None
+        assert victim.result(timeout=60) is None
     assert all(isinstance(each.exception(), ConcurrencyLimited) for each in refused)
     assert (pool.in_use, pool.waiting) == (0, 0)
 
@@ -260,7 +260,7 @@ def test_a_move_that_waits_does_not_keep_strangers_out() -> None:
         wait_until_waiting(pool, 1)
         assert pool.try_acquire(stranger("198.51.100.9")) is not None
         held.release()
-        moving.result(timeout=10)
+        moving.result(timeout=60)
 
 
 def test_tenants_at_their_limit_are_listed() -> None:

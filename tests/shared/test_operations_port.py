@@ -34,7 +34,7 @@ def serve(checks: dict[str, Check], *, is_draining: bool = False) -> int:
 
 
 def ask(port: int, path: str, *, method: str = "GET") -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with closing(connection):
         connection.request(method, path)
         answer = connection.getresponse()
@@ -70,7 +70,7 @@ def test_a_host_that_cannot_work_or_is_leaving_is_not_ready() -> None:
     "sent", [b"\r\n\r\n", b"GET /healthz\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"GET a b c\r\n\r\n"]
 )
 def test_what_is_no_request_is_refused(sent: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", serve({})), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", serve({})), timeout=60) as connection:
         connection.sendall(sent)
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 400")
 
@@ -82,7 +82,7 @@ def test_connections_that_say_nothing_are_cut_off_and_others_answered(
     port = serve({})
     with ExitStack() as stack:
         for _ in range(4 * operations.CONNECTIONS):
-            silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             silent.sendall(b"GET /heal")
         assert ask(port, "/healthz")[0] == 200
         assert silent.recv(1) == b""
@@ -122,7 +122,7 @@ def busy(tmp_path: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
         stack.callback(server.kill)
         wait_until(lambda: answers(operations_port), "the port answers")
         for _ in range(40):
-            asking = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            asking = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             asking.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
         yield operations_port, server
 

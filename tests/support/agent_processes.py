@@ -38,5 +38,5 @@ def running_agent(url: str, credentials: dict[str, Any]) -> Iterator[str]:
 
 def _answers(address: str) -> bool:
     with contextlib.suppress(requests.ConnectionError):
-        return requests.get(f"{address}/.well-known/agent-card.json", timeout=5).ok
+        return requests.get(f"{address}/.well-known/agent-card.json", timeout=60).ok
     return False

@@ -36,7 +36,7 @@ class GenuineAgent:
 
     def seen(self) -> list[dict[str, Any]]:
         """The heads of the requests since it was started."""
-        found: list[dict[str, Any]] = requests.get(f"{self.url}/seen", timeout=10).json()
+        found: list[dict[str, Any]] = requests.get(f"{self.url}/seen", timeout=60).json()
         return found
 
     def sent(self) -> list[dict[str, Any]]:
@@ -49,20 +49,20 @@ class GenuineAgent:
 
     def state_of(self, task_id: str) -> str:
         """Ask it for the state of a task."""
-        task = requests.get(f"{self.url}/tasks/{task_id}", headers={"A2A-Version": "1.0"}, timeout=10).json()
+        task = requests.get(f"{self.url}/tasks/{task_id}", headers={"A2A-Version": "1.0"}, timeout=60).json()
         return str(task["status"]["state"])
 
     def wait_for_a_task(self) -> None:
         """Wait until it has one."""
         headers = {"A2A-Version": "1.0"}
         wait_until(
-            lambda: requests.get(f"{self.url}/tasks", headers=headers, timeout=5).json().get("tasks"),
+            lambda: requests.get(f"{self.url}/tasks", headers=headers, timeout=60).json().get("tasks"),
             "a task of the agent",
         )
 
     def _answers(self) -> bool:
         try:
-            return requests.get(f"{self.url}/seen", timeout=5).ok
+            return requests.get(f"{self.url}/seen", timeout=60).ok
         except requests.RequestException:
             return False
 

@@ -18,7 +18,7 @@ import psycopg2.extras
 from kombu.exceptions import OperationalError
 
 from shared.publisher import create_celery, send_kind
-from tests.support.stack import Stack, TookTooLong
+from tests.support.stack import PATIENCE_SECONDS, Stack, TookTooLong
 from workers.schedule import build_schedule
 
 SWEEPS = (
@@ -132,7 +132,9 @@ def send_sweeps(broker_url: str, kinds: Collection[str]) -> None:
             send_kind(app, kind, queue=schedule[kind]["options"]["queue"])
 
 
-def settle(stack: Stack, *, seconds: float = 30.0, meanwhile: Callable[[], None] = lambda: None) -> None:
+def settle(
+    stack: Stack, *, seconds: float = PATIENCE_SECONDS, meanwhile: Callable[[], None] = lambda: None
+) -> None:
     """Have the running workers do everything there is to do; raise `TookTooLong` with what is left.
 
     `meanwhile` is called again and again, to look after them.

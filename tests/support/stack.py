@@ -167,7 +167,7 @@ class Service:
 
     def is_answering(self) -> bool:
         """Tell whether this front answers."""
-        connection = http.client.HTTPConnection(self._address, self.port, timeout=10)
+        connection = http.client.HTTPConnection(self._address, self.port, timeout=60)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.HTTPStatus.OK

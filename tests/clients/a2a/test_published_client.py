@@ -272,7 +272,7 @@ def test_integers_are_the_same_integers_whoever_asks(agents: Agents, authorizati
     headers = {"Authorization": authorization, "Content-Type": "application/json"}
     texts: list[str] = []
     for address in (agents.address(), agents.address(front=agents.fronts[0])):
-        with httpx.Client(headers=headers, timeout=20) as http:
+        with httpx.Client(headers=headers, timeout=60) as http:
             sent = http.post(f"{address}/message:send", content=body)
             task: dict[str, Any] = sent.json()["task"]
             streamed = http.post(f"{address}/message:stream", content=body)

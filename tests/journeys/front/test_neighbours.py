@@ -300,7 +300,7 @@ def test_an_honest_organization_is_served_beside(fair: Scene, name: str) -> None
         for _ in range(3):
             trial.honest(fair)
         trial.refused(fair)
-        assert requests.get(f"{fair.front.url}/readyz", timeout=5).ok
+        assert requests.get(f"{fair.front.url}/readyz", timeout=60).ok
     wait_until(lambda: succeeds(trial.honest, fair), "everything is as before")
 
 

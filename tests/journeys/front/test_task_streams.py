@@ -30,7 +30,7 @@ class Caller:
         self.headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
 
     def post(self, path: str, body: dict[str, Any]) -> requests.Response:
-        return requests.post(self.front.url + path, json=body, headers=self.headers, timeout=10)
+        return requests.post(self.front.url + path, json=body, headers=self.headers, timeout=60)
 
     def begin(self, path: str, body: dict[str, Any]) -> socket.socket:
         """Send a request over a connection of its own, whose answer the caller reads."""
@@ -71,8 +71,10 @@ def test_streams_and_sends_that_wait_hold_no_thread(caller: Caller) -> None:
             message = {**MESSAGE, "messageId": f"s-{number}"}
             stack.enter_context(caller.begin("/message:send", {"message": message}))
         for _ in range(5):
-            wait_until(lambda: requests.get(f"{caller.front.url}/readyz", timeout=5).ok, "the front is ready")
-            found = requests.get(f"{caller.front.url}/tasks/{task}", headers=caller.headers, timeout=5)
+            wait_until(
+                lambda: requests.get(f"{caller.front.url}/readyz", timeout=60).ok, "the front is ready"
+            )
+            found = requests.get(f"{caller.front.url}/tasks/{task}", headers=caller.headers, timeout=60)
             assert found.json()["status"]["state"] == "TASK_STATE_SUBMITTED"
         assert caller.post(f"/tasks/{task}:cancel", {}).status_code == 200
         for answer in answers:

@@ -20,7 +20,7 @@ from shared.publisher import create_celery, send
 from shared.queues import MEDIA
 from tests.journeys.conftest import Installation, assert_nothing_left_over
 from tests.support.agents import TIMEOUT_SECONDS
-from tests.support.inventory import let_leases_end, query, request_sweeps, staged_names
+from tests.support.inventory import let_leases_end, query, request_sweeps, settle, staged_names
 from tests.support.media_samples import SAMPLES, Sample
 from tests.support.media_sources import MediaSource, Respond, chunked, content, in_turn, status
 from tests.support.stack import Service, free_port, wait_until
@@ -82,6 +82,7 @@ def test_every_attachment_is_stored_once_though_workers_die_and_messages_double_
 def test_a_slow_sender_of_bytes_is_cut_off_and_leaves_nothing(
     installation: Installation, front: Service
 ) -> None:
+    settle(installation.stack)  # so that what is staged is what is sent here
     body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\nContent-Type: a/b\r\n\r\n'
     head = (
         f"POST {path_of(installation)} HTTP/1.1\r\nHost: x\r\n"

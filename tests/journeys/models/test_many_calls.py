@@ -46,7 +46,7 @@ def test_strangers_who_send_half_of_a_body_keep_nobody_from_being_served(service
             stranger.sendall(half)
         for _ in range(5):
             form = {"grant_type": "client_credentials"}
-            assert requests.post(f"{front.url}/oauth/token", data=form, timeout=10).status_code == 401
+            assert requests.post(f"{front.url}/oauth/token", data=form, timeout=60).status_code == 401
             assert ask(service, "hello", front=front, model="scripted/echo").status_code == 200
 
 

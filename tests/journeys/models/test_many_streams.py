@@ -63,8 +63,8 @@ def test_streams_that_wait_for_a_worker_keep_no_other_request_waiting(service: M
         for _ in range(WAITING_STREAMS):
             streams.enter_context(waiting(service, "hello", stream=True, front=front))
         for _ in range(10):
-            assert requests.get(f"{front.url}/readyz", timeout=5).status_code == 200
-            assert requests.get(f"{front.url}/admin/me", headers=other, timeout=5).status_code == 200
+            assert requests.get(f"{front.url}/readyz", timeout=60).status_code == 200
+            assert requests.get(f"{front.url}/admin/me", headers=other, timeout=60).status_code == 200
         wait_until(lambda: len(service.open_invocations()) > WAITING_STREAMS // 2, "half of the streams wait")
         full = resident_bytes(front.pid)
         print(f"\n{WAITING_STREAMS} waiting streams: front {empty >> 20} -> {full >> 20} MiB")

@@ -52,7 +52,7 @@ class Race:
         """Create the budget, for as many calls as are affordable by what a refusal says that one needs."""
         owner = {"Authorization": f"Bearer {self.service.api_key}"}
         new = {**self.subject, "unit": self.unit, "period": self.period, "amount": "0"}
-        made = requests.post(self.path, json=new, headers=owner, timeout=20)
+        made = requests.post(self.path, json=new, headers=owner, timeout=60)
         assert made.status_code == 201, made.text
         self.budget_id = made.json()["id"]
         status, error = self.call(self.service.front)

@@ -67,7 +67,7 @@ def test_a_prompt_that_waits_for_a_worker_has_not_long_to_live(
 
 
 def numbers(url: str) -> str:
-    return requests.get(f"{url}/metrics", timeout=10).text
+    return requests.get(f"{url}/metrics", timeout=60).text
 
 
 def call_in_every_way(service: ModelService, canary: str) -> None:

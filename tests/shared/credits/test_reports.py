@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from shared.credits.cube import Dimension
 from shared.credits.holds import Attribution
@@ -28,12 +29,16 @@ def report(calls: Calls, window: Window = Window.DAY, *group_by: Dimension) -> U
 
 
 def charged_ago(calls: Calls, tokens: int, ago: timedelta, **options: object) -> UUID:
+    return charged_at(calls, tokens, datetime.now(UTC) - ago, **options)
+
+
+def charged_at(calls: Calls, tokens: int, moment: datetime, **options: object) -> UUID:
     invocation_id, token = calls.dispatched(tokens, **options)
     calls.settle(invocation_id, token, tokens)
     calls.run(
-        "UPDATE usage_records SET occurred_at = now() - make_interval(secs => :seconds) WHERE invocation_id = :id",
+        "UPDATE usage_records SET occurred_at = :moment WHERE invocation_id = :id",
         id=invocation_id,
-        seconds=ago.total_seconds(),
+        moment=moment,
     )
     return invocation_id
 
@@ -53,12 +58,15 @@ def test_windows_reach_as_far_as_they_say(funded: Calls) -> None:
 @pytest.mark.parametrize("rolled_up", [False, True])
 @pytest.mark.parametrize("window", Window)
 def test_a_window_is_exact_to_the_second(funded: Calls, window: Window, rolled_up: bool) -> None:
-    for tokens, seconds in ((1, -5), (20, 5), (300, 1800), (4000, 3600)):
-        charged_ago(funded, tokens, window.length + timedelta(seconds=seconds))
-    if rolled_up:
-        funded.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
-        roll_up_usage(funded.database, slack=ROLL_UP_ALL)
-    found = report(funded, window)
+    funded.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
+    # A transaction's time stands still, so that no edge of the window passes by what is written meanwhile.
+    with funded.database.transaction() as session:
+        starts_at = session.execute(text("SELECT now()")).scalar_one() - window.length
+        for tokens, seconds in ((1, 1), (20, -1), (300, -1800), (4000, -3600)):
+            charged_at(funded, tokens, starts_at + timedelta(seconds=seconds))
+        if rolled_up:
+            roll_up_usage(funded.database, slack=ROLL_UP_ALL)
+        found = usage(session, funded.organization_id, Question(window=window))
     assert (found.total.cost, found.ends_at - found.starts_at) == (1, window.length)
 
 
@@ -145,11 +153,13 @@ def test_the_catalogs_figures_are_those_of_all_organizations(funded: Calls) -> N
 
 
 def test_the_catalogs_figures_are_of_the_window_that_they_name(funded: Calls) -> None:
+    funded.run("UPDATE usage_rollup SET rolled_up_to = 'epoch'")
     model = f"acme/{uuid4()}"
-    charged_ago(funded, 5, MODEL_WINDOW.length - timedelta(seconds=5), model=model)
-    charged_ago(funded, 6, MODEL_WINDOW.length + timedelta(seconds=5), model=model)
-    charged_ago(funded, 7, timedelta(days=9), model=model)
-    with funded.database.autocommit() as session:
+    with funded.database.transaction() as session:
+        starts_at = session.execute(text("SELECT now()")).scalar_one() - MODEL_WINDOW.length
+        charged_at(funded, 5, starts_at + timedelta(seconds=1), model=model)
+        charged_at(funded, 6, starts_at - timedelta(seconds=1), model=model)
+        charged_at(funded, 7, starts_at - timedelta(days=8), model=model)
         assert model_usage(session)[model] == (5, 1)
 
 

@@ -76,7 +76,7 @@ def read(broker_url: str, queues: list[str], number: int) -> list[QueuedCall]:
         consumer.on_message = note
         with consumer:
             while len(found) < number:
-                connection.drain_events(timeout=5)
+                connection.drain_events(timeout=60)
     return found
 
 

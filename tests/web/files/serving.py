@@ -55,7 +55,7 @@ class Reply:
 
 def ask(port: int, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Reply:
     """Ask once, on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers=headers or {})
         response = connection.getresponse()
@@ -68,7 +68,7 @@ def begin_upload(port: int, content_length: int | None, query: str = "") -> sock
     """Open a connection and send the head of an upload; None announces chunks."""
     length = "Transfer-Encoding: chunked" if content_length is None else f"Content-Length: {content_length}"
     head = f"POST /upload{query} HTTP/1.1\r\nHost: x\r\nContent-Type: {CONTENT_TYPE}\r\n{length}\r\n\r\n"
-    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     connection.sendall(head.encode())
     return connection
 

@@ -142,7 +142,7 @@ def test_a_range_beyond_the_end_and_another_content_are_refused(port: int, path:
 
 @SOURCES
 def test_the_connection_serves_on_after_every_kind_of_answer(port: int, path: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     for headers in ({}, {"Range": "bytes=5-9"}, {"Range": "bytes=1-2,5-9"}, {"If-None-Match": TAG}, {}):
         connection.request("GET", path, headers=headers)
         socket_before = connection.sock

@@ -47,7 +47,7 @@ def test_curl_uploads(address: str, path: Path, options: list[str]) -> None:
 
 def test_requests_uploads(address: str, path: Path) -> None:
     with path.open("rb") as file:
-        response = requests.post(address, files={"file": (path.name, file, "text/plain")}, timeout=20)
+        response = requests.post(address, files={"file": (path.name, file, "text/plain")}, timeout=60)
     assert response.json() == RECEIVED
 
 
@@ -56,6 +56,6 @@ def test_a_refusal_reaches_a_client_that_is_still_sending(address: str, size: in
     files = {"file": ("a", b"x" * size, "text/plain")}
     with requests.Session() as session:
         for _ in range(2):
-            response = session.post(f"{address}?10", files=files, timeout=20)
+            response = session.post(f"{address}?10", files=files, timeout=60)
             assert (response.status_code, response.json()) == (422, {"code": "byte_size_mismatch"})
             assert (response.headers["Connection"] == "close") == (size > SMALL_BODY_BYTES)

@@ -36,7 +36,7 @@ def upload(port: int, body: bytes, *, chunk_bytes: int | None = None, query: str
 def upload_at_once(port: int, body: bytes) -> Reply:
     """Send head and body as one piece."""
     head = f"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(head.encode() + body)
         return read_reply(connection)
 

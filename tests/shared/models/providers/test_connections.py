@@ -18,7 +18,7 @@ Pair = tuple[socket.socket, socket.socket]
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     ours, theirs = socket.socketpair()
-    ours.settimeout(10)
+    ours.settimeout(60)
     yield ours, theirs
     ours.close()
     theirs.close()
@@ -84,7 +84,7 @@ def test_nothing_is_lost_however_it_is_cut(chunks: list[bytes], data: st.DataObj
     stream = HEAD + b"".join(map(chunk, chunks)) + b"0\r\n\r\n"
     cut = data.draw(st.integers(len(HEAD), len(stream)))
     ours, theirs = socket.socketpair()
-    ours.settimeout(10)
+    ours.settimeout(60)
     with ours, theirs:
         theirs.sendall(stream[:cut])
         response = begun(ours)
