@@ -10,9 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from quartermaster import Client, errors
-from quartermaster._async import credentials as of_tasks
-from quartermaster._sync import credentials as of_threads
+from quartermaster import Client, _tokens, errors
 from sdk.tests.forms import Connect
 from sdk.tests.scripted_service import (
     TOKEN_PATH,
@@ -33,10 +31,9 @@ FILE = uuid4()
 @pytest.fixture
 def always_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every token be due for its refresh at once."""
-    for module in (of_tasks, of_threads):
-        monkeypatch.setattr(module, "REFRESH_BEFORE_SECONDS", 1e9)
-        monkeypatch.setattr(module, "REFRESH_BEFORE_SHARE", 1.0)
-        monkeypatch.setattr(module, "FAILED_REFRESH_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(_tokens, "REFRESH_BEFORE_SECONDS", 1e9)
+    monkeypatch.setattr(_tokens, "REFRESH_BEFORE_SHARE", 1.0)
+    monkeypatch.setattr(_tokens, "FAILED_REFRESH_PAUSE_SECONDS", 0.0)
 
 
 def test_a_secret_is_exchanged_once_and_sent_nowhere_else(service: ScriptedService, connect: Connect) -> None:

@@ -27,6 +27,8 @@ from web.app import create_app
 from web.services import Services, build_services
 
 BASE_URL = "http://localhost"
+LOCAL_EGRESS: Mapping[str, object] = {"egress_allow_private": True, "egress_allow_http": True}
+"""With these, what is asked of outside may be on this host."""
 build_addresses_lazily()
 
 
@@ -131,9 +133,19 @@ def open_front(database_url: str, valkey_url: str, directory: Path, **settings: 
 
 
 @pytest.fixture(scope="module")
+def front_settings() -> Mapping[str, object]:
+    """The settings of a module's front; a module that wants others has a fixture of this name."""
+    return {}
+
+
+@pytest.fixture(scope="module")
 def front(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
+    database_url: str,
+    valkey_server: EmbeddedValkey,
+    tmp_path_factory: pytest.TempPathFactory,
+    front_settings: Mapping[str, object],
 ) -> Iterator[Front]:
     """A front for this module."""
-    with open_front(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs")) as front:
+    directory = tmp_path_factory.mktemp("blobs")
+    with open_front(database_url, valkey_server.url, directory, **front_settings) as front:
         yield front

@@ -9,7 +9,7 @@ import hashlib
 import io
 import mimetypes
 import os
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,8 @@ UNKNOWN_TYPE = "application/octet-stream"
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Iterable[bytes]
 AsyncSource = Source | AsyncIterable[bytes]
+Progress = Callable[[int, int], None]
+"""Called with the bytes sent so far and all there are; a retry goes back to what has arrived."""
 
 
 @dataclass(frozen=True)

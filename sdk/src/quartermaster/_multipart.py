@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import base64
 import secrets
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from quartermaster._contents import Content
+from quartermaster._contents import Content, Progress
+
+
+@dataclass(frozen=True)
+class FramedContent:
+    """What one request sends of the content, from `start` to `stop`, and what stands before and after it."""
+
+    content: Content
+    progress: Progress | None
+    stop: int
+    start: int = 0
+    head: bytes = b""
+    tail: bytes = b""
+
+    def tell(self, sent_bytes: int) -> None:
+        """Say how much of the content is sent."""
+        if self.progress is not None:
+            self.progress(sent_bytes, self.content.size_bytes)
 
 
 class Frame:

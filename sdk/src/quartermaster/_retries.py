@@ -7,7 +7,10 @@ had no effect: nothing was connected, or the service refused it for now.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import httpx
 
 from quartermaster.errors import ApiError
 
@@ -18,6 +21,10 @@ OPERATION_IN_PROGRESS = "operation_in_progress"
 UPLOAD_TIMEOUT = "upload_timeout"
 _REFUSED_FOR_NOW = frozenset({429, 503})
 _MAY_PASS = _REFUSED_FOR_NOW | {408, 500, 502, 504}
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+MakeRequest = Callable[[], httpx.Request]
+"""Makes the request anew for each attempt."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,12 @@ class Unanswered:
 
     reason: str
     was_sent: bool
+
+
+def unanswered(request: httpx.Request, error: httpx.RequestError) -> Unanswered:
+    """Say what came of a request that broke off, without what it holds."""
+    reason = f"{request.method} {request.url.path}: {type(error).__name__}"
+    return Unanswered(reason, was_sent=not isinstance(error, _UNSENT))
 
 
 def pause_before_retry(

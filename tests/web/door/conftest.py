@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -10,14 +10,13 @@ from uuid import uuid4
 import pytest
 from werkzeug.test import TestResponse
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.a2a.door.sending import Door as RoutingDoor
 from shared.a2a.door.waiting import Porter, route_due_messages
 from shared.a2a.exact_json import parse
 from shared.identity.authorization import OPERATOR
 from shared.media.notification_endpoints import set_endpoint
 from tests.support.agent_worker import answering_turns
-from tests.support.front import Front, open_front
+from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.media_sources import MediaSource
 from tests.web.a2a.asking import Client
 from tests.web.a2a.conftest import give_script
@@ -133,14 +132,9 @@ def make_door(front: Front, script: str = SCRIPT) -> Door:
 
 
 @pytest.fixture(scope="module")
-def front(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    """A front that lets attachments lie on this machine."""
-    directory = tmp_path_factory.mktemp("blobs")
-    options = {"egress_allow_private": True, "egress_allow_http": True}
-    with open_front(database_url, valkey_server.url, directory, **options) as front:
-        yield front
+def front_settings() -> Mapping[str, object]:
+    """Attachments may lie on this machine."""
+    return LOCAL_EGRESS
 
 
 @pytest.fixture(scope="module")

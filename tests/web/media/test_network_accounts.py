@@ -5,7 +5,7 @@ What is pushed is signed by the networks' published clients, where there are any
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -13,25 +13,19 @@ from uuid import uuid4
 import pytest
 from werkzeug.test import TestResponse
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import update_distribution
 from shared.identity.roles import Role
 from tests.support import networks
-from tests.support.front import Front, open_front
+from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.media_samples import PDF, PNG, Sample
 from tests.web.media.conftest import fetch, sql
 from tests.web.media.webhook_senders import Line, open_line
 
 
 @pytest.fixture(scope="module")
-def front(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    """A front whose distributions may name the stand-ins on this host."""
-    lenient = {"egress_allow_private": True, "egress_allow_http": True}
-    with open_front(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs"), **lenient) as front:
-        yield front
+def front_settings() -> Mapping[str, object]:
+    return LOCAL_EGRESS
 
 
 def route(app: Line, account: str, target: Line, authorization: str | None = None) -> TestResponse:

@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +12,6 @@ from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 from werkzeug.test import TestResponse
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
 from shared.egress.errors import AddressRefused, EgressError, SchemeRefused, UrlRefused
 from shared.identity.authorization import OPERATOR
@@ -20,7 +19,7 @@ from shared.identity.roles import Role
 from shared.media import notification_endpoints
 from shared.media.notifications import notice_expired_media
 from tests.shared.egress.servers import Server, content
-from tests.support.front import Front, open_front
+from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.identity import make_settings
 from tests.support.media_samples import PNG
 from tests.web.media.conftest import Connector, deliver, fetch, make_connector, media, sql
@@ -30,13 +29,8 @@ HOOK = "/hook?key=secret"
 
 
 @pytest.fixture(scope="module")
-def front(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    directory = tmp_path_factory.mktemp("blobs")
-    lenient = {"egress_allow_private": True, "egress_allow_http": True}
-    with open_front(database_url, valkey_server.url, directory, **lenient) as front:
-        yield front
+def front_settings() -> Mapping[str, object]:
+    return LOCAL_EGRESS
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ the grace of who does not pay and an hour without a store go by as they would.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 from standardwebhooks import Webhook, webhooks
 
 from deploy.embedded.postgres import EmbeddedPostgres
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.credits.balances import get_balance
 from shared.deliveries.sender import Sender
 from shared.encryption import Encryption
@@ -28,7 +27,7 @@ from shared.media.notification_channel import DistributionChannel
 from shared.media.notifications import KIND
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
-from tests.support.front import Front, open_front
+from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.media_samples import JPEG, PDF, PNG, Sample
 from tests.support.moved_clock import MovedClock
 from tests.support.networks.serving import Reply
@@ -44,12 +43,8 @@ DEAR = StoragePrice(amount=10**10)
 
 
 @pytest.fixture(scope="module")
-def front(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    lenient = {"egress_allow_private": True, "egress_allow_http": True}
-    with open_front(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs"), **lenient) as front:
-        yield front
+def front_settings() -> Mapping[str, object]:
+    return LOCAL_EGRESS
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ them on the other side; here their API clients, PyNaCl, svix and standardwebhook
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -18,13 +18,12 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from twilio.rest import Client
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment, enable_deployment
 from shared.media.holding import resume_held
 from tests.shared.egress.servers import Server, content
 from tests.support import networks
-from tests.support.front import Front, open_front
+from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.media_samples import PDF, PNG
 from tests.support.networks import slack, twilio
 from tests.web.media.conftest import deliver, fetch, make_connector, media, sql
@@ -34,12 +33,8 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def front(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    lenient = {"egress_allow_private": True, "egress_allow_http": True}
-    with open_front(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs"), **lenient) as front:
-        yield front
+def front_settings() -> Mapping[str, object]:
+    return LOCAL_EGRESS
 
 
 def message(line: Line) -> bytes:

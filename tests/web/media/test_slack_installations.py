@@ -4,7 +4,7 @@ Slack is a real server; slack_sdk says what the address has to look like, and as
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,6 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.oauth import AuthorizeUrlGenerator
 from werkzeug.test import TestResponse
 
-from deploy.embedded.valkey import EmbeddedValkey
 from shared.encryption import Encryption
 from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
@@ -25,7 +24,7 @@ from shared.media.installations import begin_installation
 from shared.media.network_settings import get_credentials
 from shared.media.networks.slack_installation import SCOPES
 from tests.support import networks
-from tests.support.front import Front, open_front
+from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.identity import Person
 from tests.support.media_samples import PNG
 from tests.support.networks.serving import Reply, say
@@ -37,12 +36,8 @@ CLIENT = {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET}
 
 
 @pytest.fixture(scope="module")
-def front(
-    database_url: str, valkey_server: EmbeddedValkey, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    lenient = {"egress_allow_private": True, "egress_allow_http": True}
-    with open_front(database_url, valkey_server.url, tmp_path_factory.mktemp("blobs"), **lenient) as front:
-        yield front
+def front_settings() -> Mapping[str, object]:
+    return LOCAL_EGRESS
 
 
 @dataclass(frozen=True, kw_only=True)

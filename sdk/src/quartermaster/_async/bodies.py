@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
 
 from quartermaster._concurrency import ASYNC_PIECE_BYTES, async_call, async_pieces
 from quartermaster._contents import AsyncSource, Content, measure, name_of, new_spool, open_file, read_once
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes sent so far and all there are; a retry goes back to what has arrived."""
+from quartermaster._multipart import FramedContent
 
 
-class AsyncBody(httpx.AsyncByteStream):
-    """Some of the content within its frame; httpx may iterate over it again for another attempt."""
-
-    def __init__(
-        self,
-        content: Content,
-        progress: Progress | None,
-        *,
-        start: int = 0,
-        stop: int,
-        head: bytes = b"",
-        tail: bytes = b"",
-    ) -> None:
-        self._content = content
-        self._progress = progress
-        self._start, self._stop = start, stop
-        self._head, self._tail = head, tail
+class AsyncBody(FramedContent, httpx.AsyncByteStream):
+    """A body that httpx may iterate over again for another attempt."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._head
-        content, at = self._content, self._start
-        await async_call(content.rewind, at)
-        while at < self._stop:
-            piece = await async_call(content.read, min(ASYNC_PIECE_BYTES, self._stop - at))
+        yield self.head
+        at = self.start
+        await async_call(self.content.rewind, at)
+        while at < self.stop:
+            piece = await async_call(self.content.read, min(ASYNC_PIECE_BYTES, self.stop - at))
             yield piece
             at += len(piece)
-            if self._progress is not None:
-                self._progress(at, content.size_bytes)
-        yield self._tail
+            self.tell(at)
+        yield self.tail
 
 
 @asynccontextmanager

@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import httpx
 
-from quartermaster import context
 from quartermaster._async.sending import AsyncSender
 from quartermaster._concurrency import AsyncLock
 from quartermaster._settings import ApiKey, ClientSecret
+from quartermaster._tokens import TOKEN_PATH, UNAUTHORIZED, Origin, Token, read_token
 from quartermaster.errors import ConnectionFailed, RateLimited, ServerError
-
-TOKEN_PATH = "/oauth/token"  # noqa: S105 (an address)
-REFRESH_BEFORE_SECONDS = 60.0
-REFRESH_BEFORE_SHARE = 0.2
-FAILED_REFRESH_PAUSE_SECONDS = 5.0
-UPLOADS_PATH = "/files/uploads/"
-PRINCIPAL_SELECTOR = "Service-Principal-Selector"
-_UNAUTHORIZED = 401
 
 
 class AsyncTokens(Protocol):
@@ -62,13 +53,6 @@ class AsyncFixedToken:
         """Keep the key, which is the only one."""
 
 
-@dataclass(frozen=True)
-class _Token:
-    value: str = field(repr=False)
-    refresh_at: float
-    expires_at: float
-
-
 class AsyncExchangedTokens:
     """Short-lived tokens in exchange for a client secret."""
 
@@ -76,12 +60,12 @@ class AsyncExchangedTokens:
         self._sender = sender
         self._secret = secret
         self._lock = AsyncLock()
-        self._token: _Token | None = None
+        self._token: Token | None = None
 
     async def get(self) -> str:
         """Give a token, a new one when the present one expires soon. Raises what an exchange raises."""
         token = self._token
-        if token is not None and time.monotonic() < token.refresh_at:
+        if token is not None and token.is_fresh:
             return token.value
         async with self._lock:
             if self._token is token:
@@ -100,29 +84,22 @@ class AsyncExchangedTokens:
         """Exchange again before the next request; while that fails the present token goes on."""
         current = self._token
         if current is not None and current.value == token:
-            self._token = replace(current, refresh_at=0.0)
+            self._token = current.due_now()
 
-    async def _refresh(self, token: _Token | None) -> _Token:
+    async def _refresh(self, token: Token | None) -> Token:
         try:
             return await self._exchange()
         except (ConnectionFailed, RateLimited, ServerError):
             # There was time left on purpose, for just this.
-            now = time.monotonic()
-            if token is None or now >= token.expires_at:
+            present = token.due_later() if token is not None else None
+            if present is None:
                 raise
-            return replace(token, refresh_at=now + FAILED_REFRESH_PAUSE_SECONDS)
+            return present
 
-    async def _exchange(self) -> _Token:
+    async def _exchange(self) -> Token:
         asked_at = time.monotonic()
         response = await self._sender.send(self._make_request, None, is_repeatable=True)
-        answer = response.json()
-        seconds = float(answer["expires_in"])
-        early = min(REFRESH_BEFORE_SECONDS, seconds * REFRESH_BEFORE_SHARE)
-        return _Token(
-            value=answer["access_token"],
-            refresh_at=asked_at + seconds - early,
-            expires_at=asked_at + seconds,
-        )
+        return read_token(response.json(), asked_at)
 
     def _make_request(self) -> httpx.Request:
         form = {
@@ -138,18 +115,13 @@ class AsyncCallerAuth(httpx.Auth):
 
     def __init__(self, tokens: AsyncTokens, base_url: httpx.URL) -> None:
         self._tokens = tokens
-        self._origin = _origin(base_url)
+        self._origin = Origin(base_url)
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Authorize a request; after a 401 send it once more with a new token."""
-        for name in ("Authorization", context.ATTRIBUTION_HEADER, PRINCIPAL_SELECTOR):
-            request.headers.pop(name, None)
-        if _origin(request.url) != self._origin:
+        if not self._origin.attribute(request):
             yield request
             return
-        current = context.current()
-        if current is not None and not _continues_upload(request.url):
-            request.headers[context.ATTRIBUTION_HEADER] = current.attribution
         token = await self._tokens.get()
         request.headers["Authorization"] = f"Bearer {token}"
         try:
@@ -159,18 +131,9 @@ class AsyncCallerAuth(httpx.Auth):
             if int(request.headers.get("Content-Length", 0)):
                 self._tokens.doubt(token)
             raise
-        if response.status_code != _UNAUTHORIZED:
+        if response.status_code != UNAUTHORIZED:
             return
         other = await self._tokens.renew(token)
         if other is not None:
             request.headers["Authorization"] = f"Bearer {other}"
             yield request
-
-
-def _continues_upload(url: httpx.URL) -> bool:
-    # An upload keeps the owner and payer of its beginning, and may outlast the attribution, which lives for an hour.
-    return UPLOADS_PATH in url.path
-
-
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port

@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 
 import httpx
 
-from quartermaster._async.bodies import Progress, async_open_content
+from quartermaster._async.bodies import async_open_content
 from quartermaster._async.downloads import AsyncDownloads
 from quartermaster._async.sending import AsyncSender
 from quartermaster._async.uploads import AsyncUploads
-from quartermaster._contents import AsyncSource
+from quartermaster._contents import AsyncSource, Progress
 from quartermaster._wire import Value, identifier, query_of, quote_segment, write_timestamp
 from quartermaster.resources import (
     DeletedFile,

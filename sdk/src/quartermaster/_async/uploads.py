@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import httpx
 
-from quartermaster._async.bodies import AsyncBody, Progress
-from quartermaster._async.credentials import UPLOADS_PATH
+from quartermaster._async.bodies import AsyncBody
 from quartermaster._async.sending import AsyncSender
 from quartermaster._concurrency import async_sleep
-from quartermaster._contents import Content
+from quartermaster._contents import Content, Progress
 from quartermaster._multipart import Frame, digest_of, file_name_parameter
 from quartermaster._retries import UPLOAD_TIMEOUT, Unanswered, pause_before_retry
+from quartermaster._tokens import UPLOADS_PATH
 from quartermaster._wire import Value, identifier, query_of
 from quartermaster.errors import ApiError, ConnectionFailed, DigestMismatch
 from quartermaster.resources import UploadedFile, read

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Callable
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
 
 from quartermaster._concurrency import PIECE_BYTES, call, pieces
 from quartermaster._contents import Source, Content, measure, name_of, new_spool, open_file, read_once
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes sent so far and all there are; a retry goes back to what has arrived."""
+from quartermaster._multipart import FramedContent
 
 
-class Body(httpx.SyncByteStream):
-    """Some of the content within its frame; httpx may iterate over it again for another attempt."""
-
-    def __init__(
-        self,
-        content: Content,
-        progress: Progress | None,
-        *,
-        start: int = 0,
-        stop: int,
-        head: bytes = b"",
-        tail: bytes = b"",
-    ) -> None:
-        self._content = content
-        self._progress = progress
-        self._start, self._stop = start, stop
-        self._head, self._tail = head, tail
+class Body(FramedContent, httpx.SyncByteStream):
+    """A body that httpx may iterate over again for another attempt."""
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self._head
-        content, at = self._content, self._start
-        call(content.rewind, at)
-        while at < self._stop:
-            piece = call(content.read, min(PIECE_BYTES, self._stop - at))
+        yield self.head
+        at = self.start
+        call(self.content.rewind, at)
+        while at < self.stop:
+            piece = call(self.content.read, min(PIECE_BYTES, self.stop - at))
             yield piece
             at += len(piece)
-            if self._progress is not None:
-                self._progress(at, content.size_bytes)
-        yield self._tail
+            self.tell(at)
+        yield self.tail
 
 
 @contextmanager

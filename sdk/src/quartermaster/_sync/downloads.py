@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from uuid import UUID
 
 import httpx
 
-from quartermaster._sync.bodies import Progress
 from quartermaster._sync.sending import Sender
 from quartermaster._concurrency import PIECE_BYTES, call, sleep
+from quartermaster._contents import Progress
+from quartermaster._received import Received, make_durable
 from quartermaster._retries import Unanswered, pause_before_retry
 from quartermaster._wire import query_of
-from quartermaster.errors import ConnectionFailed, DigestMismatch
+from quartermaster.errors import ConnectionFailed
 
 _PARTIAL = 206
-
-
-@dataclass
-class _Received:
-    """What has arrived so far of the version that the entity tag names."""
-
-    file: IO[bytes]
-    start: int
-    size_bytes: int = 0
-    total_bytes: int = 0
-    entity_tag: str | None = None
-    digest: Any = field(default_factory=hashlib.sha256)
-
-    def write(self, piece: bytearray) -> None:
-        """Take the next bytes."""
-        self.file.write(piece)
-        self.digest.update(piece)
-        self.size_bytes += len(piece)
-
-    def begin(self, entity_tag: str | None, total_bytes: int) -> None:
-        """Start from nothing: what came before was of another version."""
-        if self.size_bytes:
-            self.file.seek(self.start)
-            self.file.truncate()
-        self.size_bytes, self.total_bytes = 0, total_bytes
-        self.entity_tag, self.digest = entity_tag, hashlib.sha256()
-
-    def require_whole(self) -> None:
-        """Compare what arrived with the digest that the entity tag is."""
-        if self.entity_tag != f'"{self.digest.hexdigest()}"':
-            raise DigestMismatch("The content that arrived does not have the digest that was announced.")
 
 
 class Downloads:
@@ -79,7 +47,7 @@ class Downloads:
     def _receive(
         self, path: str, query: dict[str, str], file: IO[bytes], progress: Progress | None
     ) -> int:
-        received = _Received(file, start=file.tell() if file.seekable() else 0)
+        received = Received(file, start=file.tell() if file.seekable() else 0)
         retries = 0
         while True:
             before = received.size_bytes
@@ -100,7 +68,7 @@ class Downloads:
             sleep(pause)
 
     def _continue(
-        self, path: str, query: dict[str, str], received: _Received, progress: Progress | None
+        self, path: str, query: dict[str, str], received: Received, progress: Progress | None
     ) -> Unanswered | None:
         """Receive from where the last attempt ended."""
         headers = {"Accept-Encoding": "identity"}
@@ -123,7 +91,7 @@ class Downloads:
 
 
 def _drain(
-    response: httpx.Response, received: _Received, progress: Progress | None
+    response: httpx.Response, received: Received, progress: Progress | None
 ) -> Unanswered | None:
     """Write what arrives in large pieces, and what had arrived when it broke off."""
     failure, piece = None, bytearray()
@@ -152,14 +120,9 @@ def _part_of(path: Path) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(handle, "wb") as part:
             yield part
-            call(_make_durable, part)
+            call(make_durable, part)
         call(os.replace, name, path)
     except BaseException:
         with suppress(FileNotFoundError):
             call(os.unlink, name)
         raise
-
-
-def _make_durable(part: IO[bytes]) -> None:
-    part.flush()
-    os.fsync(part.fileno())

@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 
 import httpx
 
-from quartermaster._sync.bodies import Progress, open_content
+from quartermaster._sync.bodies import open_content
 from quartermaster._sync.downloads import Downloads
 from quartermaster._sync.sending import Sender
 from quartermaster._sync.uploads import Uploads
-from quartermaster._contents import Source
+from quartermaster._contents import Source, Progress
 from quartermaster._wire import Value, identifier, query_of, quote_segment, write_timestamp
 from quartermaster.resources import (
     DeletedFile,

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import httpx
 
 from quartermaster._concurrency import sleep
-from quartermaster._retries import Unanswered, pause_before_retry
+from quartermaster._retries import MakeRequest, Unanswered, pause_before_retry, unanswered
 from quartermaster._settings import Settings
 from quartermaster.errors import ApiError, ConnectionFailed, read_error
-
-MakeRequest = Callable[[], httpx.Request]
-_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 class Sender:
@@ -70,8 +65,7 @@ class Sender:
             if is_read or not response.is_success:
                 response.read()
         except httpx.RequestError as error:
-            reason = f"{request.method} {request.url.path}: {type(error).__name__}"
-            return Unanswered(reason, was_sent=not isinstance(error, _UNSENT))
+            return unanswered(request, error)
         if response.is_success:
             return response
         return read_error(response.status_code, response.headers, response.content)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import httpx
 
-from quartermaster._sync.bodies import Body, Progress
-from quartermaster._sync.credentials import UPLOADS_PATH
+from quartermaster._sync.bodies import Body
 from quartermaster._sync.sending import Sender
 from quartermaster._concurrency import sleep
-from quartermaster._contents import Content
+from quartermaster._contents import Content, Progress
 from quartermaster._multipart import Frame, digest_of, file_name_parameter
 from quartermaster._retries import UPLOAD_TIMEOUT, Unanswered, pause_before_retry
+from quartermaster._tokens import UPLOADS_PATH
 from quartermaster._wire import Value, identifier, query_of
 from quartermaster.errors import ApiError, ConnectionFailed, DigestMismatch
 from quartermaster.resources import UploadedFile, read
