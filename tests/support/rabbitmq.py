@@ -47,7 +47,7 @@ class RabbitMQ:
         self.directory = directory
         self._address, self._prefix = address, prefix
         self.port, self._dist, self._epmd_port = (find_free_port() for _ in range(3))
-        self._vhosts = itertools.count()
+        self._vhosts, self._calls = itertools.count(), itertools.count()
         self._declared_at = float("-inf")
         self._environment = os.environ | {
             "HOME": str(directory),
@@ -131,9 +131,12 @@ class RabbitMQ:
         """Have the node make a call of Erlang that answers `ok`."""
         # `rabbitmqctl` starts an Erlang of its own for each command: seconds of computing, and on a machine with much
         # else to do it gives up (exit 69) before it has shaken hands with the node. This is 20 ms, and waits.
+        # By a name of its own: those that `-r` draws are the same for all calls of one second, and the node refuses the
+        # second one while it knows the first.
+        name = f"caller-{os.getpid()}-{next(self._calls)}"
         command = [
             *self._prefix,
-            *("erl_call", "-address", f"127.0.0.1:{self._dist}", "-c", self._cookie(), "-r"),
+            *("erl_call", "-address", f"127.0.0.1:{self._dist}", "-c", self._cookie(), "-h", name),
             *("-timeout", str(int(START_SECONDS)), "-e"),
         ]
         done = subprocess.run(command, input=f"{call}.\n", capture_output=True, text=True, check=False)

@@ -1,11 +1,15 @@
 """What a worker is to Celery: a name of its own, flags that operators pass, events when asked for, and a soft end."""
 
 import os
+import signal
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.apps import worker as celery_worker
+from celery.platforms import EX_FAILURE
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from click.testing import CliRunner
@@ -65,6 +69,44 @@ def test_a_soft_shutdown_has_an_end_for_jobs_that_have_none(monkeypatch: pytest.
     waiting: Any = SimpleNamespace(app=SimpleNamespace(conf=conf))
     Node.wait_for_soft_shutdown(waiting)
     assert state.active_requests
+
+
+@pytest.fixture
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take back the handlers of signals, and what they ask Celery for."""
+    monkeypatch.setattr(state, "should_stop", None)
+    monkeypatch.setattr(state, "should_terminate", None)
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    yield
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("sent", [[signal.SIGQUIT], [signal.SIGINT, signal.SIGINT]])
+def test_a_signal_waits_for_nothing_where_it_interrupts(sent: list[signal.Signals]) -> None:
+    worker: Any = Node.__new__(Node)
+    worker.app, worker.hostname, worker._isatty = SimpleNamespace(IS_macOS=False), "files@host", False
+    worker.wait_for_soft_shutdown = lambda: pytest.fail("it waits in the handler")
+    worker.install_platform_tweaks(worker)
+    for number in sent:
+        assert state.should_terminate is None
+        os.kill(os.getpid(), number)
+    assert state.should_terminate == EX_FAILURE
+
+
+@pytest.mark.usefixtures("handlers")
+def test_the_loop_that_was_asked_to_stop_softly_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(
+        celery_worker, "on_cold_shutdown", lambda worker: done.append((worker, state.should_terminate))
+    )
+    monkeypatch.setattr(celery_worker.Worker, "terminate", lambda *_: done.append("terminated"))
+    worker: Any = Node.__new__(Node)
+    monkeypatch.setattr(state, "should_terminate", EX_FAILURE)
+    worker.terminate()
+    assert done == [(worker, None), "terminated"]
 
 
 def test_no_queues_are_declared_for_messages_with_an_eta() -> None:
