@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from tests.chaos.account import Account
 from tests.chaos.installation import Installation
 from tests.chaos.ledger import find_ledger_faults
+from tests.chaos.patience import GIVE_UP_SECONDS
 from tests.chaos.settling import CREDITS, FILES, Settling
 from tests.chaos.workload import Person, Workload
 from tests.support.stack import Stack, TookTooLong
 
-FINISH_SECONDS = 120.0
+FINISH_SECONDS = 2 * GIVE_UP_SECONDS
 SETTLE_SECONDS = 60.0
 
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from shared.database import Database
 from tests.chaos.oracle import Oracle
-from tests.chaos.patience import Patience
+from tests.chaos.patience import ATTEMPT_SECONDS, Patience
 from tests.support.agents import Client, exchange_token
 from tests.support.identity import IdentityFactory, make_settings
 from tests.support.stack import Stack
@@ -48,11 +48,15 @@ class Installation:
 
     def agent(self) -> Client:
         """The first deployment's agent; once a front answers."""
-        return Client(self.fronts[0], exchange_token(self.fronts[0], self.credentials))
+        return self.client(exchange_token(self.fronts[0], self.credentials))
 
     def owner(self) -> Client:
         """The first organization's owner, who operates the installation too."""
-        return Client(self.fronts[0], self.credentials["ownerApiKey"])
+        return self.client(self.credentials["ownerApiKey"])
+
+    def client(self, token: str) -> Client:
+        """Somebody with a credential, who asks again when an answer is lost on its way."""
+        return Client(self.fronts[0], token, timeout_seconds=ATTEMPT_SECONDS)
 
 
 def set_up(

@@ -8,7 +8,9 @@ import requests
 
 from tests.chaos.oracle import Oracle
 
-GIVE_UP_SECONDS = 90.0
+ATTEMPT_SECONDS = 30.0
+"""How long a client waits for one answer: where a link is cut nobody says that it was lost."""
+GIVE_UP_SECONDS = 4 * ATTEMPT_SECONDS
 TRANSIENT = (408, 429, 502, 503, 504, 507)
 TRANSIENT_CODES = ("operation_in_progress", "file_pending")
 LOST_CODES = ("blob_missing", "blob_damaged")

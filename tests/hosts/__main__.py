@@ -6,6 +6,7 @@ process, one after the other, behind its migration.
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -35,6 +36,7 @@ def main() -> int:
         "--replace", nargs="+", choices=REPLACED, default=REPLACED, help="with --rolling: on some hosts only"
     )
     parser.add_argument("--only", choices=WORKLOADS, nargs="+", help="some kinds of work, instead of all")
+    parser.add_argument("--logs", type=Path, help="where to leave the logs of all processes")
     options = parser.parse_args()
     try:
         network.enter("tests.hosts")
@@ -50,7 +52,17 @@ def main() -> int:
     )
     with ExitStack() as closing:
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="quartermaster-hosts-")))
+        if options.logs is not None:
+            closing.callback(_keep_logs, directory, options.logs)
         return _run(directory, closing, options)
+
+
+def _keep_logs(directory: Path, kept: Path) -> None:
+    """Copy every log of a run; what else is there goes with the run."""
+    for log in directory.rglob("*.log"):
+        to = kept / log.relative_to(directory)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, to)
 
 
 def _run(directory: Path, closing: ExitStack, options: argparse.Namespace) -> int:

@@ -1,15 +1,15 @@
 """One installation over many hosts: servers, fronts behind nginx, workers and beats, each where operators have it."""
 
+import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.process_types import WORKERS
-from deploy.processes import Program
 from tests.chaos.monkey import Kept
 from tests.hosts.network import NETWORK, Host
 from tests.hosts.s3 import BUCKET, Bucket
@@ -107,11 +107,14 @@ class Hosts:
         directory.mkdir(exist_ok=True)
         fronts = [f"{self.by_name[name].address}:{FRONT_PORT}" for name in ("front-1", "front-2")]
         edge = self.by_name["edge"]
+        edge.tune(keepalive_time=10, keepalive_intvl=5, keepalive_probes=3)
         command = nginx_command(
             directory, listen=f"{edge.address}:{EDGE_PORT}", services=fronts, error_level="error"
         )
-        program = Program(name="nginx", command=tuple(command), log=directory / "nginx.log")
-        return Service(program, port=EDGE_PORT)
+        service = self.stack._service("nginx", command, {}, port=EDGE_PORT)
+        # Killed by the kernel with this run, it would leave its own children behind: it is to end them.
+        service._program = replace(service._program, death_signal=signal.SIGTERM)
+        return service
 
 
 def _placed(make: Callable[[], Service], host: Host) -> Service:

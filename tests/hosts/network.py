@@ -64,6 +64,13 @@ class Host:
         self._run("address", "add", f"{self.address}/24", "dev", "eth0")
         self._run("link", "set", "eth0", "up")
 
+    def tune(self, **settings: int) -> None:
+        """Set numbers of its kernel's TCP, as an operator does by sysctl."""
+        for name, value in settings.items():
+            path = f"/proc/sys/net/ipv4/tcp_{name}"
+            with contextlib.suppress(NotPermitted):  # a request then waits longer for a front that is gone
+                _run(*self.prefix, "sh", "-c", f"echo {value} > {path}")
+
     def cut(self) -> None:
         """Cut it off from everybody; nobody is told."""
         self.is_cut = True

@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
 from tests.hosts.installation import Hosts
@@ -43,6 +44,7 @@ class Strikes:
         self._struck: dict[str, tuple[float, Callable[[], None]]] = {}
         self._back_at: dict[str, float] = {}
         self._next_at = 0.0
+        self._log = hosts.stack.directory / "strikes.log"
 
     def play(self) -> None:
         """Strike and mend for so long; then everything is mended."""
@@ -61,7 +63,7 @@ class Strikes:
         for name, (until, mend) in list(self._struck.items()):
             if now >= until:
                 del self._struck[name]
-                mend()
+                self._mend(name, mend)
         for name, processes in self._hosts.kept.items():
             if name not in self._struck:
                 for kept in processes:
@@ -73,7 +75,7 @@ class Strikes:
 
     def _mend_all(self) -> None:
         for name in list(self._struck):
-            self._struck.pop(name)[1]()
+            self._mend(name, self._struck.pop(name)[1])
         self.tend()
         for processes in self._hosts.kept.values():
             for kept in processes:
@@ -108,10 +110,20 @@ class Strikes:
         self, what: str, names: tuple[str, ...], seconds: tuple[float, float], mend: Callable[[], None]
     ) -> None:
         self.done[what] += 1
+        self._note(what)
         until = time.monotonic() + self._random.uniform(*seconds)
         for name in names:
             self._struck[name] = (until, mend)
             self._back_at[name] = until
+
+    def _mend(self, name: str, mend: Callable[[], None]) -> None:
+        mend()
+        self._note(f"{name} is whole again")
+
+    def _note(self, what: str) -> None:
+        """Write down when it was, to be read beside the logs of the processes."""
+        with self._log.open("a") as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {what}\n")
 
     def _choose(self) -> Host | None:
         """Choose a host that nobody has struck for a while."""

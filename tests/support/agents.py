@@ -18,10 +18,10 @@ TIMEOUT_SECONDS = 90.0
 class Client:
     """Someone with a bearer credential."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.url = url
         self.token = token
-        self.timeout_seconds = TIMEOUT_SECONDS
+        self.timeout_seconds = timeout_seconds
 
     def request(
         self,
@@ -131,10 +131,16 @@ def exchange_token(url: str, credentials: Mapping[str, Any]) -> str:
     return token
 
 
-def open_link(link: str, *, via: str, headers: Mapping[str, str] | None = None) -> requests.Response:
+def open_link(
+    link: str,
+    *,
+    via: str,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> requests.Response:
     """Follow a share link as its recipient would, without any credential."""
     parts = urlsplit(link)
-    return requests.get(f"{via}{parts.path}?{parts.query}", headers=headers, timeout=TIMEOUT_SECONDS)
+    return requests.get(f"{via}{parts.path}?{parts.query}", headers=headers, timeout=timeout_seconds)
 
 
 def part(content: bytes) -> dict[str, tuple[str, io.BytesIO, str]]:

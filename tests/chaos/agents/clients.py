@@ -13,11 +13,10 @@ import requests
 from tests.chaos.agents.script import ASK, HANG, INTERRUPTED, STORY, STORY_TEXT, book_of, outline
 from tests.chaos.installation import Installation
 from tests.chaos.models.calls import PIECE, Manner, Order
-from tests.chaos.patience import GIVE_UP_SECONDS, TRANSIENT, NeverAnswered, Send
+from tests.chaos.patience import ATTEMPT_SECONDS, GIVE_UP_SECONDS, TRANSIENT, NeverAnswered, Send
 from tests.support.agents import Client, open_link
 
 BREATH_SECONDS = 0.05
-STREAM_TIMEOUT_SECONDS = 30.0
 VERIFIED = 20
 SCRIPTED, MODEL = "script", "fake/chat"
 """The kinds of agents, the second named for its model."""
@@ -257,7 +256,7 @@ class AgentClient:
         told = "".join(part["text"] for part in artifacts["story"])
         self._require(told == STORY_TEXT, f"task {talk.task_id} tells {told!r}")
         (part,) = artifacts["book"]
-        book = self._asked(lambda front: open_link(part["url"], via=front))
+        book = self._asked(lambda front: open_link(part["url"], via=front, timeout_seconds=ATTEMPT_SECONDS))
         self._require(
             book.content == book_of(talk.name), f"book of {talk.task_id}: {book.status_code} {book.text}"
         )

@@ -14,7 +14,7 @@ import requests
 
 from tests.chaos.files.records import Link, Operations, StoredFile, StoredVersion
 from tests.chaos.oracle import Oracle
-from tests.chaos.patience import NeverAnswered, Patience, Send
+from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Patience, Send
 from tests.support.agents import Client, open_link
 
 SIZES = (0, 1, 4_096, 50_000, 300_000, 2_000_000, 6_000_000)
@@ -209,7 +209,9 @@ class FileClient:
         self._check_content(version, answer, was_over=file.has_ended(asked_at), is_over=file.has_ended())
 
     def _check_link(self, file: StoredFile, link: Link) -> None:
-        answer, asked_at = self._patience.ask_when("read", lambda front: open_link(link.url, via=front))
+        answer, asked_at = self._patience.ask_when(
+            "read", lambda front: open_link(link.url, via=front, timeout_seconds=ATTEMPT_SECONDS)
+        )
         was_over = file.has_ended(asked_at) or link.expires_at <= asked_at
         is_over = file.has_ended() or link.expires_at <= time.time()
         self._check_content(link.version, answer, was_over=was_over, is_over=is_over)

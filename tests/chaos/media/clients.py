@@ -15,8 +15,8 @@ import requests
 from tests.chaos.installation import Installation
 from tests.chaos.media.attachments import PAGE, Offer, Offers
 from tests.chaos.media.servers import signature
-from tests.chaos.patience import NeverAnswered, Send
-from tests.support.agents import TIMEOUT_SECONDS, Client
+from tests.chaos.patience import ATTEMPT_SECONDS, NeverAnswered, Send
+from tests.support.agents import Client
 from tests.support.inventory import query
 from tests.support.media_sources import MediaSource
 
@@ -60,20 +60,20 @@ class Distribution:
         """Push JSON, with the token or signed."""
         raw = json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **(self._signed(raw) if is_signed else self._token())}
-        return requests.post(front + self.path, raw, headers=headers, timeout=TIMEOUT_SECONDS)
+        return requests.post(front + self.path, raw, headers=headers, timeout=ATTEMPT_SECONDS)
 
     def push_form(self, front: str, message_id: str, offer: Offer) -> requests.Response:
         """Push the bytes themselves."""
         fields = {"messageId": message_id, "attachmentId": offer.attachment_id}
         part = {"file": (offer.file_name, offer.body, offer.media_type)}
         return requests.post(
-            front + self.path, data=fields, files=part, headers=self._token(), timeout=TIMEOUT_SECONDS
+            front + self.path, data=fields, files=part, headers=self._token(), timeout=ATTEMPT_SECONDS
         )
 
     def read(self, front: str, import_id: str) -> requests.Response:
         """Ask what became of an import."""
         url = f"{front}{self.path}/{import_id}"
-        return requests.get(url, headers=self._token(), timeout=TIMEOUT_SECONDS)
+        return requests.get(url, headers=self._token(), timeout=ATTEMPT_SECONDS)
 
     def _token(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._credentials['token']}", "Connection": "close"}

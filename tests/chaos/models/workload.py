@@ -9,7 +9,6 @@ from tests.chaos.models.books import Books
 from tests.chaos.models.clients import CallLog, ModelClient, Payer
 from tests.chaos.settling import CREDITS
 from tests.chaos.workload import Person, Workload
-from tests.support.agents import Client
 from tests.support.catalog_text import FAKE, FAKE_RESPONSES, model_text
 from tests.support.upstreams import FakeUpstream
 
@@ -88,7 +87,7 @@ class Models(Workload):
         person = at.identity.person(organization_id, Role.WORKSPACE_OWNER, bound=True)
         return Payer(
             api_key=person.api_key,
-            owner=Client(at.fronts[0], person.api_key),
+            owner=at.client(person.api_key),
             operator=at.owner(),
             organization_id=str(organization_id),
             models=("fake/cheap",),
