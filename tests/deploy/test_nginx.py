@@ -20,6 +20,7 @@ from deploy.front_settings import FrontSettings
 from deploy.listeners import STOPPING_SECONDS
 from tests.deploy.trivial_front import trivial_front
 from tests.support.nginx import CONFIGURATION, NGINX, SHIPPED, running_nginx
+from tests.support.stack import wait_until
 
 CONTENT = b"exactly these bytes"
 PROTECTED = {
@@ -35,6 +36,8 @@ PROTECTED = {
     "Access-Control-Expose-Headers": "ETag",
     "X-Request-Id": "request",
 }
+KEEPALIVE_TIMER = "02"
+"""Of a connection on which nothing is under way."""
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
 
@@ -242,6 +245,23 @@ def test_fronts_that_are_replaced_in_turn_cost_no_request(tmp_path: Path) -> Non
             over.set()
         answers = sum((each.result() for each in asking), Counter[int]())
     assert answers.keys() == {200}, (tmp_path / "quartermaster.error.log").read_text()
+
+
+def test_a_front_that_says_nothing_is_asked_whether_it_is_there(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as closing:
+        silent = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
+        front_port = silent.getsockname()[1]
+        proxy = closing.enter_context(running_nginx(tmp_path, front_port))
+        client = closing.enter_context(socket.create_connection(("127.0.0.1", proxy), timeout=60))
+        client.sendall(b"POST /message:send HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok")
+        closing.enter_context(silent.accept()[0])
+        wait_until(lambda: KEEPALIVE_TIMER in timers_towards(front_port), "the kernel's timer runs")
+
+
+def timers_towards(port: int) -> set[str]:
+    """Give the timers that run for connections to this port of this host, as the kernel numbers them."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {row[5].partition(":")[0] for row in rows if row[2].endswith(f":{port:04X}")}
 
 
 def _ask_until(over: threading.Event, port: int) -> Counter[int]:
