@@ -1,9 +1,9 @@
-"""Commands for agents: list them and talk to one, by A2A over REST."""
+"""Commands for agents: list them, talk to one and cancel what it does, by A2A over REST."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import click
 
@@ -18,7 +18,7 @@ _DEFAULT = "default"
 _FAILED = frozenset({"TASK_STATE_FAILED", "TASK_STATE_REJECTED", "TASK_STATE_CANCELED"})
 _WAITING = "TASK_STATE_INPUT_REQUIRED"
 
-agents = click.Group("agents", help="List agents and talk to them.")
+agents = click.Group("agents", help="List agents, talk to them and cancel their tasks.")
 
 
 @agents.command("ls", help="List the agents of your organization.")
@@ -47,11 +47,20 @@ def talk(agent: str, text: str | None) -> None:
         raise Failure(f"The task ended as {conversation.state}.")
 
 
+@agents.command("cancel", help="Cancel a TASK of yours with AGENT, an id or `default`, unless it has ended.")
+@click.argument("agent")
+@click.argument("task_id", metavar="TASK", type=click.UUID)
+def cancel(agent: str, task_id: UUID) -> None:
+    path = f"{_root(agent)}/tasks/{task_id}:cancel"
+    with service() as client:
+        print_document(client.raw.request("POST", path, headers=_HEADERS))
+
+
 class Conversation:
     """Messages to one agent in one context; a task that asks is given the next message."""
 
     def __init__(self, agent: str) -> None:
-        self._path = "/message:stream" if agent == _DEFAULT else f"/agents/{_id(agent)}/message:stream"
+        self._path = f"{_root(agent)}/message:stream"
         self._context_id: str | None = None
         self._task_id: str | None = None
         self.state = ""
@@ -110,8 +119,8 @@ def _texts(body: Mapping[str, Any]) -> Iterator[str]:
             yield f"{part['url']}\n"
 
 
-def _id(agent: str) -> str:
-    return str(click.UUID.convert(agent, None, None))
+def _root(agent: str) -> str:
+    return "" if agent == _DEFAULT else f"/agents/{click.UUID.convert(agent, None, None)}"
 
 
 def _lines() -> Iterator[str]:

@@ -62,7 +62,7 @@ FILTERS = {
 
 
 def much_for(member_id: UUID) -> Much:
-    """Say how much there is: calls in a hundred ways over thirty days, a twentieth of them a member's."""
+    """Say how much there is: calls in a hundred ways over thirty days, a twentieth of them a member's, and charged."""
     return Much(
         copies={
             **dict.fromkeys(("files", "usage_records", "ledger_entries"), MILLION),
@@ -78,6 +78,10 @@ def much_for(member_id: UUID) -> Much:
                 "api_key_id": "md5((i % 100)::text)::uuid",
                 "cost": "i % 1000",
                 "status": "CASE WHEN i % 97 = 0 THEN 'failed' ELSE 'completed' END",
+            },
+            "ledger_entries": {
+                "kind": "CASE WHEN i % 1000 = 0 THEN 'top_up' ELSE 'charge' END",
+                "occurred_at": f"now() - make_interval(secs => ({MILLION} - i) * 2.5)",
             },
             "tasks": {
                 "status_at": "now() - make_interval(secs => i * 7)",

@@ -1,6 +1,7 @@
 """What a person does by the `quartermaster` command alone, beside a service and from afar: files, models, agents."""
 
 import json
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,27 @@ def test_an_agent_is_listed_and_talked_to(beside: Person) -> None:
         assert "good morning" in beside.run("agents", "talk", name, "good morning").stdout
     events = beside.run("agents", "talk", "default", "again", "--json").stdout
     assert "TASK_STATE_COMPLETED" in events
+    task_id = re.search(r'"taskId": "([^"]+)"', events)
+    assert task_id
+    over = beside.run("agents", "cancel", "default", task_id[1], status=1)
+    assert "The task has ended" in over.stderr
+
+
+def test_a_task_that_waits_is_canceled(afar: Person, installation: Installation, tmp_path: Path) -> None:
+    afar.tell("login", installation.front.url, given=f"{installation.credentials['ownerApiKey']}\n")
+    script = tmp_path / "script.yaml"
+    script.write_text("rules:\n  - steps: [{input_required: 'Which one?'}, {echo: complete}]\n")
+    deployment = afar.tell("deployments", "create", "--name", "Asker")["id"]
+    try:
+        told = ("--deployment", deployment, "--name", "ask", "--description", "Asks", "--script", script)
+        afar.tell("behaviors", "create", "--kind", "script", *told)
+        asked = afar.run("agents", "talk", deployment, "report", "--json").stdout
+        task_id = re.search(r'"taskId": "([^"]+)"', asked)
+        assert task_id
+        canceled = afar.tell("agents", "cancel", deployment, task_id[1])
+        assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
+    finally:
+        afar.tell("deployments", "disable", deployment)
 
 
 def test_notifications_of_a_distribution_are_shown(beside: Person, installation: Installation) -> None:

@@ -1,6 +1,5 @@
 """A task as people see it: what went on, whose it is, and what they say to the agent."""
 
-import time
 from collections.abc import Callable
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from tests.support.browser import Answer, Browser
 from tests.support.front import Front
 from tests.support.identity import Person
 from tests.support.planting import plant
+from tests.support.stack import wait_until
 from tests.web.a2a.conftest import SCRIPT, Cast, cast, give_script
 from tests.web.console.conftest import looking_at
 
@@ -41,12 +41,14 @@ def owner(cast: Cast, signed_in: SignedIn) -> Browser:
 
 def settled(browser: Browser, path: str, word: str) -> Answer:
     """Reload a page until it has a word."""
-    for _ in range(150):
-        answer = browser.get(path.partition("#")[0])
-        if word in answer.text:
-            return answer
-        time.sleep(0.2)
-    pytest.fail(answer.text)
+    shown: list[Answer] = []
+
+    def has_come() -> bool:
+        shown.append(browser.get(path.partition("#")[0]))
+        return word in shown[-1].text
+
+    wait_until(has_come, f"{word} on {path}")
+    return shown[-1]
 
 
 def talk(browser: Browser, agent_id: UUID, message: str) -> str:
@@ -78,6 +80,26 @@ def test_one_answers_an_agent_that_asks_and_the_page_goes_on_by_itself(cast: Cas
     assert settled(owner, page, "completed").text.count("The second") >= 2
     over = owner.submit(page, f"{page}/say", message="And now?")
     assert over.status in (400, 409, 422)
+
+
+def test_one_cancels_a_task_of_ones_own_until_it_is_over(
+    cast: Cast, owner: Browser, signed_in: SignedIn
+) -> None:
+    agent, _ = cast.new_agent(HOSTILE)
+    member = looking_at(cast.acme, signed_in(cast.person()))
+    page = talk(member, agent.deployment.id, "ask")
+    settled(member, page, "Which one?")
+    assert "Cancel task" not in owner.get(page).text
+    assert owner.submit("/console/tasks", f"{page}/cancel").status == 404
+    canceled = member.submit(page, f"{page}/cancel")
+    assert (canceled.status, canceled.location) == (303, page)
+    shown = member.get(page).text
+    assert ">canceled<" in shown
+    assert "Cancel task" not in shown
+    assert "hx-get" not in shown
+    again = member.submit(page, f"{page}/cancel")
+    assert again.status == 400
+    assert "task_not_cancelable" in again.text
 
 
 def test_a_task_shows_what_its_own_model_call_cost(front: Front, cast: Cast, owner: Browser) -> None:

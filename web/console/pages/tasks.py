@@ -1,4 +1,4 @@
-"""Tasks: those of all agents, one as it went, and a place to say something to its agent."""
+"""Tasks: those of all agents, one as it went, a place to say something to its agent, and its end before its time."""
 
 from uuid import UUID
 
@@ -6,6 +6,7 @@ from flask import Response
 
 from shared.a2a.agents.directory import authorize
 from shared.a2a.tasks.administration import list_organization_tasks
+from shared.a2a.tasks.cancellation import cancel_task
 from shared.a2a.tasks.sending import Sending
 from shared.a2a.tasks.timeline import find_task, read_timeline
 from shared.a2a.types import (
@@ -75,6 +76,21 @@ def say(visit: Visit, task_id: UUID) -> Response:
     with visit.services.database.autocommit() as session:
         task = find_task(session, caller=visit.caller, task_id=task_id)
     return go_to(f"{PAGE}/{_send(visit, task.deployment_id, task_id)}#end")
+
+
+@routes.action(
+    "/tasks/<id:task_id>/cancel",
+    summary="Cancel a task",
+    rest="cancel_task_of_agent",
+    command="agents cancel",
+)
+def cancel(visit: Visit, task_id: UUID) -> Response:
+    with visit.services.database.transaction() as session:
+        task = find_task(session, caller=visit.caller, task_id=task_id)
+        agent = visit.services.agents.directory.get(task.deployment_id).agent
+        cancel_task(session, authorize(visit.caller, agent), task_id)
+    visit.services.agents.hints.tell(task_id)
+    return go_to(f"{PAGE}/{task_id}")
 
 
 @routes.action(
