@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery import Celery
+from celery.app.amqp import AMQP
+from kombu import Connection
 
 from shared.broker import Broker
 from shared.jobs import Job
@@ -23,6 +25,23 @@ log = get_logger(__name__)
 
 COALESCING_SECONDS = 0.03
 PENDING_LIMIT = 10_000
+LATER_BY_SECONDS = 2
+"""How much longer than at first a process waits between two attempts to reach its broker."""
+
+
+class BrokerConnection(Connection):
+    """kombu's connection, which asks for a broker that is away every four seconds, however long it has been away.
+
+    As it comes, kombu asks less and less often: work would stand still for half a minute after a broker's return.
+    """
+
+    def ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """Connect, or try again until it works; begins with two seconds."""
+        return super().ensure_connection(*args, **{"interval_max": LATER_BY_SECONDS} | kwargs)
+
+
+class _BrokerConnections(AMQP):
+    Connection = BrokerConnection
 
 
 def create_celery(broker_url: str) -> Celery:
@@ -30,7 +49,7 @@ def create_celery(broker_url: str) -> Celery:
 
     Raises ValueError for the address of no broker that is known.
     """
-    app = Celery("quartermaster", set_as_current=False)
+    app = Celery("quartermaster", set_as_current=False, amqp=_BrokerConnections)
     app.conf.update(
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,

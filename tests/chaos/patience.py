@@ -8,7 +8,7 @@ import requests
 
 from tests.chaos.oracle import Oracle
 
-ATTEMPT_SECONDS = 30.0
+ATTEMPT_SECONDS = 45.0
 """How long a client waits for one answer: where a link is cut nobody says that it was lost."""
 GIVE_UP_SECONDS = 4 * ATTEMPT_SECONDS
 TRANSIENT = (408, 429, 502, 503, 504, 507)

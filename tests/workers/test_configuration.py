@@ -1,6 +1,7 @@
 """How workers and beat are configured: every job has a handler and a sweep, and Celery is told what it must know."""
 
 import ast
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from celery import Celery
 from celery.beat import Scheduler
 from cryptography.fernet import Fernet
+from kombu.exceptions import OperationalError
 
 from deploy.process_types import WORKERS, worker_command
 from shared.jobs import HANDLERS, sweep
@@ -139,6 +141,30 @@ def test_celery_knows_the_setting(app: Celery, name: str, value: object) -> None
 )
 def test_no_wait_for_the_broker_is_without_bound(app: Celery, name: str, value: object) -> None:
     assert app.conf.broker_transport_options[name] == value
+
+
+@pytest.mark.parametrize("scheme", ["redis", "amqp"])
+def test_a_broker_that_was_away_for_long_is_missed_no_longer(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kombu.utils.functional.sleep", lambda _: None)
+    pauses: list[float] = []
+    with (
+        socket.socket() as closed,
+        closing(create_celery(f"{scheme}://127.0.0.1:{bound(closed)}/0")) as app,
+    ):
+        for connection in (app.connection_for_read(), app.connection_for_write()):
+            with connection, pytest.raises(OperationalError):
+                connection.ensure_connection(lambda _, pause: pauses.append(pause), 8)
+    assert len(pauses) == 16
+    assert max(pauses) <= 4
+
+
+def bound(closed: socket.socket) -> int:
+    """Keep a port at which nobody listens."""
+    closed.bind(("127.0.0.1", 0))
+    port: int = closed.getsockname()[1]
+    return port
 
 
 @pytest.mark.parametrize("name", sorted(WORKERS))

@@ -218,7 +218,7 @@ def test_a_soft_shutdown_lets_calls_end_and_loses_none(
     service: ModelService, front: Service, broker: redis.Redis
 ) -> None:
     command = worker_command("models", service.stack.environment | {"MODELS_THREADS": str(THREADS)})
-    worker = service.stack._service("worker-models", [*command, "worker.soft_shutdown_timeout=4"], {})
+    worker = service.stack._service("worker-models", [*command, "worker.soft_shutdown_timeout=3600"], {})
     with queueing(service, front, *[SECONDS] * 6) as asked:
         with service.stack.running(worker):
             wait_until(lambda: waiting(broker) == 4, "two calls are taken")
