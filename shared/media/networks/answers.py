@@ -11,7 +11,8 @@ from shared.egress.errors import SourceAnswered
 from shared.errors import DomainError
 from shared.media.errors import SourceElsewhere, SourceGone, SourceMissing, SourceRefused, SourceUnreadable
 from shared.media.networks.base import Ask
-from shared.media.networks.payloads import Payload, read_object
+from shared.media.networks.payloads import read_object
+from shared.media.networks.webhooks import Payload
 
 _REFUSED = frozenset({401, 403})
 _MISSING = 404

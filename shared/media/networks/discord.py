@@ -16,7 +16,6 @@ from shared.media.errors import SourceGone
 from shared.media.networks.answers import explain
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
-    Payload,
     as_count,
     as_id,
     as_object,
@@ -27,7 +26,7 @@ from shared.media.networks.payloads import (
 )
 from shared.media.networks.signatures import BODY, Ed25519, Timestamp, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
 
 PING, COMMAND, COMPONENT, AUTOCOMPLETE = 1, 2, 3, 4
 TEXT = 3

@@ -8,10 +8,9 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-Payload = Mapping[str, Any]
+from shared.media.networks.webhooks import Payload
 
 MAX_ID_CHARACTERS = 127
 """Two of them and what separates them make an id that is still kept."""

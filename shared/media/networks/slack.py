@@ -16,7 +16,6 @@ from shared.media.errors import SourceBusy, SourceElsewhere, SourceGone, SourceR
 from shared.media.networks.answers import ask_api, require_hosted, require_url, trust
 from shared.media.networks.base import Ask, NetworkSetting, SettingKind, api_base_url
 from shared.media.networks.payloads import (
-    Payload,
     as_count,
     as_id,
     as_object,
@@ -28,7 +27,7 @@ from shared.media.networks.payloads import (
 )
 from shared.media.networks.signatures import BODY, Hmac, Timestamp, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".slack.com", ".slack-edge.com"})
 PAGE = "text/html"

@@ -13,18 +13,10 @@ from shared.errors import DomainError
 from shared.media.attachments import Attachment, Source
 from shared.media.errors import SourceBusy, SourceGone, SourceRefused, SourceUnreadable
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
-from shared.media.networks.payloads import (
-    Payload,
-    as_count,
-    as_id,
-    as_object,
-    as_objects,
-    as_text,
-    read_object,
-)
+from shared.media.networks.payloads import as_count, as_id, as_object, as_objects, as_text, read_object
 from shared.media.networks.signatures import SharedSecret, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
 
 MESSAGES = (
     "message",

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shared.errors import DomainError, Kind
 
+Payload = Mapping[str, Any]
+"""A network's JSON, whose shape is not trusted (`payloads.py`)."""
 Credentials = Mapping[str, str]
 """A network's decrypted settings for one distribution, by name; a replaced signing setting is `previous(name)`."""
 

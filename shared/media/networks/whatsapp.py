@@ -17,7 +17,6 @@ from shared.media.errors import SourceBusy, SourceGone, SourceRefused
 from shared.media.networks.answers import explain, require_hosted, require_url, trust
 from shared.media.networks.base import Ask, NetworkSetting, api_base_url
 from shared.media.networks.payloads import (
-    Payload,
     as_count,
     as_id,
     as_object,
@@ -30,7 +29,7 @@ from shared.media.networks.payloads import (
 )
 from shared.media.networks.signatures import BODY, Handshake, Hmac, WebhookSignature
 from shared.media.networks.texts import NetworkMessage, as_said
-from shared.media.networks.webhooks import Credentials, OfAccount, WebhookAnswer, WebhookRequest
+from shared.media.networks.webhooks import Credentials, OfAccount, Payload, WebhookAnswer, WebhookRequest
 
 HOSTS = frozenset({".fbsbx.com", ".facebook.com", ".fbcdn.net", ".whatsapp.net"})
 MEDIA_KINDS = ("image", "document", "audio", "video", "sticker")
