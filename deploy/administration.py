@@ -145,7 +145,11 @@ def lists(
 def paged(command: Listing) -> Listing:
     """Give a listing its `--cursor` and `--limit`."""
     limit = click.option(
-        "--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, show_default=True
+        "--limit",
+        type=click.IntRange(1, MAX_LIMIT),
+        default=DEFAULT_LIMIT,
+        show_default=True,
+        help="How many to list at the most.",
     )
     return click.option("--cursor", help="The nextCursor of the page before.")(limit(command))
 

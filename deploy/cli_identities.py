@@ -113,7 +113,6 @@ acts_on(
 )
 
 
-_ROUTES_MESSAGES = "Send messages of its networks to the agent."
 distributions = click.Group("distributions", help="Manage distributions.")
 
 

@@ -16,7 +16,9 @@ from shared.media.networks.registry import NETWORKS
 _distribution = click.argument("distribution_id", type=click.UUID, metavar="DISTRIBUTION")
 _network = click.argument("network", type=click.Choice(list(NETWORKS)))
 _account = click.argument("account")
-
+_target = click.option(
+    "--to", "target_id", type=click.UUID, required=True, help="The distribution that receives for it."
+)
 
 networks = click.Group("networks", help="Manage distributions' settings for messaging networks.")
 
@@ -78,9 +80,7 @@ def remove_network_settings(distribution_id: UUID, network: str) -> None:
 @_distribution
 @_network
 @_account
-@click.option(
-    "--to", "target_id", type=click.UUID, required=True, help="The distribution that receives for it."
-)
+@_target
 def put_network_account(distribution_id: UUID, network: str, account: str, target_id: UUID) -> None:
     with administration() as session:
         routed = network_accounts.put_network_account(
@@ -98,9 +98,7 @@ def put_network_account(distribution_id: UUID, network: str, account: str, targe
     "install", help="Get the address at which a workspace agrees to a distribution's Slack app."
 )
 @_distribution
-@click.option(
-    "--to", "target_id", type=click.UUID, required=True, help="The distribution that receives for it."
-)
+@_target
 def begin_installation(distribution_id: UUID, target_id: UUID) -> None:
     with installation() as (database, settings), database.transaction() as session:
         begun = installations.begin_installation(

@@ -24,15 +24,29 @@ schedules = click.Group("schedules", help="Manage the schedules of agents.")
 @_deployment
 @click.option("--name", required=True)
 @click.option("--cron", required=True, help='Five fields, as "0 9 * * MON-FRI".')
-@click.option("--time-zone", default="UTC", show_default=True)
+@click.option(
+    "--time-zone", default="UTC", show_default=True, help="Where its times are meant, as IANA names it."
+)
 @click.option("--text", help="What the agent is told.")
 @click.option("--message", help="The same as JSON: a Message of the A2A protocol, without ids and role.")
 @click.option(
     "--behavior", "behavior_id", type=click.UUID, help="Who answers; the default behavior if not given."
 )
 @click.option("--principal", "principal_identity_id", type=click.UUID, help="The identity that receives.")
-@click.option("--missed", type=choice(Missed), default="skip", show_default=True)
-@click.option("--catch-up-limit", type=click.IntRange(1, MAX_CATCH_UP), default=10, show_default=True)
+@click.option(
+    "--missed",
+    type=choice(Missed),
+    default="skip",
+    show_default=True,
+    help="What becomes of times that passed while nothing ran.",
+)
+@click.option(
+    "--catch-up-limit",
+    type=click.IntRange(1, MAX_CATCH_UP),
+    default=10,
+    show_default=True,
+    help="How many of these times are run with `--missed catch_up`.",
+)
 def create_schedule(
     deployment_id: UUID, text: str | None, message: str | None, missed: str, **said: Any
 ) -> None:

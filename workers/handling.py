@@ -103,11 +103,8 @@ def bind(app: Celery, handler: Handler, context: WorkerContext) -> None:
     asked for again while it ran, is sent again behind whatever waits.
     """
     gate = OneAtATime()
-    for outcome in (
-        "done",
-        "deferred",
-        "failed",
-    ):  # an alert misses the first of a series that begins with it
+    # An alert misses the first of a series that begins with it.
+    for outcome in ("done", "deferred", "failed"):
         _counter(handler.kind, outcome)
 
     def handle(task: Any, /, **_: object) -> None:
@@ -161,7 +158,7 @@ def _send_again(app: Celery, handler: Handler) -> None:
 
 @contextlib.contextmanager
 def recorded(kind: str, asked_by: str | None = None) -> Iterator[None]:
-    """Meet whatever happens within: count it, trace it, log it, and let the message be acknowledged.
+    """Record what comes of a block: count it, trace it, log it, and let the message be acknowledged.
 
     `asked_by` is the trace of the request that sent the job, as a `traceparent`.
     """

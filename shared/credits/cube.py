@@ -24,8 +24,9 @@ SUMS = (
 )
 
 
+# docs/specification/credits.md#usage
 class Dimension(StrEnum):
-    """By what usage is broken down and filtered (docs/specification/credits.md#usage)."""
+    """By what usage is broken down and filtered."""
 
     MODEL = "model"
     PRINCIPAL = "principal"

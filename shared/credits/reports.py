@@ -23,8 +23,9 @@ MAX_GROUPS = 10_000
 MAX_DAYS = 366
 
 
+# docs/specification/credits.md#usage
 class Window(StrEnum):
-    """How far back a report goes (docs/specification/credits.md#usage)."""
+    """How far back a report goes."""
 
     DAY = "24h"
     WEEK = "7d"

@@ -25,8 +25,9 @@ from shared.identity.permissions import Permission
 MICROSECONDS_OF_DAY = 24 * 3600 * 1_000_000
 
 
+# docs/specification/credits.md#storage
 class StorageDimension(StrEnum):
-    """By what storage is broken down (docs/specification/credits.md#storage)."""
+    """By what storage is broken down."""
 
     PURPOSE = "purpose"
     OWNER = "owner"

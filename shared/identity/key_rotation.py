@@ -41,7 +41,7 @@ class KeyPurpose(StrEnum):
 
 
 class KeyState(StrEnum):
-    """Where a key is in its life; one that is gone has no row."""
+    """Where a key is in its life."""
 
     NEXT = "next"
     CURRENT = "current"

@@ -22,8 +22,9 @@ from shared.database import Database, Session
 from shared.egress.fetching import ask
 from shared.egress.policy import EgressPolicy
 from shared.encryption import Encryption
+from shared.errors import PermissionDenied
 from shared.identity.authorization import OPERATOR, Actor, administrator
-from shared.identity.callers import Proof
+from shared.identity.callers import ExecutorKind, Proof
 from shared.identity.credential_lookup import find_live_api_key, find_live_session
 from shared.identity.credentials import direct_caller, user_credential
 from shared.identity.distributions import Distribution, get_managed_distribution, record_change
@@ -77,15 +78,13 @@ def begin_installation(
     credentials = _credentials(session, settings, distribution_id)
     now = session.execute(select(func.now())).scalar_one()
     expires_at = now + LIFE
-    proof = by.caller.proof
     claims = {
         "for": _PURPOSE,
         "distribution": str(distribution_id),
         "target": str(target_id),
         "nonce": secrets.token_hex(16),
         "until": expires_at.isoformat(),
-        "key": None if proof is None else proof.digest.hex(),
-        "session": proof is not None and proof.is_session,
+        **_credential_of(by),
         "organization": None if by.caller.organization_id is None else str(by.caller.organization_id),
     }
     state = Encryption(settings).encrypt(json.dumps(claims)).decode()
@@ -125,6 +124,17 @@ def complete_installation(
 def redirect_uri(settings: Settings, distribution_id: UUID) -> str:
     """Give the address to which Slack sends back the person who agreed; the app must name it."""
     return f"{settings.base_url}/distributions/{distribution_id}/webhooks/slack/installed"
+
+
+def _credential_of(by: Actor) -> dict[str, object]:
+    """Name the credential that a state rests on; only the command line has none. Raises PermissionDenied."""
+    proof = by.caller.proof
+    if proof is None and by.caller.executor.kind is not ExecutorKind.OPERATOR:
+        raise PermissionDenied("An installation is begun with a credential of one's own.")
+    return {
+        "key": None if proof is None else proof.digest.hex(),
+        "session": proof is not None and proof.is_session,
+    }
 
 
 def _authorize(session: Session, by: Actor, *distribution_ids: UUID) -> list[Distribution]:

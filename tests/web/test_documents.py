@@ -262,6 +262,30 @@ def test_schema_names_are_short_and_unique(document: Any) -> None:
         assert re.fullmatch(r"[A-Z][A-Za-z0-9]{1,47}", name), name
 
 
+def test_every_schema_says_what_it_is_and_which_members_it_has(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    assert [name for name, schema in schemas.items() if not schema.get("description")] == []
+    objects = {name: schema for name, schema in schemas.items() if schema.get("type") == "object"}
+    assert [name for name, schema in objects.items() if not schema.get("properties")] == ["Empty"]
+    token = objects["TokenBody"]
+    assert set(token["required"]) == {"access_token", "expires_in", "scope"}
+    assert "issued_token_type" in token["properties"]
+
+
+def test_no_description_leads_into_the_source(document: Any) -> None:
+    """What is said to maintainers stands in a comment; a reader of the reference has no checkout."""
+    inside = re.compile(r"\.py\b|\b(?:docs|shared|web|workers|deploy|tests)/|\brows?\b")
+    said = [text for text in find_descriptions(document) if inside.search(text)]
+    assert said == []
+
+
+def find_descriptions(part: Any) -> list[str]:
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    found = [text for at in inner for text in find_descriptions(at)]
+    own = part.get("description") if isinstance(part, dict) else None
+    return [own, *found] if isinstance(own, str) else found
+
+
 def test_a_limit_is_described_with_its_maximum(document: Any) -> None:
     limits = [
         parameter["schema"]

@@ -1,9 +1,9 @@
 """The JSON of the OAuth endpoints, in the spelling of its RFCs."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Standard(BaseModel):
@@ -19,12 +19,9 @@ class TokenBody(Standard):
     token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 (a type, not a secret)
     expires_in: int = Field(description="Life in seconds.")
     scope: str = Field(description="The permissions it carries, separated by spaces.")
-    issued_token_type: str | None = Field(default=None, description="Of an exchanged token (RFC 8693 2.2.1).")
-
-    @model_serializer(mode="wrap")
-    def _without_none(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = write(self)
-        return {name: value for name, value in written.items() if value is not None}
+    issued_token_type: str | None = Field(
+        default=None, exclude_if=lambda at: at is None, description="Of an exchanged token (RFC 8693 2.2.1)."
+    )
 
 
 class IntrospectionBody(Standard):

@@ -5,10 +5,11 @@ Slack is a real server; slack_sdk says what the address has to look like, and as
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+from uuid import uuid4
 
 import pytest
 from slack_sdk import WebClient
@@ -17,8 +18,10 @@ from slack_sdk.oauth import AuthorizeUrlGenerator
 from werkzeug.test import TestResponse
 
 from shared.encryption import Encryption
+from shared.errors import PermissionDenied
 from shared.identity.api_keys import revoke_api_key
 from shared.identity.authorization import OPERATOR
+from shared.identity.callers import Executor, ExecutorKind
 from shared.identity.roles import Role
 from shared.media.installations import begin_installation
 from shared.media.network_settings import get_credentials
@@ -188,6 +191,19 @@ def test_whoever_holds_the_database_begins_by_command(scene: Scene) -> None:
     state = dict(parse_qsl(urlsplit(begun.authorize_url).query))["state"]
     assert scene.come_back(state=state, code=scene.slack.agree("T9")).status_code == 200
     assert scene.routes() == [("T9", str(scene.other.distribution_id))]
+
+
+def test_who_administers_without_a_credential_begins_nothing_that_ends_as_an_operators(scene: Scene) -> None:
+    user = Executor(kind=ExecutorKind.USER, id=uuid4())
+    without = replace(OPERATOR, caller=replace(OPERATOR.caller, executor=user))
+    with scene.front.services.database.transaction() as session, pytest.raises(PermissionDenied):
+        begin_installation(
+            session,
+            scene.front.settings,
+            by=without,
+            distribution_id=scene.app.distribution_id,
+            target_id=scene.other.distribution_id,
+        )
 
 
 @pytest.mark.parametrize(
