@@ -1,23 +1,27 @@
 """Send hostile and valid requests, made from the OpenAPI document, to the real service; then fuzz the parsers.
 
-`python -m tests.fuzz` takes some ten minutes, `--quick` about one. Any 5xx, undocumented answer, accepted
+`python -m tests.fuzz` takes some ten minutes, `--quick` two or three. Any 5xx, undocumented answer, accepted
 nonsense or refused valid request is a failure. The long form explores from a new seed each time and prints it; the
 quick one, which guards each change, always begins at the same seed, so that it judges the change and not its luck.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from tests.fuzz.hooks import DISTRIBUTION
 from tests.support.agents import exchange_token
-from tests.support.stack import Servers, Stack
+from tests.support.stack import Servers, Service, Stack
 
 HERE = Path(__file__).parent
 _SEED = 20261123
@@ -40,24 +44,58 @@ def main() -> None:
 
 
 def _fuzz_service(directory: Path, examples: int, seed: int) -> int:
+    """Fuzz two installations side by side, so that nobody meets what the other's requests changed meanwhile."""
     servers = Servers(directory / "servers")
     servers.start()
-    stack = Stack(directory / "stack", servers)
+    try:
+        with (
+            _installation(directory / "agents", servers) as agents,
+            _installation(directory / "owners", servers) as owners,
+            ThreadPoolExecutor() as side_by_side,
+        ):
+            runs = (
+                side_by_side.submit(_fuzz_as_agent, agents, examples, seed),
+                side_by_side.submit(_fuzz_as_owner_and_distribution, owners, examples, seed),
+            )
+            failed = max(run.result() for run in runs)
+            return failed | _report_failures(agents.front.log) | _report_failures(owners.front.log)
+    finally:
+        servers.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Installation:
+    """A front that is fuzzed, and the credentials of its first start."""
+
+    front: Service
+    credentials: Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def _installation(directory: Path, servers: Servers) -> Iterator[_Installation]:
+    stack = Stack(directory, servers)
     try:
         credentials = stack.set_up()
         # The fuzzer guesses credentials by the thousand, from one address; that it is slowed down is tested elsewhere.
         front = stack.web(FAILED_LOGINS_PER_MINUTE="0", A2A_WAIT_SECONDS="2")
         with stack.running(front, stack.worker("agents")):
-            tokens = (exchange_token(front.url, credentials), credentials["ownerApiKey"])
-            failed = max(_fuzz_as(token, front.url, examples, seed) for token in tokens)
-            failed |= _fuzz_as_distribution(credentials["distribution"], front.url, examples, seed)
-        return failed | _report_failures(front.log)
+            yield _Installation(front=front, credentials=credentials)
     finally:
         stack.kill_all()
-        servers.stop()
 
 
-def _fuzz_as_distribution(distribution: dict[str, str], url: str, examples: int, seed: int) -> int:
+def _fuzz_as_agent(installation: _Installation, examples: int, seed: int) -> int:
+    url = installation.front.url
+    return _fuzz_as(exchange_token(url, installation.credentials), url, examples, seed)
+
+
+def _fuzz_as_owner_and_distribution(installation: _Installation, examples: int, seed: int) -> int:
+    url, credentials = installation.front.url, installation.credentials
+    failed = _fuzz_as(credentials["ownerApiKey"], url, examples, seed)
+    return failed | _fuzz_as_distribution(credentials["distribution"], url, examples, seed)
+
+
+def _fuzz_as_distribution(distribution: Mapping[str, str], url: str, examples: int, seed: int) -> int:
     """Fuzz what only a distribution does, with its token and mostly at its own address."""
     only = ("--include-path-regex", "^/distributions/")
     environment = {DISTRIBUTION: distribution["id"]}
@@ -94,7 +132,16 @@ def _report_failures(log: Path) -> int:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    return int(subprocess.run(command, env={**os.environ, **environment}, check=False).returncode != 0)
+    """Run a program to its end, then print what it said in one piece, as another may run beside it."""
+    done = subprocess.run(
+        command,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    print(done.stdout.decode(errors="replace"), flush=True)
+    return int(done.returncode != 0)
 
 
 if __name__ == "__main__":
