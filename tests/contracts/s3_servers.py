@@ -17,7 +17,7 @@ import pytest
 from deploy.embedded.ports import find_free_port
 from shared.files.blobs import S3Access
 
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from tests.support.stack import FOREIGN, ROOT, Servers, Service, Stack, wait_unt
 
 GUIDES = ROOT / "docs" / "guides"
 WORKERS = ("files", "background", "models", "agents")
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 270
 
 _SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What an operator does between two blocks, invisible to readers: the test does it.

@@ -34,7 +34,7 @@ def test_the_readmes_commands_do_what_it_says(servers: Servers, tmp_path: Path) 
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=270,
         )
     assert done.returncode == 0, done.stderr
 

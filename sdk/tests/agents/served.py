@@ -17,7 +17,7 @@ import uvicorn
 
 from quartermaster.agents import Agent
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tests.support.upstream_scripts import DIRECTIVE
 
 PIECE = "abc "
 """Four bytes, which an estimate counts as one token."""
-TIMEOUT_SECONDS = 40.0
+TIMEOUT_SECONDS = 90.0
 
 
 def scripted(**script: Any) -> str:
