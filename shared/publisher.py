@@ -25,19 +25,19 @@ log = get_logger(__name__)
 
 COALESCING_SECONDS = 0.03
 PENDING_LIMIT = 10_000
-LATER_BY_SECONDS = 2
-"""How much longer than at first a process waits between two attempts to reach its broker."""
+RECONNECT_SECONDS = 2
+"""The longest that a process of Celery's waits between two attempts to reach its broker."""
 
 
 class BrokerConnection(Connection):
-    """kombu's connection, which asks for a broker that is away every four seconds, however long it has been away.
+    """kombu's connection, which asks for a broker that is away every two seconds, however long it has been away.
 
     As it comes, kombu asks less and less often: work would stand still for half a minute after a broker's return.
     """
 
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Connect, or try again until it works; begins with two seconds."""
-        return super().ensure_connection(*args, **{"interval_max": LATER_BY_SECONDS} | kwargs)
+        """Connect, or try again until it works."""
+        return super().ensure_connection(*args, **{"interval_max": RECONNECT_SECONDS} | kwargs)
 
 
 class _BrokerConnections(AMQP):
