@@ -60,7 +60,7 @@ class FaultyProxy:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
-            thread.join(10)
+            thread.join(60)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

@@ -69,7 +69,7 @@ class Bench:
             yield process
         finally:
             process.kill()
-            process.wait(30)
+            process.wait(60)
             if process.stdout is not None:
                 process.stdout.close()
 
@@ -150,7 +150,7 @@ def test_a_program_runs_at_its_commit_with_a_secret_of_its_own(bench: Bench) -> 
         assert bench.ask(newest)[0].label == commit
         assert bench.live_secrets() == 1
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert environment["SERVICE_CLIENT_SECRET"] not in output
     assert bench.live_secrets() == 0
@@ -171,7 +171,7 @@ def test_a_run_that_is_killed_takes_its_program_along_and_leaves_a_secret_that_e
     with bench.running("--server", bench.server.as_uri()) as process:
         told = bench.program()
         process.kill()
-        process.wait(30)
+        process.wait(60)
     wait_until(lambda: not psutil.pid_exists(told["pid"]), "the program ends")
     query = "SELECT id, expires_at - now() < interval '11 minutes' AS ends FROM client_credentials"
     (left,) = bench.ask(

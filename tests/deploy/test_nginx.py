@@ -267,7 +267,7 @@ def timers_towards(port: int) -> set[str]:
 def _ask_until(over: threading.Event, port: int) -> Counter[int]:
     """Post again and again, on one connection where nginx keeps it; count the answers' statuses."""
     statuses: Counter[int] = Counter()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     while not over.is_set():
         connection.request("POST", "/message:send", b"something")
         answer = connection.getresponse()

@@ -109,7 +109,7 @@ def test_half_bodies_through_the_proxy_leave_json_and_forms_working(edge: Edge, 
             f"{base}/files/{uploaded.json()['id']}/retention",
             json={"retentionExpiresAt": None},
             headers={"Authorization": f"Bearer {token}"},
-            timeout=10,
+            timeout=60,
         )
         assert renewed.headers["Content-Type"].endswith("json"), "it was read, whatever is thought of it"
         assert renewed.status_code < 500

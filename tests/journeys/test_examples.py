@@ -70,7 +70,7 @@ def test_the_agent_shows_its_card(installation: Installation) -> None:
         command("agent.py"), env={**environment(installation), "PORT": str(port)}, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: card_of(port).get("name") == "Reporter", "the agent answers", seconds=60)
+        wait_until(lambda: card_of(port).get("name") == "Reporter", "the agent answers")
     finally:
         process.kill()
         process.wait()

@@ -97,7 +97,7 @@ def test_a_full_disk_under_everything_passes_without_a_restart(home: Home) -> No
         home.stack.servers.postgres.kill()
         home.stack.servers.postgres.start()
     for name, act in acts.items():
-        wait_until(lambda act=act: act().ok, f"{name} works again", seconds=30)  # type: ignore[misc]
+        wait_until(lambda act=act: act().ok, f"{name} works again")  # type: ignore[misc]
     assert home.agent.download(file["id"]).content == b"stored before"
 
 

@@ -57,7 +57,7 @@ def test_an_upload_into_a_full_store_is_answered_507_and_leaves_nothing(
 
         head, body = raw_upload(agent, b"x" * 12 * MEBIBYTE)
         with socket.create_connection(("127.0.0.1", stack.web_port)) as connection:
-            connection.settimeout(30)
+            connection.settimeout(90)
             connection.sendall(head + body[:MEBIBYTE])
             wait_until(lambda: staged_names(stack.blobs), "the front receives")
             filler = small_disk / "filler"

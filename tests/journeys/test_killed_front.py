@@ -117,7 +117,7 @@ def test_an_upload_is_finished_before_its_front_obeys_a_wish_to_stop(stack: Stac
     with stack.running(front):
         head, body = raw_upload(agent, b"x" * 1_000_000)
         with socket.create_connection(("127.0.0.1", front.port or 0)) as connection:
-            connection.settimeout(30)
+            connection.settimeout(90)
             connection.sendall(head + body[:600_000])
             wait_until(lambda: staged_names(stack.blobs), "the front receives")
             front.send_signal(15)

@@ -83,7 +83,7 @@ def test_a_cut_connection_leaves_what_came(stack: Stack, agent: Client, sent: in
 def test_a_request_that_hangs_is_left_behind(stack: Stack, agent: Client) -> None:
     path = begin(agent)
     with socket.create_connection(("127.0.0.1", urlsplit(agent.url).port or 0)) as connection:
-        connection.settimeout(30)
+        connection.settimeout(90)
         connection.sendall(head_of(agent, path) + CONTENT[: 8 * MEBIBYTE + 1000])
         kept = "SELECT received_bytes FROM resumable_uploads WHERE id = %s"
         wait_until(lambda: query(stack, kept, (path.rpartition("/")[2],))[0][0] > 0, "a piece is kept")

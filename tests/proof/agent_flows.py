@@ -80,7 +80,7 @@ def _stream(world: World, state: State) -> TestResponse:
         while not asked.done() and not world.sql(_UNANSWERED):
             time.sleep(0.002)
         _answer(world, state)
-        answer = asked.result(30)
+        answer = asked.result(60)
     if answer.status_code < 500:
         events = list(read_events(answer.text))
         if '"reason":"UNAVAILABLE"' in answer.text:

@@ -148,7 +148,7 @@ def served_order(pool: Pool, keys: list[PoolKey]) -> list[PoolKey]:
         wait_until_waiting(pool, number + 1)
     held.release()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=60)
     return order
 
 

@@ -72,7 +72,7 @@ def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(lane: ReplyLane, chan
 
 
 def test_streams_of_a_process_share_a_connection(valkey: redis.Redis, channel: ReplyChannel) -> None:
-    with connect_valkey(valkey_url(valkey), max_connections=1, timeout_seconds=0.2) as narrow:
+    with connect_valkey(valkey_url(valkey), max_connections=1, timeout_seconds=PATIENCE_SECONDS) as narrow:
         lane = ReplyLane(narrow)
         with channel.open(new_id()) as first, channel.open(new_id()) as second:
             writers = [ReplyWriter(lane, inbox.address) for inbox in (first, second)]

@@ -57,7 +57,7 @@ def test_more_threads_than_connections_wait_for_their_turn(narrow: Database) -> 
     start = threading.Barrier(8)
 
     def ask(_: int) -> int:
-        start.wait(20)
+        start.wait(60)
         with narrow.autocommit() as session:
             row = session.fetch_one(f"{PID}, pg_sleep(0.01)", {})
         assert row is not None

@@ -60,7 +60,7 @@ class Browser:
         if body is not None:
             sent.setdefault("Content-Type", "application/x-www-form-urlencoded")
         sent = {name: value for name, value in sent.items() if value}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body=body, headers=sent)
             response = connection.getresponse()

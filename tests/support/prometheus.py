@@ -22,7 +22,7 @@ def scrape(addresses: Sequence[str]) -> Series:
     """Give every series of these targets, as its labels, by the name of its metric."""
     found: Series = {}
     for address in addresses:
-        answer = requests.get(f"{address}/metrics", timeout=30)
+        answer = requests.get(f"{address}/metrics", timeout=60)
         assert answer.status_code == 200, answer.text
         for family in text_string_to_metric_families(answer.text):
             for sample in family.samples:

@@ -82,7 +82,7 @@ class _Relay(socketserver.BaseRequestHandler):
                 back = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
                 back.start()
                 _pass_on(client, server)
-                back.join(10)
+                back.join(60)
 
     def _connect(self) -> socket.socket:
         if isinstance(self.target, tuple):

@@ -139,7 +139,7 @@ def hold_a_download(scene: Scene, _: int) -> TestResponse:
     answer = scene.ask(scene.hostile, "GET", f"/files/{scene.hostile_file['id']}/content", buffered=False)
     with answer:
         if answer.status_code == 200:
-            assert scene.gate.wait(30)
+            assert scene.gate.wait(90)
         else:
             answer.make_sequence()
     return answer
@@ -401,7 +401,7 @@ def test_requests_that_bring_the_same_credential_wait_for_one_lookup(
 
     def slowly(authorization: str | None) -> Any:
         looked_up.append(authorization)
-        assert scene.gate.wait(30)
+        assert scene.gate.wait(90)
         return recognize(authorization)
 
     monkeypatch.setattr(authenticator, "authenticate", slowly)
@@ -424,7 +424,7 @@ def test_one_address_does_not_use_up_the_lookups(scene: Scene, monkeypatch: pyte
 
     def slowly(authorization: str | None) -> Any:
         if "invented" in (authorization or ""):
-            assert scene.gate.wait(30)
+            assert scene.gate.wait(90)
         return recognize(authorization)
 
     monkeypatch.setattr(authenticator, "authenticate", slowly)

@@ -55,7 +55,7 @@ def test_a_turn_of_a_dead_worker_is_taken_over(agents: Agents, worker: Turns) ->
     sent = agents.say("hello")
     wait_until(lambda: agents.turn(sent.turn_id)["updates"] == 1, "the first update")
     agents.set("UPDATE task_turns SET lease_id = gen_random_uuid() WHERE id = :id", id=sent.turn_id)
-    wait_until(lambda: agents.turn(sent.turn_id)["attempts"] == 2, "another attempt", seconds=15)
+    wait_until(lambda: agents.turn(sent.turn_id)["attempts"] == 2, "another attempt")
 
 
 def test_a_worker_that_stops_hands_its_turns_back(worker: Turns, agents: Agents) -> None:

@@ -32,7 +32,7 @@ class Work:
 
     def do(self, number: int) -> None:
         self.begun += 1
-        self.may_end.wait(20)
+        self.may_end.wait(60)
         self.done.append(number)
 
 
@@ -89,7 +89,7 @@ def test_what_was_taken_is_done_before_the_end_and_nothing_is_taken_after_it(wor
         stopping.start()
         assert stopping.is_alive()
         work.may_end.set()
-        stopping.join(20)
+        stopping.join(60)
         work.waiting.put(2)
     assert work.done == [1]
     assert names_of_consumers() == 0

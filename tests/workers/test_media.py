@@ -47,7 +47,7 @@ def test_slow_sources_leave_some_threads_of_the_worker_alone(worker: BoundWorker
 
     def hesitate(handler: Handler) -> None:
         is_asked.set()
-        may_answer.wait(30)
+        may_answer.wait(90)
         content(PNG.content)(handler)
 
     with MediaSource() as source, ThreadPoolExecutor(1) as pool:
@@ -58,11 +58,11 @@ def test_slow_sources_leave_some_threads_of_the_worker_alone(worker: BoundWorker
             source.serve("/next", content(PNG.content)),
         )
         fetching = pool.submit(worker.run, "media.fetch_due")
-        assert is_asked.wait(30)
+        assert is_asked.wait(90)
         worker.run("media.fetch_due")
         assert source.count("/next") == 0
         may_answer.set()
-        fetching.result(30)
+        fetching.result(90)
         assert source.count("/next") == 1
     with database.autocommit() as session:
         states = session.execute(text("SELECT state FROM media_imports")).scalars().all()

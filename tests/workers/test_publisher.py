@@ -25,10 +25,16 @@ LONGEST_HANDOVER_SECONDS = 4.5
 
 
 @pytest.fixture
-def broker(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
+def broker_url(valkey_server: EmbeddedValkey) -> str:
+    """A database that nobody else publishes to: fronts of other tests may still have something to send."""
+    return valkey_server.url.rpartition("/")[0] + "/12"
+
+
+@pytest.fixture
+def broker(broker_url: str) -> Iterator[redis.Redis]:
     """An empty broker."""
-    with redis.Redis.from_url(valkey_server.url) as client:
-        client.flushall()
+    with redis.Redis.from_url(broker_url) as client:
+        client.flushdb()
         yield client
 
 
@@ -72,20 +78,16 @@ def hand_over(publisher: Publisher, times: int) -> float:
     return time.monotonic() - began
 
 
-def test_equal_jobs_in_a_burst_leave_as_few_messages(
-    broker: redis.Redis, valkey_server: EmbeddedValkey
-) -> None:
-    with application(valkey_server.url) as app:
+def test_equal_jobs_in_a_burst_leave_as_few_messages(broker: redis.Redis, broker_url: str) -> None:
+    with application(broker_url) as app:
         publisher = Publisher(app)
         publisher.publish([PlaceStaged()] * 500 + [CollectDoomed()] * 500)
         wait_until(lambda: waiting(broker, "uploads") and waiting(broker, "retention"), "both are sent")
         assert (waiting(broker, "uploads"), waiting(broker, "retention")) == (1, 1)
 
 
-def test_a_job_that_comes_after_a_burst_is_sent_too(
-    broker: redis.Redis, valkey_server: EmbeddedValkey
-) -> None:
-    with application(valkey_server.url) as app:
+def test_a_job_that_comes_after_a_burst_is_sent_too(broker: redis.Redis, broker_url: str) -> None:
+    with application(broker_url) as app:
         publisher = Publisher(app)
         publisher.publish([PlaceAwaited()])
         wait_until(lambda: waiting(broker, "uploads") == 1, "the first is sent")
@@ -94,10 +96,10 @@ def test_a_job_that_comes_after_a_burst_is_sent_too(
 
 
 def test_jobs_of_a_class_with_a_spacing_are_gathered_and_hold_up_no_others(
-    broker: redis.Redis, valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
+    broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PlaceStaged, "spacing_seconds", 3600.0)
-    with application(valkey_server.url) as app:
+    with application(broker_url) as app:
         publisher = Publisher(app)
         publisher.publish([PlaceStaged()])
         wait_until(lambda: waiting(broker, "uploads") == 1, "the first is sent")
@@ -125,8 +127,8 @@ def test_nobody_waits_for_a_broker_that_accepts_and_does_not_answer() -> None:
         wait_until(lambda: failures() > before, "the loss is counted")
 
 
-def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValkey) -> None:
-    with application(valkey_server.url) as app:
+def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValkey, broker_url: str) -> None:
+    with application(broker_url) as app:
         publisher = Publisher(app)
         publisher.publish([PlaceAwaited()])
         valkey_server.kill()
@@ -134,7 +136,7 @@ def test_publishing_goes_on_when_the_broker_is_back(valkey_server: EmbeddedValke
         publisher.publish([PlaceAwaited()])
         wait_until(lambda: failures() > before, "the loss is counted")
         valkey_server.start(lose_memory=True)
-        with redis.Redis.from_url(valkey_server.url) as broker:
+        with redis.Redis.from_url(broker_url) as broker:
             publisher.publish([CollectDoomed()])
             wait_until(lambda: waiting(broker, "retention") == 1, "the next job is sent")
 
@@ -151,11 +153,11 @@ def test_what_waits_to_be_published_is_bounded_and_the_rest_counted() -> None:
 
 
 def test_hints_that_no_worker_takes_do_not_fill_the_broker(
-    broker: redis.Redis, valkey_server: EmbeddedValkey, monkeypatch: pytest.MonkeyPatch
+    broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared.broker, "HINTS_LIMIT", 3)
     before = failures()
-    with application(valkey_server.url) as app:
+    with application(broker_url) as app:
         publisher = Publisher(app)
         for _ in range(10):
             publisher.publish([PlaceAwaited()])

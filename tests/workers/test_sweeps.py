@@ -63,18 +63,18 @@ def test_a_second_copy_ends_at_once_and_is_made_up_for(app: Celery, sent: Any) -
     def sweep() -> int:
         copies.append(1)
         is_under_way.set()
-        may_end.wait(30)
+        may_end.wait(90)
         return 0
 
     bind_sweep(app, sweep)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(app.tasks[KIND].apply)
-        assert is_under_way.wait(30)
+        assert is_under_way.wait(90)
         for _ in range(3):
             app.tasks[KIND].apply().get()
         assert (len(copies), sent()) == (1, 0)
         may_end.set()
-        first.result(30)
+        first.result(90)
     assert (len(copies), sent()) == (1, 1)
     app.tasks[KIND].apply().get()
     assert (len(copies), sent()) == (2, 1)
@@ -93,7 +93,7 @@ def test_a_sweep_that_was_cut_short_is_sent_for_again(
 
 
 def test_a_job_that_may_run_in_parallel_is_not_held_up_by_its_copy(app: Celery, sent: Any) -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=90)
 
     def sweep() -> int:
         both.wait()
@@ -102,7 +102,7 @@ def test_a_job_that_may_run_in_parallel_is_not_held_up_by_its_copy(app: Celery, 
     bind_sweep(app, sweep, in_parallel=True)
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(app.tasks[KIND].apply) for _ in range(2)]:
-            done.result(30)
+            done.result(90)
     assert sent() == 0
 
 

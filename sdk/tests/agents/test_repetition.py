@@ -23,7 +23,7 @@ def count(text: str, task: Any) -> Iterator[Any]:
     yield f"{text} 1 "
     if text == "ask" and task is None:
         yield Ask("What?")
-    assert go_on.wait(20)
+    assert go_on.wait(60)
     yield "2"
 
 

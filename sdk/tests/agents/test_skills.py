@@ -245,7 +245,7 @@ def test_cancelling_closes_the_generator_after_its_step(tester: Served) -> None:
     canceled = tester.ask("POST", f"/tasks/{task['id']}:cancel").json()
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
     steps.release()
-    assert closed.wait(10)
+    assert closed.wait(60)
     assert tester.ask("GET", f"/tasks/{task['id']}").json()["status"]["state"] == "TASK_STATE_CANCELED"
     assert tester.ask("POST", f"/tasks/{task['id']}:cancel").status_code == 400
 

@@ -93,7 +93,7 @@ class Talk:
 def activating(*uris: str) -> ClientCallContext:
     """The context of a call that activates extensions."""
     return ClientCallContext(
-        service_parameters=ServiceParametersFactory.create([with_a2a_extensions(list(uris))]), timeout=20
+        service_parameters=ServiceParametersFactory.create([with_a2a_extensions(list(uris))]), timeout=60
     )
 
 
@@ -114,7 +114,7 @@ async def talking(
         echoed.append([uri.strip() for uri in header.split(",") if uri.strip()])
 
     headers = {"Authorization": authorization}
-    async with httpx.AsyncClient(headers=headers, timeout=20, event_hooks={"response": [hear]}) as http:
+    async with httpx.AsyncClient(headers=headers, timeout=60, event_hooks={"response": [hear]}) as http:
         config = ClientConfig(
             httpx_client=http,
             streaming=streaming,

@@ -38,7 +38,7 @@ class Listener:
         wait_until(lambda: text in json.dumps(self.events), f"{text!r} has come")
 
     def wait_for_end(self) -> None:
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     @property
@@ -49,7 +49,7 @@ class Listener:
         method, url, headers, body = self._request
         try:
             with (
-                httpx.Client(headers=headers, timeout=30) as http,
+                httpx.Client(headers=headers, timeout=60) as http,
                 http.stream(method, url, json=body) as answer,
             ):
                 for line in answer.iter_lines():

@@ -59,7 +59,7 @@ class Race:
         assert (status, error["code"]) == REFUSED[self.unit]
         amount = f"{float(error['required']) * AFFORDABLE:.6f}".rstrip("0").rstrip(".")
         changed = requests.patch(
-            f"{self.path}/{self.budget_id}", json={"amount": amount}, headers=owner, timeout=20
+            f"{self.path}/{self.budget_id}", json={"amount": amount}, headers=owner, timeout=60
         )
         assert changed.status_code == 200, changed.text
 
@@ -69,7 +69,7 @@ class Race:
             f"{front.url}/v1/chat/completions",
             json={**CHAT, "messages": [{"role": "user", "content": text}]},
             headers={"Authorization": self.authorization},
-            timeout=30,
+            timeout=60,
         )
         return answer.status_code, answer.json().get("error")
 
@@ -152,7 +152,7 @@ def kill_in_turn(victims: list[Service], races: list[Race]) -> None:
     """Kill each and start it again, at equal parts of all calls."""
     for number, victim in enumerate(victims, start=1):
         part = CALLS * len(races) * number // (len(victims) + 1)
-        wait_until(lambda part=part: made(races) >= part, "calls are made", seconds=60)  # type: ignore[misc]
+        wait_until(lambda part=part: made(races) >= part, "calls are made")  # type: ignore[misc]
         victim.kill()
         victim.start()
 

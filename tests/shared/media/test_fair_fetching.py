@@ -65,12 +65,12 @@ def test_busy_distributions_of_one_organization_leave_threads_to_another(desk: D
     with busy_worker(desk, [slow]) as threads:
         working = start(threads, desk)
         for _ in range(THREADS // 2):
-            assert slow.asked.acquire(timeout=30)
+            assert slow.asked.acquire(timeout=90)
         wait_until(
             lambda: sum(each.done() for each in working) == THREADS // 2, "half of the threads are left"
         )
         (wanted,) = desk.push(desk.mailbox(), attachment(desk.source.serve("/quick", content(PNG.content))))
-        threads.submit(desk.work).result(30)
+        threads.submit(desk.work).result(90)
         assert is_stored(desk, wanted)
 
 
@@ -121,7 +121,7 @@ def test_a_dripping_source_is_cut_off_and_tried_again(desk: Desk, mailbox: Mailb
 
     (queued,) = desk.push(mailbox, attachment(desk.source.serve("/drip", drip)))
     assert desk.work() == 1
-    assert is_cut_off.wait(30)
+    assert is_cut_off.wait(90)
     put_back = desk.read(queued)
     assert (put_back.state, put_back.code) == (ImportState.QUEUED, "fetch_timed_out")
 

@@ -183,13 +183,13 @@ def test_a_lease_is_kept_while_a_source_says_nothing(
 
     def hesitate(handler: Handler) -> None:
         is_asked.set()
-        may_answer.wait(30)
+        may_answer.wait(90)
         content(PNG.content)(handler)
 
     (queued,) = desk.push(mailbox, attachment(desk.source.serve(f"/{uuid4()}", hesitate)))
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(desk.work)
-        assert is_asked.wait(30)
+        assert is_asked.wait(90)
         leased_until = desk.read(queued).due_at
         desk.sql("UPDATE media_imports SET due_at = due_at - interval '50 s' WHERE id = :id", id=queued.id)
         ends_at = time.monotonic() + 30
@@ -197,7 +197,7 @@ def test_a_lease_is_kept_while_a_source_says_nothing(
             time.sleep(0.02)
         assert desk.read(queued).due_at >= leased_until
         may_answer.set()
-        working.result(30)
+        working.result(90)
     assert (desk.read(queued).state, desk.read(queued).attempts) == (ImportState.STORED, 1)
 
 
@@ -224,19 +224,19 @@ def test_a_worker_that_comes_back_too_late_takes_its_bytes_away(desk: Desk, mail
 
     def answer_late(handler: Handler) -> None:
         is_asked.set()
-        may_answer.wait(30)
+        may_answer.wait(90)
         content(PNG.content)(handler)
 
     url = desk.source.serve(f"/{uuid4()}", in_turn(answer_late, content(PNG.content)))
     (queued,) = desk.push(mailbox, attachment(url))
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(desk.work)
-        assert is_asked.wait(30)
+        assert is_asked.wait(90)
         desk.let_time_pass()
         assert desk.work() == 1
         stored = desk.read(queued)
         may_answer.set()
-        late.result(30)
+        late.result(90)
     assert (stored.state, stored.attempts) == (ImportState.STORED, 2)
     assert desk.read(queued) == stored
     assert len(desk.files_of(mailbox)) == 1

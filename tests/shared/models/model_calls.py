@@ -113,7 +113,7 @@ class ModelCalls:
         thread = threading.Thread(target=self.execute, args=(inbox,))
         thread.start()
         yield
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
     def record(self, inbox: Inbox) -> dict[str, Any] | None:

@@ -158,7 +158,7 @@ def test_the_end_of_a_call_lets_the_next_try_at_once(
     wait_until(lambda: tenants.admission._line.has(one.organization_id), "it waits")
     one.void(open_calls[0])
     tenants.admission.end(open_calls[0])
-    open_calls.append(waiting.result(20))
+    open_calls.append(waiting.result(60))
     assert one.discrepancies() == []
 
 

@@ -108,7 +108,7 @@ def test_a_call_that_a_worker_begins_although_valkey_did_not_say_so_goes_on(call
             super().put(address, request, organization_id=organization_id)
             thread = threading.Thread(target=execute, args=(calls.executor, address))
             thread.start()
-            thread.join(20)
+            thread.join(60)
             raise redis.ConnectionError
 
     unheard = replace(calls, invoker=replace(calls.invoker, queue=Hesitant(calls.valkey)))

@@ -222,7 +222,7 @@ def test_more_requests_than_connections_to_valkey_wait_for_their_turn(valkey_ser
     with connect_valkey(valkey_server.url) as valkey, ThreadPoolExecutor(len(leaving)) as pool:
 
         def leave(invocation_id: UUID) -> None:
-            start.wait(20)
+            start.wait(60)
             cancel(valkey, invocation_id)
 
         list(pool.map(leave, leaving))

@@ -80,11 +80,14 @@ def test_nobody_is_admitted_where_there_is_no_slot() -> None:
 
 @pytest.fixture
 def valkey(valkey_server: EmbeddedValkey) -> redis.Redis:
-    return connect_valkey(valkey_server.url)
+    """A database in which no worker of other tests has announced itself."""
+    valkey = connect_valkey(valkey_server.url.rpartition("/")[0] + "/13")
+    valkey.flushdb()
+    return valkey
 
 
 def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 1.0)
+    monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 600.0)
     monkeypatch.setattr(shares_module, "ANNOUNCE_SECONDS", 0.1)
     assert read_slots(valkey) is None
     first, second = Announcement(valkey, 5), Announcement(valkey, 7)
@@ -93,7 +96,9 @@ def test_slots_are_those_of_workers_that_live(valkey: redis.Redis, monkeypatch: 
     wait_until(lambda: read_slots(valkey) == 12, "both have announced themselves")
     first.stop()
     assert read_slots(valkey) == 7
-    monkeypatch.setattr(second, "_announce", lambda **_: None)  # killed
+    second._thread.stop(wait=True)  # killed
+    monkeypatch.setattr(shares_module, "EXPIRY_SECONDS", 0.1)
+    second._say()  # a moment before
     wait_until(lambda: read_slots(valkey) is None, "the dead one is forgotten")
     second.stop()
     assert not valkey.exists(KEY)

@@ -10,8 +10,6 @@ from tests.shared.credits.calls import Calls
 from tests.support.front import Front
 from tests.support.identity import Person
 
-MONTH = f"{datetime.now(UTC):%Y-%m}"
-
 
 @pytest.fixture
 def calls(front: Front) -> Calls:
@@ -19,6 +17,12 @@ def calls(front: Front) -> Calls:
     calls.top_up(10_000_000)
     calls.charge(1_500_000)
     return calls
+
+
+@pytest.fixture
+def month(calls: Calls) -> str:
+    """The month in which the organization was charged."""
+    return f"{datetime.now(UTC):%Y-%m}"
 
 
 @pytest.fixture
@@ -30,11 +34,13 @@ def path(organization_id: UUID, month: str = "") -> str:
     return f"/admin/organizations/{organization_id}/credits/statements{month and '/'}{month}"
 
 
-def test_a_statement_opens_sums_by_kind_and_closes(front: Front, calls: Calls, admin: Person) -> None:
-    answer = front.get(path(calls.organization_id, MONTH), admin.authorization)
+def test_a_statement_opens_sums_by_kind_and_closes(
+    front: Front, calls: Calls, admin: Person, month: str
+) -> None:
+    answer = front.get(path(calls.organization_id, month), admin.authorization)
     assert answer.get_json() == {
         "organizationId": str(calls.organization_id),
-        "month": MONTH,
+        "month": month,
         "opening": "0",
         "lines": [
             {"kind": "top_up", "entries": 1, "amount": "10"},
@@ -48,32 +54,34 @@ def test_a_statement_opens_sums_by_kind_and_closes(front: Front, calls: Calls, a
     }
 
 
-def test_a_statement_is_a_file_for_those_who_ask_for_one(front: Front, calls: Calls, admin: Person) -> None:
+def test_a_statement_is_a_file_for_those_who_ask_for_one(
+    front: Front, calls: Calls, admin: Person, month: str
+) -> None:
     headers = {"Authorization": admin.authorization, "Accept": "text/csv"}
-    answer = front.client.get(path(calls.organization_id, MONTH), headers=headers)
+    answer = front.client.get(path(calls.organization_id, month), headers=headers)
     assert answer.content_type == "text/csv; charset=utf-8"
-    assert answer.headers["Content-Disposition"] == f'attachment; filename="statement-{MONTH}.csv"'
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="statement-{month}.csv"'
     assert answer.text.splitlines() == [
         "month,line,entries,amount",
-        f"{MONTH},opening,,0",
-        f"{MONTH},top_up,1,10",
-        f"{MONTH},adjustment,0,0",
-        f"{MONTH},charge,1,-1.5",
-        f"{MONTH},correction,0,0",
-        f"{MONTH},storage,0,0",
-        f"{MONTH},closing,,8.5",
+        f"{month},opening,,0",
+        f"{month},top_up,1,10",
+        f"{month},adjustment,0,0",
+        f"{month},charge,1,-1.5",
+        f"{month},correction,0,0",
+        f"{month},storage,0,0",
+        f"{month},closing,,8.5",
     ]
     listed = front.client.get(path(calls.organization_id), headers=headers)
-    assert listed.text.splitlines() == ["month,opening,closing", f"{MONTH},0,8.5"]
+    assert listed.text.splitlines() == ["month,opening,closing", f"{month},0,8.5"]
 
 
-def test_statements_are_listed(front: Front, calls: Calls, admin: Person) -> None:
+def test_statements_are_listed(front: Front, calls: Calls, admin: Person, month: str) -> None:
     answer = front.get(f"{path(calls.organization_id)}?limit=5", admin.authorization)
     assert answer.get_json() == {
-        "statements": [{"month": MONTH, "opening": "0", "closing": "8.5", "isFinal": False}],
+        "statements": [{"month": month, "opening": "0", "closing": "8.5", "isFinal": False}],
         "nextCursor": None,
     }
-    before = front.get(f"{path(calls.organization_id)}?cursor={MONTH}", admin.authorization)
+    before = front.get(f"{path(calls.organization_id)}?cursor={month}", admin.authorization)
     assert before.get_json()["statements"] == []
 
 
@@ -89,7 +97,7 @@ def test_a_cursor_that_is_no_month_is_wrong(front: Front, calls: Calls, admin: P
     assert answer.status_code == 422
 
 
-def test_others_read_no_statement(front: Front, calls: Calls) -> None:
+def test_others_read_no_statement(front: Front, calls: Calls, month: str) -> None:
     stranger = front.identity.person(front.identity.organization().id, Role.WORKSPACE_OWNER)
-    for at in (path(calls.organization_id), path(calls.organization_id, MONTH)):
+    for at in (path(calls.organization_id), path(calls.organization_id, month)):
         assert front.get(at, stranger.authorization).status_code == 404

@@ -31,7 +31,7 @@ def gunicorn(*, threads: int = 4, **environment: str) -> Iterator[int]:
             yield port
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def wait_until_up(port: int) -> None:

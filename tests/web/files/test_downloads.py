@@ -153,7 +153,7 @@ def test_the_connection_serves_on_after_every_kind_of_answer(port: int, path: st
 
 def test_clients_in_use_read_what_is_sent(port: int, tmp_path: Path) -> None:
     with requests.get(
-        f"http://127.0.0.1:{port}/local", headers={"Range": "bytes=7-"}, timeout=20
+        f"http://127.0.0.1:{port}/local", headers={"Range": "bytes=7-"}, timeout=60
     ) as response:
         assert response.content == CONTENT[7:]
     target = tmp_path / "content"
@@ -161,7 +161,7 @@ def test_clients_in_use_read_what_is_sent(port: int, tmp_path: Path) -> None:
     subprocess.run(
         ["curl", "-sS", "-C", "-", "-o", str(target), f"http://127.0.0.1:{port}/local"],
         check=True,
-        timeout=20,
+        timeout=60,
     )
     assert target.read_bytes() == CONTENT
 

@@ -142,7 +142,7 @@ def test_a_renewal_that_holds_the_row_is_not_swept(
     def stop(point: str) -> None:
         if point == "renew.before_commit":
             decided.set()
-            assert swept.wait(30)
+            assert swept.wait(90)
         reach(point)
 
     monkeypatch.setattr(failpoints, "hit", stop)

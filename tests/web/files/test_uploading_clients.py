@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def curl(*arguments: str) -> Any:
-    done = subprocess.run(["curl", "-sS", *arguments], capture_output=True, check=True, timeout=30)
+    done = subprocess.run(["curl", "-sS", *arguments], capture_output=True, check=True, timeout=60)
     return json.loads(done.stdout)
 
 

@@ -76,7 +76,7 @@ def served(
 def is_answering(url: str) -> bool:
     """Whether a process serves: their parent listens long before."""
     with contextlib.suppress(requests.RequestException):
-        return requests.get(f"{url}/healthz", timeout=2).ok
+        return requests.get(f"{url}/healthz", timeout=TIMEOUT_SECONDS).ok
     return False
 
 

@@ -36,7 +36,7 @@ def test_its_client_follows_a_stream(service: Service, binding: str) -> None:
 
 
 async def _stream(url: str, headers: dict[str, str], binding: str) -> tuple[str, list[TaskState]]:
-    async with httpx.AsyncClient(headers=headers, timeout=30) as http:
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         factory = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding]))
         client = factory.create(card)

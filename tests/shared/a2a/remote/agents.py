@@ -74,7 +74,7 @@ def sdk_agent(*bindings: str, is_locked: bool = False) -> Iterator[str]:
         yield url
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
 
 
 def sdk_card(url: str, bindings: tuple[str, ...] = BINDINGS) -> AgentCard:

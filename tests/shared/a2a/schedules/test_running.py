@@ -158,14 +158,14 @@ def test_however_many_look_a_tick_comes_once(agents: Agents, scheduler: Schedule
     start = threading.Barrier(4)
 
     def look() -> None:
-        start.wait(10)
+        start.wait(60)
         run_due_schedules(scheduler)
 
     threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert [states(agents, one) for one in made] == [[("started", 0)]] * 6
 
 

@@ -158,5 +158,5 @@ def test_what_a_dead_worker_held_is_taken_over(quiet: Agents) -> None:
     sweeper = TurnSweeper(quiet.database, quiet.hints)
     sweeper.start()
     with working(quiet):
-        wait_until(lambda: is_answered(quiet, sent), "another worker's answer", seconds=15)
+        wait_until(lambda: is_answered(quiet, sent), "another worker's answer")
     sweeper.stop()

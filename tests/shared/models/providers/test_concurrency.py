@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -11,9 +12,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.models.providers import concurrency
 from shared.models.providers.concurrency import ModelSlots
 from shared.models.providers.errors import ProviderOverloaded
 from tests.shared.models.providers.calls import model
+from tests.support.stack import wait_until
 
 LIMITED = replace(model("http://127.0.0.1:1/v1"), concurrency_limit=2)
 
@@ -28,7 +31,7 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[Redis]:
 
 @pytest.fixture
 def slots(valkey: Redis) -> Iterator[ModelSlots]:
-    made = ModelSlots(valkey, lease_seconds=1.0)
+    made = ModelSlots(valkey)
     yield made
     made.close()
 
@@ -69,11 +72,20 @@ def test_a_dead_workers_slots_come_free(slots: ModelSlots, valkey: Redis) -> Non
                 pytest.fail("the dead worker's slots never came free")
 
 
-def test_a_long_call_keeps_its_slot(slots: ModelSlots) -> None:
-    with slots.slot(LIMITED), slots.slot(LIMITED):
-        time.sleep(1.6)  # longer than a lease
+def test_a_long_call_keeps_its_slot(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrency, "RENEW_EVERY_SECONDS", 0.01)
+    slots = ModelSlots(valkey)
+    with closing(slots), slots.slot(LIMITED), slots.slot(LIMITED):
+        taken_until = max(ends(valkey))
+        wait_until(lambda: min(ends(valkey)) > taken_until, "both leases end later than they would have")
         with pytest.raises(ProviderOverloaded), slots.slot(LIMITED):
             pytest.fail("a third call must not run")
+
+
+def ends(valkey: Redis) -> list[float]:
+    """When the leases run out."""
+    leases: Any = valkey.zrange(f"model:running:{LIMITED.id}", 0, -1, withscores=True)
+    return [end for _, end in leases]
 
 
 def test_a_model_without_a_limit_asks_nobody() -> None:
