@@ -9,17 +9,18 @@ from uuid import UUID
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSION = 0x7 << 76
 _VARIANT = 0x2 << 62
-_RANDOM_A_MASK = 0xFFF << 64
-_RANDOM_B_MASK = (1 << 62) - 1
+_RANDOM_MASK = (1 << 62) - 1
 
 
 def new_id() -> UUID:
-    """Make an id whose first 48 bits are the time in milliseconds and whose last 62 are random."""
-    random = int.from_bytes(os.urandom(10))
-    milliseconds = time.time_ns() // 1_000_000
-    return UUID(
-        int=milliseconds << 80 | _VERSION | random & _RANDOM_A_MASK | _VARIANT | random & _RANDOM_B_MASK
-    )
+    """Make an id: 48 bits of milliseconds, 12 of the 4096ths of one, 62 of chance.
+
+    Those that a process makes one after the other are so in their order (RFC 9562, 6.2, method 3).
+    """
+    milliseconds, nanoseconds = divmod(time.time_ns(), 1_000_000)
+    fraction = (nanoseconds << 12) // 1_000_000
+    random = int.from_bytes(os.urandom(8)) & _RANDOM_MASK
+    return UUID(int=milliseconds << 80 | _VERSION | fraction << 64 | _VARIANT | random)
 
 
 def made_at(made: UUID) -> float:
