@@ -1,6 +1,6 @@
 # Everything a person or a machine does with a checkout. Needs Python 3.11 or later; all else is pinned in deploy/.
 .DEFAULT_GOAL := help
-.PHONY: help up test coverage test-upstreams test-clients test-brokers test-openapi test-deploy lint format chaos hosts bench fuzz fuzz-parsers mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
+.PHONY: help up test coverage test-upstreams test-clients test-brokers test-openapi test-deploy test-console lint format chaos hosts bench fuzz fuzz-parsers mutants environment networks released-schema requirements guide requests wheel sdk sdk-wheel test-sdk clean
 SHELL := /bin/bash
 
 # The tests start hundreds of processes; none should compile the project anew.
@@ -62,9 +62,9 @@ test-openapi: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Have generators, a linter
 test-deploy: $(TEST_READY) $(DEPLOY_TOOLS)/.ready ## Have Helm, Kubernetes' schemas, compose and hadolint read what operators deploy
 	DEPLOY_TOOLS=$(DEPLOY_TOOLS) $(BIN)/python -m pytest tests/deployment $(ARGUMENTS)
 
-test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Look at the console in a browser, and time it over a million of everything (CONSOLE_SHORT=1 for less; needs node and chromium)
+test-console: $(TEST_READY) $(OPENAPI_TOOLS)/.ready ## Look at the console in a browser, and time it over a million of everything (CONSOLE_SHORT=1 for less, 2 for a minute; needs node and chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || echo "chromium is missing: no page is looked at"
-	OPENAPI_TOOLS=$(OPENAPI_TOOLS) SCREENSHOTS=$(abspath $(DIST))/console $(BIN)/python -m pytest tests/browser $(ARGUMENTS)
+	OPENAPI_TOOLS=$(OPENAPI_TOOLS) SCREENSHOTS=$(abspath $(DIST))/console $(BIN)/python -m pytest tests/browser$(if $(filter 2,$(CONSOLE_SHORT)),/test_console.py) $(ARGUMENTS)
 
 lint: $(TEST_READY) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
