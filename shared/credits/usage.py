@@ -1,4 +1,9 @@
-"""Usage records: what each call consumed and cost, and who is responsible; never what was said in it."""
+"""Usage records: what each call consumed and cost, and who is responsible; never what was said in it.
+
+A list costs what its page does: each filter has an index in the order of time. Where more than one is given, a walk
+along one of them may meet very many records that the others leave out. So they are looked for among the newest first,
+then by the indexes together and in no order, and along one of them only where many meet all filters.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +23,20 @@ from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.callers import Caller, ExecutorKind
 from shared.identity.existence import require_organization
 from shared.identity.permissions import Permission
-from shared.pagination import DEFAULT_LIMIT, Page
+from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT, Page
 from shared.schema import columns_of
 
 MAX_FILE_RECORDS = 10_000
 """How many records one file may have."""
+LOOKED_AT = 2_000
+"""Among how many of the newest records those are looked for first that meet more than one filter."""
+FEW = 500
+"""How many are read whole and put in order here, rather than found in the order of an index."""
 
 _table = usage_records.c
 _principal = func.coalesce(_table.principal_id, _table.identity_id, _table.user_id)
+_position = (_table.occurred_at, _table.invocation_id)
+_newest_first = tuple(column.desc() for column in _position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +79,26 @@ class RecordFilter:
     ends_at: datetime | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Say it to the database; each but the status `completed` has an index."""
+        """Say to the database which values are wanted; each but the status `completed` has an index."""
         equal = (
             (_table.model, self.model),
             (_principal, self.principal_id),
             (_table.api_key_id, self.api_key_id),
             (_table.status, self.status),
         )
-        conditions = [column == value for column, value in equal if value is not None]
-        if self.starts_at is not None:
-            conditions.append(_table.occurred_at >= self.starts_at)
-        if self.ends_at is not None:
-            conditions.append(_table.occurred_at < self.ends_at)
-        return conditions
+        return [column == value for column, value in equal if value is not None]
+
+    def span(self) -> list[ColumnElement[bool]]:
+        """Say to the database which time is wanted."""
+        bounds = (
+            None if self.starts_at is None else _table.occurred_at >= self.starts_at,
+            None if self.ends_at is None else _table.occurred_at < self.ends_at,
+        )
+        return [bound for bound in bounds if bound is not None]
 
 
 ALL_RECORDS = RecordFilter()
+_RECORDS = select(*columns_of(UsageRecord, usage_records))
 
 
 def authorize_usage(caller: Caller) -> UsageScope:
@@ -112,16 +127,15 @@ def list_usage_records(
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UsageRecord]:
     """List usage records, newest first; a cursor is the last invocation of the page before."""
-    position = (_table.occurred_at, _table.invocation_id)
-    statement = select(*columns_of(UsageRecord, usage_records)).where(
-        _table.organization_id == organization_id, *wanted.conditions()
-    )
+    whose = [_table.organization_id == organization_id, *wanted.span()]
+    conditions = wanted.conditions()
+    is_crossed = len(conditions) + (user_id is not None) > 1 and limit <= MAX_LIMIT
     if user_id is not None:
-        statement = statement.where(_table.user_id == user_id)
+        whose.append(_table.user_id == user_id)
     if cursor is not None:
-        statement = statement.where(tuple_(*position) < tuple_(*_position(session, organization_id, cursor)))
-    statement = statement.order_by(*(column.desc() for column in position)).limit(limit + 1)
-    rows = session.execute(statement).all()
+        whose.append(tuple_(*_position) < tuple_(*_find_position(session, organization_id, cursor)))
+    find = _find_crossed if is_crossed else _find_newest
+    rows = find(session, whose, conditions, limit + 1)
     items = tuple(_record(row) for row in rows[:limit])
     return Page(items=items, next_cursor=str(items[-1].invocation_id) if len(rows) > limit else None)
 
@@ -145,7 +159,7 @@ def find_usage_records(
     session: Session, organization_id: UUID, invocation_ids: Sequence[UUID]
 ) -> Sequence[UsageRecord]:
     """Find the settled ones of some calls of an organization, in no order."""
-    found = select(*columns_of(UsageRecord, usage_records)).where(
+    found = _RECORDS.where(
         _table.invocation_id.in_(invocation_ids), _table.organization_id == organization_id
     )
     return [_record(row) for row in session.execute(found)]
@@ -164,7 +178,40 @@ def list_all_usage_records(
     return page.items
 
 
-def _position(session: Session, organization_id: UUID, cursor: UUID) -> tuple[datetime, UUID]:
+def _find_newest(
+    session: Session,
+    whose: Sequence[ColumnElement[bool]],
+    conditions: Sequence[ColumnElement[bool]],
+    count: int,
+) -> Sequence[Row[Any]]:
+    """Find the newest in the order of one index."""
+    wanted = _RECORDS.where(*whose, *conditions)
+    return session.execute(wanted.order_by(*_newest_first).limit(count)).all()
+
+
+def _find_crossed(
+    session: Session,
+    whose: Sequence[ColumnElement[bool]],
+    conditions: Sequence[ColumnElement[bool]],
+    count: int,
+) -> Sequence[Row[Any]]:
+    """Find the newest among the newest of all, or else among few that meet all conditions, or else as ever."""
+    passed = select(_table.occurred_at).where(*whose).order_by(*_newest_first).offset(LOOKED_AT).limit(1)
+    moment = session.execute(passed).scalar()
+    recent = () if moment is None else (_table.occurred_at >= moment,)
+    found = _find_newest(session, (*whose, *recent), conditions, count)
+    if moment is None or len(found) == count:
+        return found
+    # Materialized, so that it is planned for all of them: for the first few, the planner would walk along one index.
+    # It combines two indexes if not both begin with the organization; of user and model, it reads one in table order.
+    met = _RECORDS.where(*whose, *conditions).cte("met").prefix_with("MATERIALIZED")
+    some = session.execute(select(met).limit(FEW)).all()
+    if len(some) == FEW:
+        return _find_newest(session, whose, conditions, count)
+    return sorted(some, key=lambda row: (row.occurred_at, row.invocation_id), reverse=True)[:count]
+
+
+def _find_position(session: Session, organization_id: UUID, cursor: UUID) -> tuple[datetime, UUID]:
     statement = select(_table.occurred_at).where(
         _table.invocation_id == cursor, _table.organization_id == organization_id
     )

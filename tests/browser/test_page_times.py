@@ -43,7 +43,8 @@ FILTERS = {
         *("since=24h", "since=30d", "status=completed", "status=failed", "status=failed&since=24h"),
         *("model=scripted/3", "model=scripted/3&status=failed", "model=none", "model=none&status=completed"),
         *("principal={principal}", "key={key}", "principal={principal}&model=scripted/3", "cursor={call}"),
-        "key={key}&principal={principal}&status=completed",
+        *("key={key}&principal={principal}&status=completed", "principal={principal}&model=scripted/7"),
+        "principal={principal}&model=scripted/7&status=failed",
     ),
     "/console/files": (
         *("name=report", "name=0000", "name=nothing", "type=text", "type=video", "purpose=MessagingMedia"),

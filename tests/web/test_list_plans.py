@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import event
 
+from shared.credits import usage
 from shared.files import listing, searching
 from shared.pagination import MAX_LIMIT
 from tests.support import large_owner
@@ -133,8 +134,8 @@ def large(front: Front) -> Iterator[Large]:
         large_owner.fill(session.connection, resources, acme.organization_id)
         large_owner.analyze(session.connection)
     with pytest.MonkeyPatch.context() as patch:
-        # A search that looks at two pages of the newest goes on to the index, as it does in a large organization.
-        for module in (listing, searching):
+        # What looks at two pages of the newest goes on to the indexes, as it does in a large organization.
+        for module in (listing, searching, usage):
             patch.setattr(module, "LOOKED_AT", 2 * PAGE)
         yield Large(front=front, resources=resources, credentials=everybody(front, acme))
 
