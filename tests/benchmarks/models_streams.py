@@ -32,7 +32,7 @@ Found = Mapping[str, tuple[Sample, Timings]]
 def streams(bench: Bench, through: Gateways) -> Iterator[Line]:
     """Read streams one at a time, then sixteen at once."""
     alone = {each.name: _stream(each, PLAIN, callers=1, count=bench.scaled(100, 30)) for each in through.all}
-    yield _first_token("first token, one stream: added p50", alone, hundredths=50, most_seconds=0.008)
+    yield _first_token("first token, one stream: added p50", alone, hundredths=50, most_seconds=0.006)
     paced = {
         each.name: _stream(each, PACED, callers=STREAMS, count=bench.scaled(3, 1) * STREAMS)
         for each in through.all
@@ -41,7 +41,7 @@ def streams(bench: Bench, through: Gateways) -> Iterator[Line]:
         f"first token, {STREAMS} paced streams: added p95",
         paced,
         hundredths=95,
-        most_seconds=0.040,
+        most_seconds=0.030,
         less=PACE_SECONDS,
     )
     count = bench.scaled(4, 1) * STREAMS
@@ -123,7 +123,7 @@ def _chunks(bench: Bench, found: Found, counts: Mapping[str, int]) -> Iterator[L
 def _paced(found: Found, chunks: int) -> Iterator[Line]:
     cpu = {name: taken[0].cpu_seconds * 1000 / chunks for name, taken in found.items() if name != "direct"}
     every = f"every {PACE_SECONDS * 1000:.0f} ms"
-    yield _cpu_per_chunk(f"CPU per chunk, {every}, {STREAMS} streams", cpu, 0.4, found["ours"][0], chunks)
+    yield _cpu_per_chunk(f"CPU per chunk, {every}, {STREAMS} streams", cpu, 0.25, found["ours"][0], chunks)
     late = {name: percentile(taken[1].late, 95) for name, taken in found.items()}
     yield Line(
         what=f"lateness of a chunk {every}, {STREAMS} streams: p95",

@@ -160,6 +160,8 @@ def placement_latency(bench: Bench) -> Iterator[Line]:
     count = bench.scaled(60, 10)
     front = bench.front
     warm_up(front)
+    # The last uploads of the warm-up are sent for within a spacing, and the next not before another.
+    time.sleep(2 * PlaceStaged.spacing_seconds)
     connection = Connection(front.port)
     database = psycopg2.connect(front.stack.administrator_url)
     database.autocommit = True
