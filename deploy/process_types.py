@@ -119,7 +119,7 @@ def beat_command(environment: Mapping[str, str] = os.environ) -> list[str]:
     return [
         *_celery("workers.beat:app", "beat", environment),
         "--scheduler",
-        "celery.beat:Scheduler",
+        "workers.beat_scheduler:FixedIntervals",
         "--pidfile",
         "",
     ]

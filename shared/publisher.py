@@ -76,7 +76,6 @@ def create_celery(broker_url: str) -> Celery:
         worker_eta_task_limit=1000,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
-        beat_max_loop_interval=1,
     )
     app.conf.update(Broker.of(broker_url).settings)
     return app

@@ -3,14 +3,11 @@
 Two beats at once are harmless: handlers claim what they do.
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 from shared.queues import QUEUES
 from shared.telemetry import SWEEP_INTERVAL_SECONDS
 from workers.registry import handlers_of
-
-_NEVER = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def build_schedule() -> dict[str, dict[str, Any]]:
@@ -26,8 +23,6 @@ def build_schedule() -> dict[str, dict[str, Any]]:
             "schedule": every_seconds,
             # A sweep that no worker took within its interval is pointless: the next one is due.
             "options": {"queue": handler.queue, "expires": every_seconds, "ignore_result": True},
-            # Beat remembers nothing over a restart: one restarted every hour would never send what is hourly.
-            "last_run_at": _NEVER,
         }
         for handler, every_seconds in sweeps.items()
     }

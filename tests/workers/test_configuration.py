@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from celery import Celery
-from celery.beat import Scheduler
 from cryptography.fernet import Fernet
 from kombu.exceptions import OperationalError
 
@@ -172,14 +171,3 @@ def test_workers_run_threads_without_gossip(name: str) -> None:
     command = worker_command(name, {})
     assert command[command.index("--pool") + 1] == "threads"
     assert {"--without-gossip", "--without-mingle", "--without-heartbeat"} <= set(command)
-
-
-def test_a_beat_that_starts_sends_every_sweep_at_once() -> None:
-    with closing(create_celery("redis://127.0.0.1:1/0")) as app:
-        schedule = app.conf.beat_schedule = build_schedule()
-        scheduler = Scheduler(app, lazy=True)
-        scheduler.update_from_dict(schedule)
-        entries = list(scheduler.schedule.values())
-        assert len(entries) == len(schedule)
-        assert [entry.name for entry in entries if not entry.is_due()[0]] == []
-        assert [entry.name for entry in entries if next(entry).is_due()[0]] == []
