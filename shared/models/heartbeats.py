@@ -64,7 +64,7 @@ class Attended:
         self.has_sent_data = False
         self.is_noted = False
         self._listener = listener
-        self.sent_at, self.renewed_at = float("-inf"), time.monotonic()
+        self.sent_at = self.renewed_at = time.monotonic()
 
     def send(self, kind: ReplyKind, data: bytes = b"") -> bool:
         """Send a reply; False, and cancelled, when nobody waits for it or it cannot be sent."""

@@ -1,5 +1,7 @@
 """What looks after calls while their threads wait: signs of life, notes of what was streamed, and the end."""
 
+from typing import Any
+
 import pytest
 
 from shared.credits import holds
@@ -32,6 +34,27 @@ def test_a_call_whose_upstream_is_silent_gives_signs_of_life(calls: ModelCalls) 
             hear(inbox, ReplyKind.ALIVE)
         cancel(calls.valkey, inbox.address.invocation_id)
     assert calls.charge(inbox)[0] == "cancelled"
+
+
+def test_a_call_that_has_just_begun_gives_no_sign_of_life(
+    calls: ModelCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "ALIVE_SECONDS", 3600.0)
+    inbox = calls.chat("!wait 100000")
+    rounds: list[object] = []
+    cancel_unwanted = heartbeats.Heartbeats._cancel_unwanted
+
+    def counted(*given: Any) -> None:
+        rounds.append(given)
+        cancel_unwanted(*given)
+
+    monkeypatch.setattr(heartbeats.Heartbeats, "_cancel_unwanted", counted)
+    with calls.executing(inbox):
+        wait_until(lambda: len(rounds) >= 3, "the call was looked after")
+        cancel(calls.valkey, inbox.address.invocation_id)
+    reply = inbox.receive(10.0)
+    assert reply is not None
+    assert reply.kind is ReplyKind.FAILED
 
 
 def test_a_call_that_was_cancelled_during_a_silence_ends(calls: ModelCalls) -> None:
