@@ -179,10 +179,12 @@ class ReplyChannel:
         """Read the channel until the connection breaks or this end is closed."""
         pool: Any = self._valkey.connection_pool
         # One of its own, whose standing timeout is the look's: to set another for each read would cost as much as it.
-        connection = pool.connection_class(**pool.connection_kwargs | {"socket_timeout": LOOK_SECONDS})
+        # The client logs what RESP3 pushes: the text of every reply, formatted whether or not anybody wants the line.
+        own = {"socket_timeout": LOOK_SECONDS, "protocol": 2}
+        connection = pool.connection_class(**pool.connection_kwargs | own)
         try:
             connection.send_command("SUBSCRIBE", self._name)
-            connection.read_response(push_request=True)
+            connection.read_response()
             self._is_listening.set()
             heard_at = time.monotonic()
             asked_at: float | None = None
@@ -190,7 +192,7 @@ class ReplyChannel:
                 # Silence ends here: what comes while this thread has no processor is found by the next look.
                 looked_at = time.monotonic()
                 try:
-                    message = connection.read_response(push_request=True, disconnect_on_error=False)
+                    message = connection.read_response(disconnect_on_error=False)
                 except redis.TimeoutError:
                     if asked_at is not None:
                         _require_answer(waited_seconds=looked_at - asked_at)

@@ -1,5 +1,6 @@
 """Replies from workers to the front that waits: in order, never silently incomplete."""
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -69,6 +70,20 @@ def test_a_reply_of_any_bytes_and_a_large_one_arrive_whole(lane: ReplyLane, chan
         writer.close()
         received = [inbox.receive(PATIENCE_SECONDS) for _ in contents]
     assert [reply.data for reply in received if reply is not None] == contents
+
+
+def test_what_a_reply_says_is_in_no_log_at_any_level(
+    lane: ReplyLane, channel: ReplyChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG), channel.open(new_id()) as inbox:
+        writer = ReplyWriter(lane, inbox.address)
+        assert writer.send(ReplyKind.DATA, b"what the model said")
+        assert writer.send(ReplyKind.END, b"and its last words")
+        for said in (b"what the model said", b"and its last words"):
+            reply = inbox.receive(PATIENCE_SECONDS)
+            assert reply is not None
+            assert reply.data == said
+    assert [record for record in caplog.messages if "said" in record or "words" in record] == []
 
 
 def test_streams_of_a_process_share_a_connection(valkey: redis.Redis, channel: ReplyChannel) -> None:
