@@ -1,10 +1,11 @@
 """Read what Postgres did for a statement: the kinds of steps, the rows it looked at in vain, the pages it touched."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from shared.database import Database
 
@@ -50,6 +51,24 @@ class Statement:
 
     text: str
     parameters: Any
+
+
+@contextmanager
+def recorded_statements(
+    database: Database, *, beginning: tuple[str, ...] = ("",)
+) -> Iterator[list[Statement]]:
+    """Keep what is asked of the database meanwhile by SQLAlchemy, if it begins with one of these words."""
+    kept: list[Statement] = []
+
+    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.lstrip().upper().startswith(beginning):
+            kept.append(Statement(text=statement, parameters=parameters))
+
+    event.listen(database.engine, "before_cursor_execute", keep)
+    try:
+        yield kept
+    finally:
+        event.remove(database.engine, "before_cursor_execute", keep)
 
 
 def rows_read(database: Database, statement: Statement) -> tuple[int, str]:

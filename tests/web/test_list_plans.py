@@ -8,13 +8,11 @@ filter until its schema gives its values, or an example of one.
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import event
 
 from shared.credits import usage
 from shared.files import listing, searching
@@ -24,13 +22,14 @@ from tests.support.agent_worker import answering_turns
 from tests.support.browser import begin_session
 from tests.support.discovered import found
 from tests.support.front import Front
-from tests.support.plans import Statement, rows_read
+from tests.support.plans import Statement, recorded_statements, rows_read
 from tests.web.test_cross_organization import DOCUMENT, Tenant, bearer, make_resources, make_tenant
 from web.console import listings
 from web.console.pages import activity, files, ledger, tasks
 from web.console.routes import PAGES
 
 PAGE = 5
+QUERIES = ("SELECT", "WITH")
 LEAST_ROWS, ROWS_PER_ITEM = 250, 3
 _PAGE_SIZES, _CURSORS = {"limit", "pageSize"}, {"cursor", "pageToken"}
 
@@ -169,7 +168,7 @@ def test_a_page_reads_what_is_on_it(large: Large, name: str) -> None:
 
 def look(large: Large, name: str, template: str, by: str, query: Mapping[str, str]) -> Any:
     """Ask for a page; fail for a statement that read much more than what was given. None where they may not ask."""
-    with recorded_statements(large.front) as statements:
+    with recorded_statements(large.front.services.database, beginning=QUERIES) as statements:
         page = large.get(template, by, query)
     if page is None:
         return None
@@ -230,23 +229,6 @@ def next_cursor(page: Mapping[str, Any]) -> str | None:
     return page.get("nextCursor") or page.get("nextPageToken") or page.get("next_cursor") or None
 
 
-@contextmanager
-def recorded_statements(front: Front) -> Iterator[list[Statement]]:
-    """Keep what is asked of the database."""
-    kept: list[Statement] = []
-
-    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.lstrip().upper().startswith(("SELECT", "WITH")):
-            kept.append(Statement(text=statement, parameters=parameters))
-
-    engine = front.services.database.engine
-    event.listen(engine, "before_cursor_execute", keep)
-    try:
-        yield kept
-    finally:
-        event.remove(engine, "before_cursor_execute", keep)
-
-
 CONSOLE = sorted(
     route.path
     for routes in PAGES
@@ -275,7 +257,7 @@ def test_a_page_of_the_console_costs_few_statements_and_what_is_on_it(
         monkeypatch.setattr(module, "ROWS", PAGE)  # of fifty rows of a few thousand all are read
     address = re.sub(r"<\w+:(\w+)>", lambda match: large.resources[_camel(match[1])], path)
     client = large.front.app.test_client(use_cookies=False)
-    with recorded_statements(large.front) as statements:
+    with recorded_statements(large.front.services.database, beginning=QUERIES) as statements:
         answer = client.get(address, headers={"Cookie": f"__Host-qm={cookie}"})
     assert answer.status_code == 200 or "/content" in path, answer.text[:1000]
     assert len(statements) <= CONSOLE_STATEMENTS, [statement.text for statement in statements]

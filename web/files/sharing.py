@@ -184,9 +184,8 @@ def send_content(call: Call, file_id: UUID, presentation: Presentation) -> Respo
     if not call.has_credential:
         call.admission.move(PoolKey(content.organization_id, file_id))
     call.admission.hold(services.pools.downloads)
-    checksums = _find_checksums(
-        call, content
-    )  # before there is anything open that a failure would leave open
+    # Before the content is opened: a failure of the database would leave it open.
+    checksums = _find_checksums(call, content)
     try:
         response = content_response(
             call.http.environ,

@@ -1,12 +1,9 @@
 """What a report reads: sums of days, a few of hours, and two parts of an hour of records, by their indexes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from shared.credits.cube import Dimension, Interval
 from shared.credits.keys import sum_spent
@@ -15,7 +12,7 @@ from shared.credits.rollups import roll_up_usage
 from shared.database import Database
 from tests.shared.credits.calls import Calls
 from tests.support.identity import IdentityFactory, make_settings
-from tests.support.plans import Statement, rows_expected, rows_read
+from tests.support.plans import recorded_statements, rows_expected, rows_read
 
 RECORDS, DAYS, GROUPS = 60_000, 30, 2
 AN_HOUR = RECORDS / DAYS / 24
@@ -52,23 +49,11 @@ def busy(database: Database) -> Calls:
     return calls
 
 
-@contextmanager
-def asked(database: Database) -> Iterator[list[Statement]]:
-    kept: list[Statement] = []
-
-    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.lstrip().startswith("WITH"):
-            kept.append(Statement(text=statement, parameters=parameters))
-
-    event.listen(database.engine, "before_cursor_execute", keep)
-    try:
-        yield kept
-    finally:
-        event.remove(database.engine, "before_cursor_execute", keep)
-
-
 def test_a_report_reads_sums_and_two_parts_of_an_hour(busy: Calls) -> None:
-    with asked(busy.database) as statements, busy.database.autocommit() as session:
+    with (
+        recorded_statements(busy.database, beginning=("WITH",)) as statements,
+        busy.database.autocommit() as session,
+    ):
         for window in Window:
             for group_by in ((Dimension.MODEL,), (Dimension.MODEL, Dimension.PRINCIPAL), tuple(Dimension)):
                 for interval in (None, Interval.DAY):
@@ -82,7 +67,10 @@ def test_a_report_reads_sums_and_two_parts_of_an_hour(busy: Calls) -> None:
 
 def test_a_series_by_hour_reads_the_hours_of_its_span(busy: Calls) -> None:
     question = Question(window=Window.WEEK, interval=Interval.HOUR)
-    with asked(busy.database) as statements, busy.database.autocommit() as session:
+    with (
+        recorded_statements(busy.database, beginning=("WITH",)) as statements,
+        busy.database.autocommit() as session,
+    ):
         assert 168 <= len(usage(session, busy.organization_id, question).groups) <= 169
     read, plan = rows_read(busy.database, statements[0])
     assert read <= GROUPS * 168 + 2 * AN_HOUR + 60, plan
@@ -91,14 +79,20 @@ def test_a_series_by_hour_reads_the_hours_of_its_span(busy: Calls) -> None:
 def test_a_series_by_hour_is_planned_for_the_hours_of_its_span(busy: Calls) -> None:
     for window, hours in ((Window.DAY, 24), (Window.MONTH, 720)):
         question = Question(window=window, interval=Interval.HOUR)
-        with asked(busy.database) as statements, busy.database.autocommit() as session:
+        with (
+            recorded_statements(busy.database, beginning=("WITH",)) as statements,
+            busy.database.autocommit() as session,
+        ):
             usage(session, busy.organization_id, question)
         expected, plan = rows_expected(busy.database, statements[0], "usage_hours")
         assert GROUPS * hours / 10 <= expected <= GROUPS * hours, plan
 
 
 def test_the_catalogs_figures_do_not_read_the_records_of_a_day(busy: Calls) -> None:
-    with asked(busy.database) as statements, busy.database.autocommit() as session:
+    with (
+        recorded_statements(busy.database, beginning=("WITH",)) as statements,
+        busy.database.autocommit() as session,
+    ):
         assert model_usage(session)["acme/1"][1] >= AN_HOUR * 23
     read, plan = rows_read(busy.database, statements[0])
     assert read < RECORDS / DAYS, plan
@@ -124,7 +118,7 @@ def test_what_a_key_has_spent_is_read_from_its_days(busy: Calls) -> None:
             text("SELECT api_key_id FROM usage_records WHERE organization_id = :id LIMIT 1"),
             {"id": busy.organization_id},
         ).scalar_one()
-        with asked(busy.database) as statements:
+        with recorded_statements(busy.database, beginning=("WITH",)) as statements:
             spent = sum_spent(session, busy.organization_id, api_key_id=key_id)
     assert spent.usage == RECORDS
     assert 0 < spent.usage_daily <= spent.usage_monthly <= RECORDS

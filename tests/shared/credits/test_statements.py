@@ -13,8 +13,7 @@ from shared.database import Database
 from shared.identity.authorization import OPERATOR
 from shared.identity.errors import ResourceNotFound
 from tests.shared.credits.calls import Calls
-from tests.shared.credits.test_cube_plans import asked
-from tests.support.plans import rows_read
+from tests.support.plans import recorded_statements, rows_read
 
 _INSERT = text(
     "INSERT INTO ledger_entries (organization_id, version, kind, reference, amount, balance_after, occurred_at)"
@@ -131,7 +130,7 @@ FROM generate_series(1, 40000) AS n
 def test_a_month_of_many_charges_is_not_read_one_by_one(calls: Calls, database: Database) -> None:
     calls.run(_MANY, id=calls.organization_id)
     calls.run("ANALYZE ledger_entries")
-    with asked(database) as statements:
+    with recorded_statements(database, beginning=("WITH",)) as statements:
         lines = {line.kind: (line.entries, line.amount) for line in statement_of(calls, FIRST).lines}
     in_january = 31 * 24 * 30 - 1
     assert (lines["charge"], lines["storage"]) == ((in_january - 22, 22 - in_january), (22, -22))

@@ -1,20 +1,19 @@
 """Lists of usage records by several filters at once: the same whichever way they are looked for, and few rows read."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import delete, event, text
+from sqlalchemy import delete, text
 
 from shared.credits import usage
 from shared.credits.settlement import Status
 from shared.credits.tables import usage_records
 from shared.credits.usage import RecordFilter, list_usage_records
 from shared.database import Database
-from tests.support.plans import Statement, rows_read
+from tests.support.plans import recorded_statements, rows_read
 from tests.support.planting import plant_all
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -145,20 +144,6 @@ def large(database: Database) -> Iterator[UUID]:
     forget(database, organization_id)
 
 
-@contextmanager
-def recorded(database: Database) -> Iterator[list[Statement]]:
-    kept: list[Statement] = []
-
-    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        kept.append(Statement(text=statement, parameters=parameters))
-
-    event.listen(database.engine, "before_cursor_execute", keep)
-    try:
-        yield kept
-    finally:
-        event.remove(database.engine, "before_cursor_execute", keep)
-
-
 @pytest.mark.parametrize(
     ("user_id", "wanted"),
     [
@@ -175,7 +160,7 @@ def test_a_page_that_nothing_meets_reads_some_of_the_newest(
     wanted: dict[str, Any],
 ) -> None:
     monkeypatch.setattr(usage, "LOOKED_AT", NEWEST)
-    with recorded(database) as statements, database.autocommit() as session:
+    with recorded_statements(database) as statements, database.autocommit() as session:
         page = list_usage_records(session, large, user_id=user_id, wanted=RecordFilter(**wanted), limit=PAGE)
     assert page.items == ()
     for statement in statements:

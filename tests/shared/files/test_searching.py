@@ -1,12 +1,9 @@
 """What a search for names reads: some of the newest files, and what the index has of the words; nothing of others."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from shared.database import Database
 from shared.files.listing import FileFilter, list_files
@@ -14,7 +11,7 @@ from shared.files.resources import Availability
 from shared.files.searching import LOOKED_AT
 from shared.identity.callers import Caller, Executor, ExecutorKind
 from shared.identity.permissions import Permission
-from tests.support.plans import Statement, rows_read
+from tests.support.plans import recorded_statements, rows_read
 
 FILES, PAGE = 3 * LOOKED_AT, 10
 LOOKED_AT_ROWS = 2 * LOOKED_AT  # each file, and its words
@@ -61,18 +58,6 @@ def make_caller(organization_id: UUID) -> Caller:
     )
 
 
-@contextmanager
-def recorded(database: Database) -> Iterator[list[Statement]]:
-    kept: list[Statement] = []
-
-    def keep(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        kept.append(Statement(text=statement, parameters=parameters))
-
-    event.listen(database.engine, "before_cursor_execute", keep)
-    yield kept
-    event.remove(database.engine, "before_cursor_execute", keep)
-
-
 @pytest.mark.parametrize(
     ("name", "found", "by_the_index"),
     [
@@ -86,7 +71,7 @@ def recorded(database: Database) -> Iterator[list[Statement]]:
 def test_a_search_reads_some_of_the_newest_and_what_it_finds(
     database: Database, caller: Caller, name: str, found: int, by_the_index: bool
 ) -> None:
-    with recorded(database) as statements, database.autocommit() as session:
+    with recorded_statements(database) as statements, database.autocommit() as session:
         page = list_files(
             session, caller, FileFilter(name=name), cursor=None, limit=PAGE, pending=Availability.AVAILABLE
         )
