@@ -72,6 +72,10 @@ class HeldConnection:
         """Whether the client should first take what there is."""
         return len(self.outbox) > OUTBOX_BYTES
 
+    def let_go(self) -> None:
+        """Keep nothing of an answer that is over: its bell, and the times to look at it, know this for a while."""
+        del self.conn, self.answer, self.response, self.outbox
+
     def ask(self) -> None:
         """Put the next pieces into the outbox."""
         for _ in range(PIECES_AT_ONCE):
@@ -267,6 +271,7 @@ class AnswerWriter:
         else:
             self._threads.submit(_close, held.answer)
         self._give_back(held.conn, held.is_ended and not held.is_gone and not held.response.should_close())
+        held.let_go()
 
     def _look_at_times(self, now: float) -> None:
         due: list[HeldConnection] = []

@@ -13,10 +13,13 @@ from tests.deploy.trivial_front import TrivialFront, many_files, post, read_answ
 from tests.support.stack import wait_until
 
 APPLICATION = """
-import pathlib, threading, time
+import gc, pathlib, threading, time
+from gunicorn.workers.gthread import TConn
 from shared.held_answers import Bell, HeldAnswer
 
 HERE = pathlib.Path(__file__).parent
+
+gc.disable()  # what is kept is kept by references
 
 def waits(start_response):
     (HERE / "asked").touch()
@@ -61,6 +64,10 @@ def application(environ, start_response):
     if path == "/":
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
+    if path == "/kept":
+        kept = b"%d" % sum(isinstance(one, (HeldAnswer, TConn)) for one in gc.get_objects())
+        start_response("200 OK", [("Content-Length", str(len(kept)))])
+        return [kept]
     body = environ["wsgi.input"].read()
     pieces = {
         "/waits": lambda: waits(start_response),
@@ -100,9 +107,15 @@ def test_answers_that_wait_hold_no_thread_and_come_on_connections_that_live_on(
 
 
 def test_a_bell_ends_a_wait_at_once(front: TrivialFront) -> None:
-    with contextlib.ExitStack() as stack:
-        asking = [stack.enter_context(front.connect(post(b"x", path=b"/rung"))) for _ in range(50)]
-        assert {read_answer(connection) for connection in asking} == {(200, b"rung")}
+    _ask_for_rung_answers(front)
+
+
+def test_nothing_is_kept_of_answers_and_connections_that_are_over(front: TrivialFront) -> None:
+    for _ in range(2):
+        _ask_for_rung_answers(front)
+    # The connection that asks is one of them.
+    kept = post(b"x", path=b"/kept")
+    wait_until(lambda: int(front.ask(kept)) <= 2, "answers and connections are let go of")
 
 
 def test_an_answer_whose_time_is_over_while_a_thread_asks_it_delays_no_other(front: TrivialFront) -> None:
@@ -161,6 +174,12 @@ def test_a_stop_waits_for_answers_under_way(front: TrivialFront) -> None:
         (front.directory / "go").touch()
         assert read_answer(connection) == (200, b"done")
     assert front.process.wait(12) == 0
+
+
+def _ask_for_rung_answers(front: TrivialFront) -> None:
+    with contextlib.ExitStack() as stack:
+        asking = [stack.enter_context(front.connect(post(b"x", path=b"/rung"))) for _ in range(50)]
+        assert {read_answer(connection) for connection in asking} == {(200, b"rung")}
 
 
 def _read_until(connection: socket.socket, text: bytes) -> bytes:
