@@ -23,9 +23,10 @@ from typing import Any, ClassVar
 from gunicorn.http import wsgi  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn  # type: ignore[import-untyped]
 
-from deploy.answer_writer import AnswerWriter, HeldConnection
+from deploy.answer_writer import AnswerWriter
 from deploy.arrivals import Arrival, Arrivals, Limits, Stage
 from deploy.connections import hang_up, has_hung_up, is_readable
+from deploy.held_connections import HeldConnection
 from deploy.listeners import STOPPING_SECONDS, DrainingWorker, wind_up_within
 from deploy.one_send import OneSend, answer
 from deploy.refusals import NO_ROOM, TOO_LONG, TOO_SLOW, Refusal, find_target, refuse, unreadable, writer_of
@@ -176,7 +177,7 @@ class BufferingWorker(DrainingWorker):
     def _hang_up(self, conn: Any) -> None:
         self.nr_conns -= 1
         hang_up(conn.sock)
-        del conn.arrival  # which knows the connection: memory is free at once, and not once cycles are looked for
+        del conn.arrival  # it knows the connection: both would wait for a look for cycles
 
     def _forget(self, arrival: Arrival) -> None:
         self.arrivals.remove(arrival)
@@ -215,23 +216,22 @@ class BufferingWorker(DrainingWorker):
         result = None if fs.cancelled() or fs.exception() is not None else fs.result()
         if isinstance(result, HeldConnection):
             self.writer.hold(result)
-        elif result:
-            self._gather(conn.arrival, self._patience(conn.arrival.stage))
         else:
-            self._hang_up(conn)
+            self._go_on(conn, is_kept=bool(result))
 
     def _take_back(self, conn: Any, is_sent: bool) -> None:  # noqa: FBT001 (through gunicorn's queue)
         """Continue with a connection whose held answer is over; close it unless the answer and the body were whole."""
-        if is_sent and getattr(conn.parser.mesg.body.reader, "length", None) == 0:
+        is_kept = is_sent and getattr(conn.parser.mesg.body.reader, "length", None) == 0
+        if is_kept:
             conn.arrival.take(conn.parser.unreader.take_buffered())
-            self._gather(conn.arrival, self._patience(conn.arrival.stage))
-        else:
-            self._hang_up(conn)
+        self._go_on(conn, is_kept=is_kept)
 
-    def _patience(self, stage: Stage) -> float:
-        if stage is Stage.IDLE:
-            return self.keepalive_seconds
-        return self.limits.small_body_seconds if stage is Stage.BODY else self.limits.head_seconds
+    def _go_on(self, conn: Any, *, is_kept: bool) -> None:
+        if not is_kept:
+            self._hang_up(conn)
+            return
+        patience = {Stage.IDLE: self.keepalive_seconds, Stage.BODY: self.limits.small_body_seconds}
+        self._gather(conn.arrival, patience.get(conn.arrival.stage, self.limits.head_seconds))
 
     # In a thread:
 

@@ -6,6 +6,7 @@ others never see it. The iterable goes on in its own context, log fields include
 """
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from contextvars import copy_context
 
 HOLD = "quartermaster.hold"
@@ -54,7 +55,7 @@ class HeldAnswer(Iterator[bytes]):
         self._wind_up = wind_up
         self.is_blocking = is_blocking
         self._pieces = pieces
-        self._on_close: Callable[[], None] | None = None
+        self._on_close = ExitStack()
         self._context = copy_context()
 
     @property
@@ -72,13 +73,10 @@ class HeldAnswer(Iterator[bytes]):
         return self._context.run(next, self._pieces)
 
     def call_on_close(self, act: Callable[[], None]) -> None:
-        """Call this, too, when the answer is closed."""
-        self._on_close = act
+        """Call this, too, when the answer is closed, before what was said earlier."""
+        self._on_close.callback(act)
 
     def close(self) -> None:
         """Give up what is held for the answer."""
-        try:
+        with self._on_close:
             self._context.run(self._pieces.close)
-        finally:
-            if self._on_close is not None:
-                self._on_close()

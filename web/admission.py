@@ -13,6 +13,7 @@ from wsgiref.types import WSGIEnvironment
 from flask import Flask, Response, request
 
 from shared.admission import STRANGERS, WAITED, PoolKey
+from shared.held_answers import HeldAnswer
 from shared.identity.callers import Caller
 from shared.identity.credentials import Credential
 from web.holding import is_held
@@ -90,9 +91,11 @@ def _end_unless_answering(_: BaseException | None) -> None:
 
 def call_when_sent(response: Response, act: Callable[[], None]) -> None:
     """Call a function once the answer has been sent to its end, or broken off."""
-    if response.direct_passthrough:
+    body: Any = response.response
+    if isinstance(body, HeldAnswer):
+        body.call_on_close(act)
+    elif response.direct_passthrough:
         # The server is given the body itself, so that it may use sendfile, and closes nothing else.
-        body: Any = response.response
         body.close = partial(_close_both, getattr(body, "close", None), act)
     else:
         response.call_on_close(act)
