@@ -47,9 +47,16 @@ organization = click.option(
     required=True,
     default=find_active_organization,
     callback=_require,
+    help="The id of the organization.",
     show_default="the active one, unless DATABASE_URL is set",
 )
 INSTANT = click.DateTime(formats=["%Y-%m-%dT%H:%M:%SZ"])
+
+
+def required_id(resource: str) -> Callable[[Listing], Listing]:
+    """Make the option that names what a command is about, by its id: `--deployment` gives `deployment_id`."""
+    text = f"The id of the {resource}."
+    return click.option(f"--{resource}", f"{resource}_id", type=click.UUID, required=True, help=text)
 
 
 @contextmanager
@@ -138,20 +145,24 @@ def lists(
     if of == "organization":
         command = organization(command)
     elif of:
-        command = click.option(f"--{of}", f"{of}_id", type=click.UUID, required=True)(command)
+        command = required_id(of)(command)
     group.add_command(command)
 
 
 def paged(command: Listing) -> Listing:
     """Give a listing its `--cursor` and `--limit`."""
-    limit = click.option(
+    return click.option("--cursor", help="The nextCursor of the page before.")(limited()(command))
+
+
+def limited(default: int = DEFAULT_LIMIT) -> Callable[[Listing], Listing]:
+    """Make the `--limit` of a listing."""
+    return click.option(
         "--limit",
         type=click.IntRange(1, MAX_LIMIT),
-        default=DEFAULT_LIMIT,
+        default=default,
         show_default=True,
         help="How many to list at the most.",
     )
-    return click.option("--cursor", help="The nextCursor of the page before.")(limit(command))
 
 
 def _act(act: Act, resource: str, printed: Callable[[Any], None], resource_id: UUID, **_: object) -> None:

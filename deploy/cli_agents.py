@@ -14,6 +14,7 @@ from deploy.administration import (
     installation,
     lists,
     organization,
+    required_id,
     show,
     show_page,
 )
@@ -24,7 +25,7 @@ from shared.identity import versions as deployed
 from shared.identity.authorization import OPERATOR
 from shared.pagination import Page
 
-_deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
+_deployment = required_id("deployment")
 
 
 deployments = click.Group("deployments", help="Manage deployments.")
@@ -35,8 +36,14 @@ deployments = click.Group("deployments", help="Manage deployments.")
     help="Create a deployment with its daemon, first version and client secret, which is shown only now.",
 )
 @organization
-@click.option("--name", required=True)
-@click.option("--kind", type=choice(domain.DeploymentKind), default="Remote", show_default=True)
+@click.option("--name", required=True, help="What people call it.")
+@click.option(
+    "--kind",
+    type=choice(domain.DeploymentKind),
+    default="Remote",
+    show_default=True,
+    help="Where its agent comes from: a server of its own, or a repository.",
+)
 @click.option("--label", help="A name for its first version.")
 def create_deployment(organization_id: UUID, name: str, kind: str, label: str | None) -> None:
     with administration() as session:

@@ -5,12 +5,12 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import acts_on, administration, choice, lists, show
+from deploy.administration import acts_on, administration, choice, lists, required_id, show
 from shared.a2a.behaviors import administration as domain
 from shared.a2a.turns.updates import BehaviorKind
 from shared.identity.authorization import OPERATOR
 
-_deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
+_deployment = required_id("deployment")
 
 
 behaviors = click.Group("behaviors", help="Manage the behaviors of agents.")
@@ -18,15 +18,19 @@ behaviors = click.Group("behaviors", help="Manage the behaviors of agents.")
 
 @behaviors.command("create", help="Create a behavior of a deployment's agent.")
 @_deployment
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="What the agent's card calls it.")
 @click.option(
-    "--kind", type=choice((BehaviorKind.MODEL, BehaviorKind.SCRIPT)), default="model", show_default=True
+    "--kind",
+    type=choice((BehaviorKind.MODEL, BehaviorKind.SCRIPT)),
+    default="model",
+    show_default=True,
+    help="What answers: a model, or a script of steps.",
 )
 @click.option("--description", required=True, help="What it does, as the agent's card says it.")
 @click.option("--model", help="The model that a behavior of kind model asks, by its id in the catalog.")
 @click.option("--instructions", default="", help="What the model is told to be.")
 @click.option("--script", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A YAML file.")
-@click.option("--tag", "tags", multiple=True)
+@click.option("--tag", "tags", multiple=True, help="A tag on the card. May be given several times.")
 @click.option("--default", "is_default", is_flag=True, help="Let it answer whatever asks for no other.")
 def create_behavior(
     deployment_id: UUID, kind: str, script: Path | None, *, is_default: bool, **said: str

@@ -5,7 +5,15 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import administration, choice, document, organization, paged, print_json
+from deploy.administration import (
+    administration,
+    choice,
+    document,
+    organization,
+    paged,
+    print_json,
+    required_id,
+)
 from deploy.cli_credits import Credits
 from shared.credits import budgets as domain
 from shared.credits import key_models
@@ -13,7 +21,7 @@ from shared.credits.budgets import Budget, Period, SubjectKind, Unit, shown_amou
 from shared.identity.authorization import OPERATOR
 
 _budget = click.argument("budget_id", type=click.UUID, metavar="ID")
-_key = click.option("--key", "key_id", type=click.UUID, required=True)
+_key = required_id("key")
 _amount = click.option(
     "--amount", type=Credits(), required=True, help="Credits, or a number of requests or tokens."
 )
@@ -23,10 +31,14 @@ budgets = click.Group("budgets", help="Manage budgets of keys, users, identities
 
 @budgets.command("create", help="Create a budget.")
 @organization
-@click.option("--subject-kind", type=choice(SubjectKind), required=True)
-@click.option("--subject", "subject_id", type=click.UUID, required=True)
-@click.option("--unit", type=choice(Unit), default=Unit.CREDITS.value, show_default=True)
-@click.option("--period", type=choice(Period), required=True)
+@click.option("--subject-kind", type=choice(SubjectKind), required=True, help="What spends.")
+@click.option("--subject", "subject_id", type=click.UUID, required=True, help="The id of what spends.")
+@click.option(
+    "--unit", type=choice(Unit), default=Unit.CREDITS.value, show_default=True, help="What is counted."
+)
+@click.option(
+    "--period", type=choice(Period), required=True, help="When it begins anew, in UTC; `once` never."
+)
 @_amount
 @click.option("--model", help="Counts the calls of this model only.")
 def create_budget(
@@ -87,7 +99,9 @@ def delete_budget(organization_id: UUID, budget_id: UUID) -> None:
 @budgets.command("set-models", help="Set the only models that a key may call.")
 @organization
 @_key
-@click.option("--model", "models", multiple=True, required=True)
+@click.option(
+    "--model", "models", multiple=True, required=True, help="A model it may call. May be given several times."
+)
 def set_models(organization_id: UUID, key_id: UUID, models: tuple[str, ...]) -> None:
     with administration() as session:
         named = key_models.set_key_models(

@@ -8,12 +8,11 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import INSTANT, document_of, in_utc, show
+from deploy.administration import INSTANT, document_of, in_utc, paged, show
 from deploy.exit_codes import Failure
 from deploy.output import is_for_a_person, print_document
 from deploy.remote import service, service_as_deployment
 from deploy.transfers import progress_bar
-from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT
 
 _file = click.argument("file_id", type=click.UUID, metavar="FILE")
 _STANDARD = "-"
@@ -85,9 +84,12 @@ def get(file_id: UUID, path: Path | None, version_id: UUID | None) -> None:
 @click.option("--name", help="Keep those with words in their names that begin so.")
 @click.option("--media-type", help="As image/png, or image/*.")
 @click.option("--owner", "owner_id", type=click.UUID, help="The identity that owns them.")
-@click.option("--availability", type=click.Choice(["Pending", "Available", "Expired", "Deleted"]))
-@click.option("--cursor", help="The nextCursor of the page before.")
-@click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, show_default=True)
+@click.option(
+    "--availability",
+    type=click.Choice(["Pending", "Available", "Expired", "Deleted"]),
+    help="Keep those of which this is true.",
+)
+@paged
 def ls(**filters: Any) -> None:
     given = {name: str(value) for name, value in document_of(filters).items() if value is not None}
     with service() as client:
@@ -105,7 +107,9 @@ def show_file(file_id: UUID) -> None:
 @files.command("share", help="Create a link to exactly one version, which opens it without a login.")
 @_file
 @click.option("--version", "version_id", type=click.UUID, help="The version; the current one by default.")
-@click.option("--minutes", type=click.IntRange(1, 1440), default=60, show_default=True)
+@click.option(
+    "--minutes", type=click.IntRange(1, 1440), default=60, show_default=True, help="How long it opens."
+)
 def share(file_id: UUID, version_id: UUID | None, minutes: int) -> None:
     with service() as client:
         wanted = version_id or client.files.get(file_id).version_id

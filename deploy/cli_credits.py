@@ -13,6 +13,7 @@ from deploy.administration import (
     choice,
     document,
     installation,
+    limited,
     organization,
     paged,
     print_json,
@@ -24,7 +25,6 @@ from shared.credits.reports import Window
 from shared.credits.storage_reports import StorageDimension, StorageQuestion, read_storage_usage
 from shared.files import storage_proof
 from shared.identity.authorization import OPERATOR
-from shared.pagination import MAX_LIMIT
 
 _AMOUNTS = (
     "amount",
@@ -72,7 +72,7 @@ def show_credits(organization_id: UUID) -> None:
 
 @credits.command("top-up", help="Add credits, once for each reference.")
 @organization
-@click.option("--amount", type=Credits(), required=True)
+@click.option("--amount", type=Credits(), required=True, help="How many credits.")
 @_reference
 def top_up(organization_id: UUID, amount: int, reference: str) -> None:
     with administration() as session:
@@ -96,7 +96,12 @@ def adjust(organization_id: UUID, amount: int, reference: str) -> None:
 
 @credits.command("set-policy", help="Replace an organization's credit policy.")
 @organization
-@click.option("--policy", type=click.Choice([policy.value for policy in balances.Policy]), required=True)
+@click.option(
+    "--policy",
+    type=click.Choice([policy.value for policy in balances.Policy]),
+    required=True,
+    help="Whether it may spend, and up to what.",
+)
 @click.option("--overdraft", type=Credits(), help="Stays as it is when it is left out.")
 @click.option(
     "--spending-limit", type=Credits(), help="With policy `limit`: the most that is spent in a month."
@@ -183,9 +188,7 @@ def enter_payment(source: str, event: IO[bytes]) -> None:
 @credits.command("list-statements", help="List an organization's monthly statements, newest first.")
 @organization
 @click.option("--before", type=_MONTH, callback=_month, help="The `nextCursor` of the page before.")
-@click.option(
-    "--limit", type=click.IntRange(1, MAX_LIMIT), default=statements.DEFAULT_MONTHS, show_default=True
-)
+@limited(statements.DEFAULT_MONTHS)
 def list_statements(organization_id: UUID, before: date | None, limit: int) -> None:
     with administration() as session:
         page = statements.list_statements(

@@ -4,14 +4,14 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import Progress, administration, installation, lists, print_json, show
+from deploy.administration import Progress, administration, installation, lists, print_json, required_id, show
 from shared.files import grant_revocation as domain
 from shared.files.moving import THREADS, move
 from shared.files.store_identity import adopt_store, find_store, list_stores, retire_store
 from shared.files.stores import open_configured_marker, open_pair
 from shared.identity.authorization import OPERATOR
 
-_file = click.option("--file", "file_id", type=click.UUID, required=True)
+_file = required_id("file")
 
 
 read_grants = click.Group("read-grants", help="Manage the read grants of a file.")
@@ -66,7 +66,13 @@ def adopt_blob_store() -> None:
     "move",
     help="Copy content from SECOND_BLOB_STORE to BLOB_STORE while the service runs; may be broken off and run again.",
 )
-@click.option("--threads", type=click.IntRange(1, 64), default=THREADS, show_default=True)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=THREADS,
+    show_default=True,
+    help="How many versions are copied at once.",
+)
 def move_blob_store(threads: int) -> None:
     with installation() as (database, settings):
         try:

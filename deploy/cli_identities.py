@@ -19,6 +19,7 @@ _overlap = click.option(
     help="How long the replaced secret stays good.",
 )
 _days = click.IntRange(1, domain.MAX_MEDIA_RETENTION_DAYS)
+_KEPT = "How long what its networks bring is kept."
 
 
 identities = click.Group("identities", help="Manage identities.")
@@ -28,7 +29,7 @@ identities = click.Group("identities", help="Manage identities.")
     "create", help="Create a Principal Identity; Daemon Identities come with their deployments."
 )
 @organization
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="What people call it.")
 def create_principal_identity(organization_id: UUID, name: str) -> None:
     with administration() as session:
         made = principals.create_principal_identity(
@@ -65,7 +66,7 @@ role_bindings = click.Group(
 )
 @organization
 @click.option("--identity", "identity_id", type=click.UUID, required=True, help="Who gets the role.")
-@click.option("--role", type=choice(Role), required=True)
+@click.option("--role", type=choice(Role), required=True, help="What it may do then.")
 @click.option("--over", "owner_id", type=click.UUID, help="One identity; the whole organization without it.")
 def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owner_id: UUID | None) -> None:
     with administration() as session:
@@ -84,7 +85,7 @@ def bind_identity_role(organization_id: UUID, identity_id: UUID, role: str, owne
 @role_bindings.command("bind-user", help="Create a role binding of a member over one identity.")
 @organization
 @click.option("--user", "user_id", type=click.UUID, required=True, help="Who gets the role.")
-@click.option("--role", type=choice(Role), required=True)
+@click.option("--role", type=choice(Role), required=True, help="What it may do then.")
 @click.option("--over", "owner_id", type=click.UUID, required=True, help="The identity.")
 def bind_user_role(organization_id: UUID, user_id: UUID, role: str, owner_id: UUID) -> None:
     with administration() as session:
@@ -120,13 +121,19 @@ distributions = click.Group("distributions", help="Manage distributions.")
     "create", help="Create a distribution; its token and webhook secret are shown only now."
 )
 @organization
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="What people call it.")
 @click.option("--network", "networks", multiple=True, required=True, help="May be given several times.")
 @click.option(
     "--principal-identity", "principal_identity_id", type=click.UUID, required=True, help="Who receives."
 )
 @click.option("--deployment", "deployment_id", type=click.UUID, required=True, help="Who answers.")
-@click.option("--media-retention-days", type=_days, default=domain.DEFAULT_MEDIA_RETENTION_DAYS)
+@click.option(
+    "--media-retention-days",
+    type=_days,
+    default=domain.DEFAULT_MEDIA_RETENTION_DAYS,
+    show_default=True,
+    help=_KEPT,
+)
 @click.option(
     "--routes-messages/--no-routes-messages",
     default=False,
@@ -165,9 +172,9 @@ lists(
 
 @distributions.command("update", help="Update a distribution; what is not given stays.")
 @click.argument("distribution_id", type=click.UUID, metavar="ID")
-@click.option("--name")
+@click.option("--name", help="What people call it.")
 @click.option("--network", "networks", multiple=True, help="May be given several times.")
-@click.option("--media-retention-days", type=_days)
+@click.option("--media-retention-days", type=_days, help=_KEPT)
 @click.option(
     "--routes-messages/--no-routes-messages", default=None, help="Send messages of its networks to the agent."
 )

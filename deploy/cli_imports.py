@@ -30,7 +30,7 @@ imports = click.Group("imports", help="Manage the imports of distributions.")
 
 @imports.command("list", help="List a distribution's imports, newest first.")
 @_distribution
-@click.option("--state", type=choice(ImportState))
+@click.option("--state", type=choice(ImportState), help="Keep those that stand so.")
 @paged
 def list_imports(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
     with administration() as session:
@@ -67,7 +67,7 @@ def retry(distribution_id: UUID, import_id: UUID) -> None:
 
 @imports.command("retry-all", help="Retry the imports that failed or are held, up to 500, oldest first.")
 @_distribution
-@click.option("--state", type=click.Choice(["Failed", "Held"]))
+@click.option("--state", type=click.Choice(["Failed", "Held"]), help="Only those that stand so.")
 @click.option("--code", help="Only those with this code.")
 @click.option("--since", type=INSTANT, help="Only those pushed from then on, in UTC.")
 def retry_all(distribution_id: UUID, state: str | None, code: str | None, since: datetime | None) -> None:

@@ -47,7 +47,7 @@ def list_models() -> None:
 @click.argument("model")
 @click.argument("text", required=False)
 @click.option("--instructions", help="What the model is told before.")
-@click.option("--max-output-tokens", type=click.IntRange(1))
+@click.option("--max-output-tokens", type=click.IntRange(1), help="The longest answer.")
 def ask(model: str, text: str | None, instructions: str | None, max_output_tokens: int | None) -> None:
     options = {"instructions": instructions, "max_output_tokens": max_output_tokens}
     wanted = {name: value for name, value in options.items() if value is not None}

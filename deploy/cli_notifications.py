@@ -14,6 +14,7 @@ from deploy.administration import (
     installation,
     paged,
     print_json,
+    required_id,
     show,
     show_page,
 )
@@ -74,7 +75,7 @@ def remove_endpoint(distribution_id: UUID) -> None:
 
 @notifications.command("list", help="List a distribution's notifications, newest first.")
 @_distribution
-@click.option("--state", type=choice(DeliveryState))
+@click.option("--state", type=choice(DeliveryState), help="Keep those that stand so.")
 @paged
 def list_notifications(distribution_id: UUID, state: str | None, cursor: str | None, limit: int) -> None:
     with administration() as session:
@@ -93,7 +94,7 @@ def list_notifications(distribution_id: UUID, state: str | None, cursor: str | N
     "resend", help="Send a notification now that waits or was given up, under the id it had."
 )
 @_distribution
-@click.option("--notification", "notification_id", type=click.UUID, required=True)
+@required_id("notification")
 def resend_notification(distribution_id: UUID, notification_id: UUID) -> None:
     with administration() as session:
         resent = domain.resend_notification(
@@ -166,7 +167,7 @@ def remove_organization_endpoint(organization_id: UUID) -> None:
 
 @notifications.command("list-organization", help="List an organization's notifications, newest first.")
 @_organization
-@click.option("--state", type=choice(DeliveryState))
+@click.option("--state", type=choice(DeliveryState), help="Keep those that stand so.")
 @paged
 def list_organization_notifications(
     organization_id: UUID, state: str | None, cursor: str | None, limit: int
@@ -187,7 +188,7 @@ def list_organization_notifications(
     "resend-organization", help="Send a notification of an organization now that waits or was given up."
 )
 @_organization
-@click.option("--notification", "notification_id", type=click.UUID, required=True)
+@required_id("notification")
 def resend_organization_notification(organization_id: UUID, notification_id: UUID) -> None:
     with administration() as session:
         resent = organization_endpoints.resend_notification(

@@ -5,7 +5,17 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import INSTANT, acts_on, administration, choice, in_utc, lists, organization, show
+from deploy.administration import (
+    INSTANT,
+    acts_on,
+    administration,
+    choice,
+    in_utc,
+    lists,
+    organization,
+    required_id,
+    show,
+)
 from shared.identity import api_keys as keys
 from shared.identity import audit, memberships
 from shared.identity import invitations as asked
@@ -14,15 +24,15 @@ from shared.identity import users as people
 from shared.identity.authorization import OPERATOR
 from shared.identity.roles import MEMBERSHIP_ROLES, Role
 
-_user = click.option("--user", "user_id", type=click.UUID, required=True)
-_role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True)
+_user = required_id("user")
+_role = click.option("--role", type=choice(MEMBERSHIP_ROLES), required=True, help="What the member may do.")
 
 
 organizations = click.Group("organizations", help="Manage organizations.")
 
 
 @organizations.command("create", help="Create an organization with its first owner.")
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="What people call it.")
 @click.option("--owner", "owner_id", type=click.UUID, required=True, help="The user who owns it.")
 def create_organization(name: str, owner_id: UUID) -> None:
     with administration() as session:
@@ -35,7 +45,7 @@ lists(organizations, domain.list_organizations, "List all organizations.")
 
 @organizations.command("rename", help="Update an organization's name.")
 @click.argument("organization_id", type=click.UUID, metavar="ID")
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="What people call it.")
 def rename_organization(organization_id: UUID, name: str) -> None:
     with administration() as session:
         changed = domain.rename_organization(session, by=OPERATOR, organization_id=organization_id, name=name)
@@ -59,7 +69,7 @@ members = click.Group("members", help="Manage the members of an organization.")
 
 @members.command("add", help="Add a member by their address, without an invitation.")
 @organization
-@click.option("--email", required=True)
+@click.option("--email", required=True, help="The address of the user.")
 @_role
 def add_member(organization_id: UUID, email: str, role: str) -> None:
     with administration() as session:
@@ -135,7 +145,7 @@ users = click.Group("users", help="Manage users.")
 
 
 @users.command("create", help="Create a user who belongs to no organization yet.")
-@click.option("--email", required=True)
+@click.option("--email", required=True, help="The address of the user.")
 @click.option("--operator", "is_operator", is_flag=True, help="Let them operate the installation.")
 def create_user(email: str, *, is_operator: bool) -> None:
     create = people.create_operator if is_operator else people.create_user
@@ -159,7 +169,7 @@ api_keys = click.Group("api-keys", help="Manage users' API keys.")
 
 @api_keys.command("issue", help="Create an API key; the secret is shown only now.")
 @_user
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="What people call it.")
 @click.option("--organization", "organization_id", type=click.UUID, help="Bind the key to it.")
 @click.option("--expires-at", type=INSTANT, help="For example 2030-01-31T12:00:00Z.")
 def issue_api_key(

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import installation
+from deploy.administration import installation, required_id
 from deploy.agent_program import AgentProgram, Plan
 from deploy.checkouts import CheckoutFailed
 
@@ -18,7 +18,7 @@ RUNS_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "S
     help="Run the program of a GitHub deployment, with its client id and a secret that lasts as long as it runs.",
     context_settings={"ignore_unknown_options": True},
 )
-@click.option("--deployment", "deployment_id", type=click.UUID, required=True)
+@required_id("deployment")
 @click.option(
     "--checkout",
     type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),

@@ -5,13 +5,22 @@ from uuid import UUID
 
 import click
 
-from deploy.administration import acts_on, administration, choice, document, paged, print_json, show_page
+from deploy.administration import (
+    acts_on,
+    administration,
+    choice,
+    document,
+    paged,
+    print_json,
+    required_id,
+    show_page,
+)
 from shared.a2a import exact_json
 from shared.a2a.schedules import administration as domain
 from shared.a2a.schedules.resources import MAX_CATCH_UP, Missed, Schedule, ScheduleDraft
 from shared.identity.authorization import OPERATOR
 
-_deployment = click.option("--deployment", "deployment_id", type=click.UUID, required=True)
+_deployment = required_id("deployment")
 _far_deployment = click.option(
     "--deployment", "deployment_id", type=click.UUID, help="Whose schedule it is; needed from afar."
 )
@@ -22,7 +31,7 @@ schedules = click.Group("schedules", help="Manage the schedules of agents.")
 
 @schedules.command("create", help="Create a schedule that sends an agent a message.")
 @_deployment
-@click.option("--name", required=True)
+@click.option("--name", required=True, help="What people call it.")
 @click.option("--cron", required=True, help='Five fields, as "0 9 * * MON-FRI".')
 @click.option(
     "--time-zone", default="UTC", show_default=True, help="Where its times are meant, as IANA names it."

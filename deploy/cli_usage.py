@@ -13,6 +13,7 @@ from deploy.administration import (
     document,
     document_of,
     in_utc,
+    limited,
     organization,
     print_json,
 )
@@ -22,7 +23,6 @@ from shared.credits.reports import Question, UsageSum, Window, read_usage
 from shared.credits.settlement import Status
 from shared.credits.usage import RecordFilter, read_usage_records
 from shared.identity.authorization import OPERATOR
-from shared.pagination import DEFAULT_LIMIT, MAX_LIMIT
 
 
 @click.command(
@@ -89,7 +89,7 @@ usage_records = click.Group("usage-records", help="Manage what is recorded of ea
 @click.option("--from", "starts_at", type=INSTANT, help="The first moment, in UTC.")
 @click.option("--to", "ends_at", type=INSTANT, help="The moment after the last.")
 @click.option("--cursor", type=click.UUID, help="The nextCursor of the page before.")
-@click.option("--limit", type=click.IntRange(1, MAX_LIMIT), default=DEFAULT_LIMIT, show_default=True)
+@limited()
 def list_records(organization_id: UUID, cursor: UUID | None, limit: int, **filters: Any) -> None:
     wanted = RecordFilter(
         **filters

@@ -58,6 +58,17 @@ def test_every_command_s_help_begins_with_a_standard_verb() -> None:
         assert not any(word in text.lower() for word in UNUSUAL), (path, text)
 
 
+def test_every_option_of_a_command_has_its_help() -> None:
+    options = {
+        f"{path} {option.opts[0]}": option.help
+        for path, command in commands(main)
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden
+    }
+    assert len(options) > 200
+    assert [at for at, text in options.items() if not text] == []
+
+
 def test_what_a_function_without_a_docstring_does_is_said_where_it_is_declared() -> None:
     """A route has its `summary`, a command its `help`; both are for users, and a docstring is for maintainers."""
     saying = re.compile(r"\b(summary|help)=")
