@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.cli import main
-from shared.credits.prices import Prices
 from shared.models.catalog_format import parse_catalog
 from shared.models.openrouter_import import NotAModelList, import_openrouter
+from tests.support.prices import prices_of
 
 
 def listed(**changes: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_every_component_of_a_price_is_imported() -> None:
         )
     )
     assert not left_out
-    assert catalog.entries[0].prices == Prices(
+    assert catalog.entries[0].prices == prices_of(
         prompt=1_000_000,
         completion=2_000_000,
         cached_prompt=100_000,
