@@ -70,6 +70,16 @@ class DiscordStandIn(StandIn):
         host = self.url or "https://cdn.discordapp.com"
         return f"{host}/ephemeral-attachments/1/{file_id}/{name}?ex={expiry:x}&is={expiry - 86400:x}&hm=abc&"
 
+    def says(self, text: str, number: str) -> bytes:
+        command = {
+            "type": 2,
+            "id": number,
+            "channel_id": "9",
+            "member": {"user": {"id": "1", "username": "ada"}},
+            "data": {"name": "ask", "options": [{"name": "text", "type": 3, "value": text}]},
+        }
+        return json.dumps(command).encode()
+
     def signature(self, sent: Sent) -> dict[str, str]:
         signature = self.key.sign(b"%d%b" % (sent.at, sent.body)).hex()
         return {"X-Signature-Ed25519": signature, "X-Signature-Timestamp": str(sent.at)}

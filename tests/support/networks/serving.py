@@ -89,6 +89,10 @@ class StandIn(ABC):
         """Write a webhook that tells of a message with these files."""
 
     @abstractmethod
+    def says(self, text: str, number: str) -> bytes:
+        """Write a webhook in which Ada says something, in a message of this number."""
+
+    @abstractmethod
     def signature(self, sent: Sent) -> dict[str, str]:
         """Give the headers that prove that the network sent this."""
 

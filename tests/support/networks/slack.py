@@ -84,6 +84,10 @@ class SlackStandIn(StandIn):
             "url_private_download": f"{path}/download/{sample.file_name}",
         }
 
+    def says(self, text: str, number: str) -> bytes:
+        event = {"type": "message", "channel": "C1", "ts": number, "user": "U1", "text": text}
+        return json.dumps({"type": "event_callback", "api_app_id": "A1", "event": event}).encode()
+
     def signature(self, sent: Sent) -> dict[str, str]:
         at = str(sent.at)
         signature = SignatureVerifier(SIGNING_SECRET).generate_signature(timestamp=at, body=sent.body)

@@ -69,6 +69,13 @@ class WhatsAppStandIn(StandIn):
             kind: media | ({"filename": sample.file_name} if kind == "document" else {}),
         }
 
+    def says(self, text: str, number: str) -> bytes:
+        value = {
+            "contacts": [{"wa_id": "49", "profile": {"name": "Ada"}}],
+            "messages": [{"id": number, "from": "49", "type": "text", "text": {"body": text}}],
+        }
+        return json.dumps({"entry": [{"changes": [{"field": "messages", "value": value}]}]}).encode()
+
     def signature(self, sent: Sent) -> dict[str, str]:
         digest = hmac.new(APP_SECRET.encode(), sent.body, hashlib.sha256).hexdigest()
         return {"X-Hub-Signature-256": f"sha256={digest}"}

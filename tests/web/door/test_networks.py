@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
@@ -44,60 +43,12 @@ def line(request: pytest.FixtureRequest, front: Front) -> Iterator[Line]:
         yield line
 
 
-def text_of(network: str, text: str, number: str) -> bytes:
-    """The body of a webhook in which Ada says something."""
-    bodies: dict[str, Any] = {
-        "slack": {
-            "type": "event_callback",
-            "api_app_id": "A1",
-            "event": {"type": "message", "channel": "C1", "ts": number, "user": "U1", "text": text},
-        },
-        "telegram": {
-            "message": {
-                "message_id": int(number),
-                "chat": {"id": 7},
-                "from": {"id": 1, "is_bot": False, "first_name": "Ada", "last_name": "L"},
-                "text": text,
-            }
-        },
-        "whatsapp": {
-            "entry": [
-                {
-                    "changes": [
-                        {
-                            "field": "messages",
-                            "value": {
-                                "contacts": [{"wa_id": "49", "profile": {"name": "Ada"}}],
-                                "messages": [
-                                    {"id": number, "from": "49", "type": "text", "text": {"body": text}}
-                                ],
-                            },
-                        }
-                    ]
-                }
-            ]
-        },
-        "discord": {
-            "type": 2,
-            "id": number,
-            "channel_id": "9",
-            "member": {"user": {"id": "1", "username": "ada"}},
-            "data": {"name": "ask", "options": [{"name": "text", "type": 3, "value": text}]},
-        },
-    }
-    if network == "twilio":
-        sid = f"SM{int(number):032x}"
-        return urlencode({"MessageSid": sid, "From": "+49", "Body": text, "NumMedia": "0"}).encode()
-    return json.dumps(bodies[network]).encode()
-
-
 def number() -> str:
     return str(uuid4().int % 1_000_000)
 
 
 def send(line: Line, body: bytes) -> None:
-    form = {"Content-Type": "application/x-www-form-urlencoded"} if line.stand_in.name == "twilio" else {}
-    answer = line.send(body, form)
+    answer = line.send(body)
     assert answer.status_code < 300, answer.text
 
 
@@ -120,7 +71,7 @@ def said(line: Line, task_id: object) -> Any:
 
 
 def test_a_text_is_sent_to_the_agent_once(front: Front, line: Line) -> None:
-    body = text_of(line.stand_in.name, "hello", number())
+    body = line.stand_in.says("hello", number())
     send(line, body)
     send(line, body)
     route(front)
@@ -134,7 +85,7 @@ def test_a_text_is_sent_to_the_agent_once(front: Front, line: Line) -> None:
 
 def test_texts_of_one_chat_share_a_context(front: Front, line: Line) -> None:
     for text in ("one", "two"):
-        send(line, text_of(line.stand_in.name, text, number()))
+        send(line, line.stand_in.says(text, number()))
     route(front)
     assert len({row.context_id for row in rows(line)}) == 1
     assert len({row.task_id for row in rows(line)}) == 2
@@ -155,7 +106,7 @@ def test_a_file_comes_with_its_message(front: Front, line: Line) -> None:
 def test_nothing_is_routed_unless_the_distribution_says_so(front: Front, line: Line) -> None:
     with front.services.database.transaction() as session:
         update_distribution(session, by=OPERATOR, distribution_id=line.distribution_id, routes_messages=False)
-    send(line, text_of(line.stand_in.name, "hello", number()))
+    send(line, line.stand_in.says("hello", number()))
     assert rows(line) == []
 
 
@@ -166,7 +117,7 @@ def test_what_the_agent_refuses_is_acknowledged_and_recorded(front: Front, line:
         " JOIN distributions ON deployments.id = deployment_id WHERE distributions.id = :id)",
         id=line.distribution_id,
     )
-    send(line, text_of(line.stand_in.name, "hello", number()))
+    send(line, line.stand_in.says("hello", number()))
     route(front)
     (row,) = rows(line)
     assert (row.state, row.code) == ("Refused", "permission_denied")
@@ -181,7 +132,7 @@ def test_a_message_to_an_account_is_sent_to_the_agent_of_its_own_distribution(
     path = f"{app.settings_path}/accounts/T9"
     target = {"targetDistributionId": str(line.distribution_id)}
     assert front.put(path, app.administrator.authorization, json=target).status_code == 200
-    said = json.loads(text_of("slack", "Hello", number())) | {"team_id": "T9"}
+    said = json.loads(app.stand_in.says("Hello", number())) | {"team_id": "T9"}
     send(app, json.dumps(said).encode())
     route(front)
     assert [len(rows(at)) for at in (app, line)] == [0, 1]
