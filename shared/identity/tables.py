@@ -115,13 +115,14 @@ versions = sa.Table(
     created_at(),
     sa.CheckConstraint("number > 0", name="number"),
     sa.UniqueConstraint("deployment_id", "number"),
+    sa.Index("ix_versions_deployment_id_id", "deployment_id", "id"),
 )
 
 client_credentials = sa.Table(
     "client_credentials",
     metadata,
     id_column(),
-    required("deployment_id", sa.ForeignKey("deployments.id"), index=True),
+    required("deployment_id", sa.ForeignKey("deployments.id")),
     required("secret_hash", sa.LargeBinary),
     required("last4", sa.Text),
     instant("expires_at"),
@@ -131,6 +132,7 @@ client_credentials = sa.Table(
     required("is_of_workflows", sa.Boolean, server_default=sa.false()),
     created_at(),
     sa.UniqueConstraint("secret_hash"),
+    sa.Index("ix_client_credentials_deployment_id_id", "deployment_id", "id"),
 )
 
 deployment_repositories = sa.Table(
@@ -205,8 +207,8 @@ api_keys = sa.Table(
     "api_keys",
     metadata,
     id_column(),
-    required("user_id", sa.ForeignKey("users.id"), index=True),
-    sa.Column("organization_id", sa.ForeignKey("organizations.id"), index=True),
+    required("user_id", sa.ForeignKey("users.id")),
+    sa.Column("organization_id", sa.ForeignKey("organizations.id")),
     required("name", sa.Text),
     required("hash", sa.LargeBinary),
     required("last4", sa.Text),
@@ -215,6 +217,8 @@ api_keys = sa.Table(
     instant("last_used_at"),
     created_at(),
     sa.UniqueConstraint("hash"),
+    sa.Index("ix_api_keys_user_id_id", "user_id", "id"),
+    sa.Index("ix_api_keys_organization_id_id", "organization_id", "id"),
 )
 
 signing_keys = sa.Table(

@@ -1,8 +1,8 @@
 """Fill a database with the rows of a large owner, among as many of somebody else's.
 
 A list that reads its owner's whole set, or everybody's, is as quick as any other while there are ten rows. Each table
-is filled by copies of one row that the service itself wrote. Copies of others' lie between ours in the order of ids
-and times, so that walking along a table in that order finds no page either.
+is filled by copies of one row that the service itself wrote. Copies of others' lie before, between and behind ours in
+the order of ids and times, so that walking along a table in that order, either way, finds no page either.
 """
 
 from collections.abc import Mapping
@@ -40,6 +40,11 @@ NEW_ID = "uuidv7(make_interval(secs => (i::float / :copies - 0.5) * 1000))"
 RANDOM = "gen_random_uuid()"
 RANDOM_HASH = "sha256(uuid_send(gen_random_uuid()))"
 EARLIER = "now() - make_interval(secs => i * 7)"
+WIDER = {
+    NEW_ID: "uuidv7(make_interval(secs => (i::float / :copies - 0.5) * 3000))",
+    EARLIER: "now() - make_interval(secs => (i - :copies / 3) * 21)",
+}
+"""Of others': over three times as long, a third of them before and a third behind."""
 SOMEBODY = "'00000000-0000-4000-8000-00000000beef'::uuid"
 
 
@@ -159,14 +164,15 @@ GROWTHS = (
         owner={"destination_id": "organizationId"},
         others_changes={"state": "'Delivered'", "body": "NULL", "ended_at": "now()"},
     ),
-    # A deployment has at most fifty behaviors and two hundred schedules.
+    # A deployment has at most fifty behaviors and two hundred schedules, for which the planner takes any index.
     Growth(
         table=behaviors,
         owner=_OF_DEPLOYMENT,
         changes={"id": NEW_ID, "name": "'copy-' || i", "is_default": "false"},
+        others_changes={"id": NEW_ID},
         copies=48,
     ),
-    Growth(table=schedules, owner=_OF_DEPLOYMENT, copies=198),
+    Growth(table=schedules, owner=_OF_DEPLOYMENT, others_changes={"id": NEW_ID}, copies=198),
     Growth(
         table=schedule_runs, owner={"schedule_id": "scheduleId"}, changes={"id": NEW_ID, "tick_at": EARLIER}
     ),
@@ -213,7 +219,10 @@ def _grow(connection: Connection, growth: Growth, resources: Mapping[str, str], 
     _copy(connection, growth, found, changes, much.copies.get(growth.table.name, growth.copies))
     others = growth.others or tuple(growth.owner)
     foreign = dict.fromkeys((name for name in others if name not in growth.changes), SOMEBODY)
-    shifted = {name: change.replace("'copy-'", "'other-'") for name, change in growth.changes.items()}
+    shifted = {
+        name: WIDER.get(change, change).replace("'copy-'", "'other-'")
+        for name, change in growth.changes.items()
+    }
     _copy(connection, growth, found, {**shifted, **foreign, **growth.others_changes}, COPIES)
 
 
