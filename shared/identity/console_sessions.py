@@ -13,6 +13,7 @@ from sqlalchemy import exists, func, insert, select, update
 from shared.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.activation import turn_off
+from shared.identity.addresses import has_address
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, administrator, authorize_operation
 from shared.identity.callers import Caller, Executor, ExecutorKind
@@ -82,9 +83,7 @@ def sign_in_as(
     session: Session, email: str, *, request_id: str | None = None, client_address: str | None = None
 ) -> NewSession | None:
     """Begin a session of the user with an address that a provider vouches for; None where nobody enabled has it."""
-    known = select(users.c.id).where(
-        func.lower(users.c.email) == func.lower(email), users.c.disabled_at.is_(None)
-    )
+    known = select(users.c.id).where(has_address(email), users.c.disabled_at.is_(None))
     user_id: UUID | None = session.execute(known).scalar_one_or_none()
     if user_id is None:
         return None

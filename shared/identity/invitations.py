@@ -14,6 +14,7 @@ from sqlalchemy import Row, func, insert, select
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.identity.activation import turn_off
+from shared.identity.addresses import has_address
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.errors import AlreadyExists, ResourceNotFound, TooManyLive
@@ -130,7 +131,7 @@ def _check_invitee(session: Session, organization_id: UUID, email: str | None, u
             errors=[FieldError(location="body", name="email", message="or userId, one of them")]
         )
     if email is not None:
-        is_named = func.lower(users.c.email) == func.lower(require_email(email))
+        is_named = has_address(require_email(email))
     else:
         is_named = users.c.id == user_id
         if session.execute(select(users.c.id).where(is_named)).one_or_none() is None:

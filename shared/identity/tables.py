@@ -28,7 +28,7 @@ users = sa.Table(
     sa.Column("active_organization_id", sa.ForeignKey("organizations.id")),
     instant("disabled_at"),
     created_at(),
-    sa.Index("uq_users_email", sa.func.lower(sa.text("email")), unique=True),
+    sa.Index("uq_users_email", sa.text('lower(email COLLATE "C")'), unique=True),
 )
 
 memberships = sa.Table(

@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import Row, exists, func, select, update
+from sqlalchemy import Row, exists, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
 from shared.errors import PermissionDenied
 from shared.identity.activation import turn_off, turn_on
+from shared.identity.addresses import has_address
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_operation
 from shared.identity.errors import AlreadyExists, ResourceNotFound
@@ -103,7 +104,7 @@ def enable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
 
 def find_user(session: Session, email: str) -> UUID | None:
     """Find the user of an address, whatever its case."""
-    known = select(users.c.id).where(func.lower(users.c.email) == func.lower(require_email(email)))
+    known = select(users.c.id).where(has_address(require_email(email)))
     found: UUID | None = session.execute(known).scalar()
     return found
 

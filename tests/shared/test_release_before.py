@@ -27,6 +27,7 @@ WIDENED = {
     "media_imports: CHECK (((state <> 'Stored'": "lets one that failed keep its headers",
     "behaviors: CHECK ((kind = ANY": "takes `remote` besides",
     "ix_deliveries_order": "holds rows with a place alone, which the release before gives none",
+    "uq_users_email": "tells addresses apart that Unicode would fold together",
     "uq_usage_hours_group": "tells more groups apart, and `credits_roll_up` alone names it",
 }
 """New forms of a condition, each with the reason why it refuses nothing that the one of before let pass."""
