@@ -39,11 +39,14 @@ def test_the_count_of_what_is_met_is_the_tables() -> None:
     assert f"{said}, of {len(NUMBERS)}." in (ROOT / "docs/asvs.md").read_text()
 
 
-def test_every_defence_names_its_test() -> None:
-    defences = [row for row in rows_of("docs/threat-model.md") if len(row) == 3 and "`tests/" in row[2]]
+def test_every_defence_and_every_attack_names_its_test() -> None:
+    rows = [row for row in rows_of("docs/threat-model.md") if _TEST.search(row[-1])]
+    defences, attacks = ([row for row in rows if len(row) == cells] for cells in (3, 2))
     assert len(defences) > 50
+    assert len(attacks) == 35
     sections = (ROOT / "docs/threat-model.md").read_text().split("## A: ")[1]
-    assert sections.count("\n| ") - 2 * sections.count("| Threat |") == len(defences)
+    heads = sections.count("| Threat |") + sections.count("| Attack |")
+    assert sections.count("\n| ") - 2 * heads == len(rows)
 
 
 @pytest.mark.parametrize("page", ["docs/asvs.md", "docs/threat-model.md"])
