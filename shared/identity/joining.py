@@ -11,9 +11,9 @@ from uuid import UUID
 
 from sqlalchemy import Row, func, select, update
 
+from shared.ascii_case import fold_ascii
 from shared.database import Session
 from shared.errors import PermissionDenied
-from shared.identity.addresses import fold_address
 from shared.identity.api_keys import IssuedApiKey, issue_api_key
 from shared.identity.audit import record
 from shared.identity.authorization import Actor
@@ -44,7 +44,7 @@ def accept_invitation(session: Session, *, by: Actor, token: str) -> Membership:
         raise PermissionDenied("Accept with a key of your own that is bound to no organization.")
     invitation = _lock_open(session, token)
     email = session.execute(select(users.c.email).where(users.c.id == user_id)).scalar_one()
-    if invitation.user_id != user_id and fold_address(invitation.email or "") != fold_address(email):
+    if invitation.user_id != user_id and fold_ascii(invitation.email or "") != fold_ascii(email):
         raise ResourceNotFound("There is no such invitation for you.")
     return _join(session, by, invitation, user_id)
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from shared.ascii_case import fold_ascii
 from shared.database import Database, Session
 from shared.identity.access_tokens import AccessToken
 from shared.identity.errors import InvalidRequest
@@ -91,7 +92,7 @@ def _require_match(repository: Any, claims: WorkflowClaims) -> None:
     if repository.issuer not in (None, claims.issuer):
         raise TokenRefused("issuer")
     if repository.repository_id is None:
-        if claims.repository.lower() != repository.repository.lower():
+        if fold_ascii(claims.repository) != fold_ascii(repository.repository):
             raise TokenRefused("repository")
     elif claims.repository_id != repository.repository_id:
         raise TokenRefused("repository id")
@@ -103,7 +104,7 @@ def _require_match(repository: Any, claims: WorkflowClaims) -> None:
     elif claims.ref != repository.ref:
         raise TokenRefused("ref")
     expected, sent = repository.environment, claims.environment or ""
-    if expected is not None and expected.lower() != sent.lower():
+    if expected is not None and fold_ascii(expected) != fold_ascii(sent):
         raise TokenRefused("environment")
 
 

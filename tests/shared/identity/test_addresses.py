@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from shared.ascii_case import fold_ascii
 from shared.database import Database
-from shared.identity.addresses import fold_address
 from shared.identity.authorization import OPERATOR
 from shared.identity.console_sessions import sign_in_as
 from shared.identity.errors import AlreadyExists, ResourceNotFound
@@ -79,6 +79,6 @@ def test_an_invitation_is_not_for_an_address_that_looks_like_its_own(
 def test_python_and_the_database_fold_alike(database: Database, address: str) -> None:
     kept = address.encode("utf-8", "ignore").decode().replace("\0", "")
     with database.autocommit() as session:
-        assert session.execute(text('SELECT lower(:it COLLATE "C")'), {"it": kept}).scalar() == fold_address(
+        assert session.execute(text('SELECT lower(:it COLLATE "C")'), {"it": kept}).scalar() == fold_ascii(
             kept
         )

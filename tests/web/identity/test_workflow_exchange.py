@@ -191,6 +191,13 @@ def test_a_token_that_says_something_else_is_refused(workflows: Workflows, chang
     workflows.refuse(signed(claims(**changed)))
 
 
+def test_an_environment_whose_name_folds_to_the_others_is_another(workflows: Workflows) -> None:
+    """Who may push a workflow makes environments of any name, which nothing protects."""
+    workflows.set(ref="main", environment="market")
+    workflows.refuse(signed(claims(environment="mar\u212aet")))
+    assert workflows.exchange(signed(claims(environment="Market"))).status_code == 200
+
+
 @pytest.mark.parametrize(
     "token",
     [
