@@ -1,5 +1,6 @@
 """Every row of the catalogue is a change that can be made, and names tests that are there."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tests.mutants.catalogue import Mutant, read_catalogue
 from tests.mutants.running import ROOT
 from tests.support.named_tests import is_test
 
-DOMAINS = {"credits", "identity", "files", "egress"}
+DOMAINS = {"credits", "identity", "files", "egress", "agents", "deliveries", "networks", "console"}
 CATALOGUE = read_catalogue()
 
 
@@ -29,6 +30,15 @@ def test_each_test_that_must_notice_is_there() -> None:
     missing = {at.name: [test for test in at.tests if not is_test(test)] for at in CATALOGUE}
     assert {name: tests for name, tests in missing.items() if tests} == {}
     assert [at.name for at in CATALOGUE if not at.tests] == []
+
+
+def test_what_was_once_wrong_has_its_mutants() -> None:
+    lines = (ROOT / "tests/mutants/README.md").read_text().splitlines()
+    rows = [line.strip("|").split(" | ") for line in lines if line.startswith("| ")][2:]
+    named = [re.findall(r"`([^`]+)`", mutants) for _, mutants in rows]
+    assert len(rows) >= 14
+    assert all(named)
+    assert {name for names in named for name in names} <= {at.name for at in CATALOGUE}
 
 
 def test_a_text_that_stands_twice_or_nowhere_is_no_mutant(tmp_path: Path) -> None:

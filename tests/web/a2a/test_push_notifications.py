@@ -13,6 +13,7 @@ from sqlalchemy import text
 from standardwebhooks import Webhook
 
 from shared.a2a.exact_json import parse
+from shared.a2a.push.configurations import CONFIGURATIONS_LIMIT
 from shared.deliveries.sender import Sender
 from shared.migrations import versions
 from tests.contracts.a2a.schemas import check
@@ -182,6 +183,39 @@ def test_a_configuration_that_is_deleted_tells_nothing_more(
     assert len(collect(sender, receiver, 2)) == 2
     gone = cast.member.ask("GET", f"{path}/gone")
     assert (gone.status_code, reason(gone)) == (404, "TASK_NOT_FOUND")
+
+
+def test_what_waits_for_a_configuration_is_given_up_with_it(cast: Cast) -> None:
+    task = cast.member.task("ask")
+    path = PATH.format(task=task["id"])
+    assert (
+        cast.member.ask("POST", path, json={"id": "gone", "url": "https://hooks.example/"}).status_code == 200
+    )
+    cast.member.task("this one", taskId=task["id"])
+    of_it = "FROM task_push_configurations c JOIN deliveries d USING (destination_id) WHERE c.task_id = :task"
+    with cast.front.services.database.autocommit() as session:
+        waiting = session.execute(
+            text(f"SELECT array_agg(d.id) {of_it} AND d.state = 'Waiting'"), {"task": task["id"]}
+        ).scalar_one()
+    assert cast.member.ask("DELETE", f"{path}/gone").status_code == 200
+    with cast.front.services.database.autocommit() as session:
+        states_now = session.execute(
+            text("SELECT array_agg(DISTINCT state) FROM deliveries WHERE id = ANY (:ids)"), {"ids": waiting}
+        ).scalar_one()
+    assert states_now == ["Dead"]
+
+
+def test_a_task_has_so_many_configurations_and_no_more(cast: Cast) -> None:
+    task = cast.member.task("hello")
+    path = PATH.format(task=task["id"])
+
+    def create(number: int) -> int:
+        config = {"id": f"config{number}", "url": "https://hooks.example/"}
+        return cast.member.ask("POST", path, json=config).status_code
+
+    assert {create(number) for number in range(CONFIGURATIONS_LIMIT)} == {200}
+    assert create(CONFIGURATIONS_LIMIT) == 400
+    assert create(0) == 200  # in the place of the one that is there
 
 
 def test_configurations_are_listed_in_pages(cast: Cast) -> None:

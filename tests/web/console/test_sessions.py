@@ -54,6 +54,15 @@ def test_a_link_ends_after_ten_minutes(front: Front, stranger: Browser, owner: P
     assert stranger.submit("/console/in", "/console/in", code=code).status == 422
 
 
+def test_a_link_of_a_user_who_is_disabled_signs_nobody_in(
+    front: Front, stranger: Browser, owner: Person
+) -> None:
+    code = new_code(front, owner.user_id)
+    with front.services.database.transaction() as session:
+        disable_user(session, by=OPERATOR, user_id=owner.user_id)
+    assert stranger.submit("/console/in", "/console/in", code=code).status == 422
+
+
 @pytest.mark.parametrize("code", ["", "svl_", "x" * 5000, "svl_" + "0" * 49, "ключ"])
 def test_what_is_no_code_signs_nobody_in(stranger: Browser, code: str) -> None:
     answer = stranger.submit("/console/in", "/console/in", code=code)
@@ -192,6 +201,27 @@ def test_proving_who_one_is_takes_a_new_link_or_a_key_and_changes_the_session(
         if status == 303:
             assert answer.location == "/console/organizations"
             assert Browser(port=browser.port, cookies={SESSION: before}).get("/console/step-up").status == 303
+
+
+def test_a_key_that_is_bound_to_an_organization_proves_nothing(front: Front, signed_in: SignedIn) -> None:
+    bound = front.identity.person(front.identity.organization("Bound").id, bound=True)
+    form = {"proof": bound.api_key, "next": "/console/organizations"}
+    assert signed_in(bound).submit("/console/step-up", "/console/step-up", **form).status == 422
+
+
+def test_proving_who_one_is_again_does_not_make_a_session_last_longer(
+    front: Front, owner: Person, signed_in: SignedIn
+) -> None:
+    browser = signed_in(owner)
+    mine = console_sessions.c.user_id == owner.user_id
+    with front.services.database.transaction() as session:
+        soon = update(console_sessions).where(mine).values(expires_at=func.now() + timedelta(minutes=5))
+        ends_at = session.execute(soon.returning(console_sessions.c.expires_at)).scalar_one()
+    form = {"proof": owner.api_key, "next": "/console/organizations"}
+    assert browser.submit("/console/step-up", "/console/step-up", **form).status == 303
+    with front.services.database.autocommit() as session:
+        live = select(console_sessions.c.expires_at).where(mine, console_sessions.c.revoked_at.is_(None))
+        assert session.execute(live).scalar_one() == ends_at
 
 
 @pytest.mark.parametrize(
