@@ -31,7 +31,7 @@ from shared.process_metrics import measure_process
 values.ValueClass = values.MutexValue
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-WRITE_SECONDS = 2.0
+WRITE_SECONDS = 5.0
 DIRECTORY_PREFIX = "quartermaster-metrics-"
 ABANDONED_SECONDS = 60.0
 FOLDED = "ended.json"
@@ -74,7 +74,7 @@ class HostMetrics(Collector):
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begin to write snapshots, every two seconds and at the end of the process."""
+        """Begin to write snapshots, every five seconds and at the end of the process."""
         if self._directory is None:
             return
         threading.Thread(target=self._write_repeatedly, name="metrics", daemon=True).start()

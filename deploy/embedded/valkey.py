@@ -1,7 +1,8 @@
 """Valkey 9 from a wheel, over a directory of its own, on a free loopback port that it keeps between runs.
 
 It holds messages only: what it loses, sweeps find again. It appends to a file to make restarts cheap, unless it holds
-what must not reach a disk, and never evicts. A password beside the data keeps other users out.
+what must not reach a disk, and never evicts. A password beside the data keeps other users out. Its own housekeeping
+runs twice a second (`hz`): at the usual ten it is what an idle service costs most.
 """
 
 import contextlib
@@ -36,6 +37,7 @@ maxmemory 512mb
 maxmemory-policy noeviction
 client-output-buffer-limit pubsub 128mb 64mb 30
 tcp-keepalive 60
+hz 2
 set-proc-title no
 """
 

@@ -18,7 +18,7 @@ from shared.telemetry import get_logger
 
 log = get_logger(__name__)
 
-LOOK_EVERY_SECONDS = 0.5
+LOOK_EVERY_SECONDS = 1.0
 STILL_SECONDS = 0.5
 """A file that was changed longer ago is not being written any more."""
 SCRIPTED_CATALOG = '''

@@ -48,14 +48,16 @@ class FormerCalls:
             log.warning("former_calls.not_moved", error=str(error))
 
     def _move(self) -> None:
-        aside = [f"{ASIDE}:{provider.decode()}" for provider in self._members()]
-        found = ask_together(self._valkey, *(("LPOP", key, AT_ONCE) for key in (*LISTS, *aside)))
+        providers, *found = ask_together(self._valkey, ("SMEMBERS", ASIDE), *map(_take_from, LISTS))
+        if providers:
+            aside = (f"{ASIDE}:{provider.decode()}" for provider in providers)
+            found += ask_together(self._valkey, *map(_take_from, aside))
         for entry in (entry for entries in found if entries for entry in entries):
             self._queue.give_back(_read(entry))
 
-    def _members(self) -> set[bytes]:
-        members: set[bytes] = self._valkey.smembers(ASIDE)  # type: ignore[assignment]
-        return members
+
+def _take_from(key: str) -> tuple[str, str, int]:
+    return "LPOP", key, AT_ONCE
 
 
 def _read(entry: bytes) -> QueuedCall:
