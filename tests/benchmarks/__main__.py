@@ -25,12 +25,12 @@ from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line, Measured
 from tests.benchmarks.results import report
+from tests.benchmarks.round_trips import queue
 from tests.benchmarks.routing import routing
 from tests.benchmarks.storage import storage
 from tests.benchmarks.sweeps import sweeping
 from tests.benchmarks.uploads import (
     large_uploads,
-    placement_latency,
     small_uploads,
     upload_latency,
     upload_memory,
@@ -43,7 +43,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "memory": upload_memory,
     "small-uploads": small_uploads,
     "latency": upload_latency,
-    "queue": placement_latency,
+    "queue": queue,
     "download": large_downloads,
     "sweep": sweeping,
     "growth": growth,

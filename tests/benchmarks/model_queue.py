@@ -56,8 +56,8 @@ def model_queue(bench: Bench) -> Iterator[Line]:
     )
 
 
-def _send(valkey: redis.Redis) -> None:
-    address = ReplyAddress(invocation_id=new_id(), channel="quartermaster:replies:" + "0" * 32)
+def send_call(valkey: redis.Redis, address: ReplyAddress) -> None:
+    """Send a call's message with its request, as a front does."""
     call = QueuedCall(address=address, provider="provider", queue=queue_of("provider", new_id()))
     ask_together(
         valkey,
@@ -66,8 +66,12 @@ def _send(valkey: redis.Redis) -> None:
     )
 
 
+def _send(valkey: redis.Redis) -> None:
+    send_call(valkey, ReplyAddress(invocation_id=new_id(), channel="quartermaster:replies:" + "0" * 32))
+
+
 def _sample(server: EmbeddedValkey, kind: str, count: int, send: Callable[[int], None]) -> Sample:
-    with connect_valkey(server.url) as valkey, _worker(kind, server.url) as pid:
+    with connect_valkey(server.url) as valkey, running_worker(kind, server.url) as pid:
         _send_steadily(valkey, WARM_UP, send)
         meter = CpuMeter(
             {"worker": [pid], "valkey": [int((server.directory / "valkey.pid").read_text())]}, own="sender"
@@ -90,7 +94,8 @@ def _send_steadily(valkey: redis.Redis, count: int, send: Callable[[int], None])
 
 
 @contextmanager
-def _worker(kind: str, redis_url: str) -> Iterator[int]:
+def running_worker(kind: str, redis_url: str) -> Iterator[int]:
+    """Run a worker of `model_queue_workers` within the block; give its process id."""
     command = [sys.executable, "-m", "tests.benchmarks.model_queue_workers", kind, redis_url]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

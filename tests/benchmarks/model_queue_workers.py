@@ -1,7 +1,8 @@
-"""Workers that do nothing with model calls, for `model_queue`: one reads Celery's messages, the other bare lists.
+"""Workers that do nothing with jobs, for `model_queue` and `round_trips`.
 
-`python -m tests.benchmarks.model_queue_workers (messages|lists) REDIS_URL`. Each call takes its thread as long as a
-quick upstream does.
+`python -m tests.benchmarks.model_queue_workers (messages|lists|replies|bare) REDIS_URL`. Of messages and entries of
+lists each takes its thread as long as a quick upstream does; of the other two, ours and bare Celery's, each is answered
+at once.
 """
 
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import redis
+from celery import Celery
 
 from shared.admission import Pool, PoolKey, Slot
 from shared.models.call_messages import TASK, QueuedCall
@@ -19,6 +21,8 @@ from shared.models.shares import PROVIDER_ALPHA
 from shared.publisher import create_celery
 from shared.queues import MODELS
 from shared.redis_transport import QueuesInTurn
+from shared.replies import ReplyKind, ReplyWriter
+from shared.reply_lane import ReplyLane
 from shared.valkey import ask_together, connect_valkey
 from workers.call_strategy import CallStrategy
 from workers.consumer_pool import ConsumerPool
@@ -27,6 +31,7 @@ THREADS = 16
 CALL_SECONDS = 0.005
 DONE = "bench:done"
 REQUEST = "x" * 1500
+NOTHING = "bench.nothing"
 LISTS = tuple(f"bench:list:{number}" for number in range(len(MODELS)))
 PATIENCE_SECONDS = 2.0
 
@@ -53,9 +58,46 @@ class Idle:
         raise NotImplementedError
 
 
+class Echo(Idle):
+    """Carries calls out by telling the front at once that they have ended."""
+
+    def __init__(self, redis_url: str) -> None:
+        super().__init__(redis_url)
+        self.lane = ReplyLane(self.valkey)
+
+    def carry_out(self, call: object) -> bool:
+        assert isinstance(call, QueuedCall)
+        return ReplyWriter(self.lane, call.address).send(ReplyKind.END)
+
+
 def read_messages(redis_url: str) -> None:
     """Be a Celery worker with our strategy."""
-    app, idle = create_celery(redis_url), Idle(redis_url)
+    _serve(redis_url, Idle(redis_url))
+
+
+def reply_to_messages(redis_url: str) -> None:
+    """Be a Celery worker with our strategy that answers."""
+    _serve(redis_url, Echo(redis_url))
+
+
+def be_bare(redis_url: str) -> None:
+    """Be a worker of Celery as it comes, with threads, whose one task does nothing."""
+    app = make_bare(redis_url)
+    app.task(name=NOTHING)(do_nothing)
+    app.Worker(pool="threads", concurrency=THREADS).start()
+
+
+def do_nothing() -> None:
+    """Be the task of bare Celery."""
+
+
+def make_bare(redis_url: str) -> Celery:
+    """Configure Celery as it comes, with results."""
+    return Celery("bare", broker=redis_url, backend=redis_url, set_as_current=False)
+
+
+def _serve(redis_url: str, idle: Idle) -> None:
+    app = create_celery(redis_url)
     task: Any = app.task(name=TASK, ignore_result=True)(idle.carry_out)
     task.Strategy = lambda of, _, consumer: CallStrategy(idle, of, consumer)
     app.conf.worker_disable_prefetch = True
@@ -99,4 +141,5 @@ def put_in_list(valkey: redis.Redis, number: int, invocation_id: UUID) -> None:
 
 
 if __name__ == "__main__":
-    {"messages": read_messages, "lists": read_lists}[sys.argv[1]](sys.argv[2])
+    kinds = {"messages": read_messages, "lists": read_lists, "replies": reply_to_messages, "bare": be_bare}
+    kinds[sys.argv[1]](sys.argv[2])

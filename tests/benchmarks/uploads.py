@@ -180,7 +180,6 @@ def placement_latency(bench: Bench) -> Iterator[Line]:
     yield Line(
         what="commit to live, through the queue",
         figure=_percentiles(seconds),
-        target="p50 ≤ 3 ms and the store's own flushes",
     )
 
 
