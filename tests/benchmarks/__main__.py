@@ -1,15 +1,15 @@
 """Measure the product against its yardsticks: `python -m tests.benchmarks [--quick] [ROW …]`.
 
 Every figure is taken in the same run on the same machine as its yardstick's, in turn, as the median of several runs.
-A verdict that reads FAIL changes nothing; the exit code is that of a run that broke. Results are printed as one table,
-and written as JSON and as an SVG chart; of a run that broke, those that it had.
+A verdict that reads FAIL changes nothing; the exit code tells of rows that broke and of an interruption. Results are
+printed as one table, and written as JSON and as an SVG chart; of a run that broke, all that it had.
 """
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,47 +23,43 @@ from tests.benchmarks.model_queue import model_queue
 from tests.benchmarks.models import models
 from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.product import Bench
-from tests.benchmarks.report import Line, Measured
+from tests.benchmarks.report import Line
 from tests.benchmarks.results import report
 from tests.benchmarks.round_trips import queue
 from tests.benchmarks.routing import routing
+from tests.benchmarks.runs import run_rows
 from tests.benchmarks.storage import storage
 from tests.benchmarks.sweeps import sweeping
-from tests.benchmarks.uploads import (
-    large_uploads,
-    small_uploads,
-    upload_latency,
-    upload_memory,
-)
+from tests.benchmarks.uploads import large_uploads, small_uploads, upload_latency, upload_memory
 from tests.benchmarks.usage import usage_windows
 
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
-    "admission": admission,
+    "models": models,
+    "calls": calls_growth,
+    "agents": agents,
+    "routing": routing,
+    "media": media,
     "upload": large_uploads,
     "memory": upload_memory,
     "small-uploads": small_uploads,
-    "latency": upload_latency,
-    "queue": queue,
     "download": large_downloads,
+    "latency": upload_latency,
     "sweep": sweeping,
     "growth": growth,
-    "media": media,
-    "models": models,
-    "model-queue": model_queue,
-    "calls": calls_growth,
     "credits": hot_organization,
     "usage": usage_windows,
+    "queue": queue,
+    "admission": admission,
+    "model-queue": model_queue,
     "storage": storage,
-    "agents": agents,
-    "routing": routing,
 }
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "build" / "benchmark-peers"
 RESULTS = ROOT / "dist" / "benchmarks"
 
 
-def main() -> None:
-    """Run the rows asked for, all by default."""
+def main() -> int:
+    """Run the rows asked for, all by default; the exit code is 1 if one broke or the run was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs: a minute or so")
@@ -76,21 +72,18 @@ def main() -> None:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
     directory = Path(tempfile.mkdtemp(prefix="qm-bench-", dir=options.directory))
     bench = Bench(directory, PEERS, quick=options.quick)
-    measured: list[Measured] = []
-    try:
-        for name in options.rows or ROWS:
-            print(f"measuring {name}", file=sys.stderr, flush=True)
-            started_at = time.monotonic()
-            lines = list(ROWS[name](bench))
-            measured.append(Measured(row=name, seconds=time.monotonic() - started_at, lines=lines))
-    except BaseException:
+    # Also where a shell has it ignored, or somebody ends the run politely: what was measured is reported.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    measured = run_rows({name: ROWS[name] for name in options.rows or ROWS}, bench)
+    report(measured, options.results, is_quick=options.quick)
+    bench.close()
+    if any(each.failure for each in measured):
         print(f"The logs of the run that broke are in {directory}", file=sys.stderr)
-        raise
-    finally:
-        bench.close()
-        report(measured, options.results, is_quick=options.quick)
+        return 1
     shutil.rmtree(directory)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

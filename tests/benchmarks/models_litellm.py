@@ -6,13 +6,11 @@ compared; a comparison that is printed says so.
 """
 
 import json
-import subprocess
-import sys
-import venv
 from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.processes import Program
+from tests.benchmarks.peers import install
 from tests.support.stack import Service, wait_until
 
 PACKAGE = "litellm[proxy]==1.106.2"
@@ -45,10 +43,10 @@ def litellm(
 ) -> LiteLlm | None:
     """Describe a proxy with these models, each an upstream's address and its name there; None where there is none."""
     environment = peers / "litellm"
-    program = environment / "bin" / "litellm"
-    if not program.exists() and may_install:
-        _install(environment)
-    if not program.exists():
+    if not (may_install or (environment / "bin" / "litellm").exists()):
+        return None
+    program = install(environment, PACKAGE, "litellm", seconds=INSTALL_SECONDS)
+    if program is None:
         return None
     directory.mkdir()
     configuration = directory / "litellm.json"  # JSON is YAML
@@ -93,9 +91,3 @@ def _configuration(models: Mapping[str, tuple[str, str]]) -> dict[str, object]:
         "general_settings": {"master_key": KEY},
         "litellm_settings": {"telemetry": False},
     }
-
-
-def _install(environment: Path) -> None:
-    venv.create(environment, with_pip=True)
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", PACKAGE]
-    subprocess.run(pip, stdout=sys.stderr, check=False, timeout=INSTALL_SECONDS)

@@ -19,10 +19,12 @@ from tests.benchmarks.clients import Connection, multipart_frame, request_head
 from tests.benchmarks.file_servers import copyparty, rclone
 from tests.benchmarks.measuring import CpuMeter
 from tests.benchmarks.nginx import Nginx
+from tests.benchmarks.peers import is_usable
 from tests.support.agents import exchange_token
 from tests.support.stack import Servers, Service, Stack, free_port
 
 DEFAULTS = {"WEB_PROCESSES": "", "WEB_THREADS": "", "ACCESS_TOKEN_SECONDS": "7200"}
+MANY_IMPORTS = {"QUEUED_IMPORTS": "10000"}
 BLOCK_BYTES = 16 << 20
 
 
@@ -102,8 +104,8 @@ class Bench:
 
     @cached_property
     def media_front(self) -> Front:
-        """A service that also fetches, from this host as well."""
-        stack = self._stack("media", EGRESS_ALLOW_PRIVATE="true", EGRESS_ALLOW_HTTP="true")
+        """A service that also fetches, from this host as well, and lets as many imports wait as a row pushes."""
+        stack = self._stack("media", EGRESS_ALLOW_PRIVATE="true", EGRESS_ALLOW_HTTP="true", **MANY_IMPORTS)
         workers = (stack.worker("files"), stack.worker("media"), stack.beat())
         return self._run(stack, stack.set_up(), stack.web(), *workers)
 
@@ -149,8 +151,8 @@ class Bench:
                 continue
             server.start()
             self._closing.callback(server.kill)
-            server.wait_until_answering()
-            found[name] = server
+            if is_usable(server):
+                found[name] = server
         return found
 
     def meter(self, front: Front | None = None) -> CpuMeter:

@@ -49,11 +49,18 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a row came to, and how long that took."""
+    """What a row came to, and how long that took; `failure` is empty unless it broke or was interrupted."""
 
     row: str
     seconds: float
     lines: Sequence[Line] = field(default_factory=tuple)
+    failure: str = ""
+
+    @property
+    def shown(self) -> Sequence[Line]:
+        """Its lines, and one that says what ended it."""
+        failed = [Line(what=f"broke: {self.failure}", figure="")] if self.failure else []
+        return [*self.lines, *failed]
 
 
 def at_least(
@@ -91,7 +98,7 @@ def milliseconds(seconds: float) -> str:
 
 def table(measured: Sequence[Measured]) -> str:
     """Lay out all lines in one table."""
-    rows = [HEADINGS, *((each.row, *line.cells()) for each in measured for line in each.lines)]
+    rows = [HEADINGS, *((each.row, *line.cells()) for each in measured for line in each.shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
     return "\n".join("  ".join(row).rstrip() for row in padded)

@@ -10,6 +10,7 @@ from tests.benchmarks.report import Measured, document, table
 def report(measured: Sequence[Measured], results: Path, *, is_quick: bool) -> None:
     """Print what was measured, and write it."""
     print(table(measured))
+    print(f"\nmeasured in {sum(each.seconds for each in measured) / 60:.1f} minutes")
     results.mkdir(parents=True, exist_ok=True)
     (results / "results.json").write_text(document(measured, is_quick=is_quick))
     (results / "results.svg").write_text(chart(measured))
