@@ -30,6 +30,7 @@ from tests.benchmarks.routing import routing
 from tests.benchmarks.runs import run_rows
 from tests.benchmarks.storage import storage
 from tests.benchmarks.sweeps import sweeping
+from tests.benchmarks.takeovers import takeovers
 from tests.benchmarks.uploads import large_uploads, small_uploads, upload_latency, upload_memory
 from tests.benchmarks.usage import usage_windows
 
@@ -38,6 +39,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "calls": calls_growth,
     "agents": agents,
     "routing": routing,
+    "takeover": takeovers,
     "media": media,
     "upload": large_uploads,
     "memory": upload_memory,
