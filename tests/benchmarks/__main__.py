@@ -22,6 +22,7 @@ from tests.benchmarks.media import media
 from tests.benchmarks.model_queue import model_queue
 from tests.benchmarks.models import models
 from tests.benchmarks.models_growth import calls_growth
+from tests.benchmarks.neighbours import neighbours
 from tests.benchmarks.product import Bench
 from tests.benchmarks.report import Line
 from tests.benchmarks.results import report
@@ -37,6 +38,7 @@ from tests.benchmarks.usage import usage_windows
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "models": models,
     "calls": calls_growth,
+    "neighbours": neighbours,
     "agents": agents,
     "routing": routing,
     "takeover": takeovers,

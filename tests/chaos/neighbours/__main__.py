@@ -8,20 +8,14 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-import requests
-
-from tests.chaos.neighbours.measuring import Measured, find_delay, find_failures, measure
+from tests.chaos.neighbours.comparing import Compared, compare, recovers
+from tests.chaos.neighbours.measuring import find_delay, find_failures
 from tests.chaos.neighbours.stage import open_stage
 from tests.chaos.neighbours.trials import TRIALS, Scene, Trial
 from tests.support.stack import Servers
 
-SETTLING_SECONDS = 2.0
-"""For an attack to take all it can get, and for what it took to be given back."""
-RECOVERY_SECONDS = 60.0
 ATTEMPTS = 3
 """A trial in which requests were late, and none failed, counts when they are late each time."""
 
@@ -61,15 +55,15 @@ def main() -> int:
 
 def _run(name: str, trial: Trial, scene: Scene, seconds: float) -> int:
     """Run a trial; one whose requests were only late is run again, as anything else on the machine may delay them."""
-    ask = partial(trial.ask, scene)
     violations: list[str] = []
     for _ in range(ATTEMPTS):
-        if not _recovers(ask):
+        if not recovers(trial, scene):
             print(f"{name}: not served a minute after the last crowd went", flush=True)
             return 1
-        quiet, beside = _measure(name, trial, scene, seconds)
-        failures = find_failures(quiet, beside)
-        violations = [*failures, *find_delay(quiet, beside)]
+        compared = compare(trial, scene, seconds)
+        print(f"{name}: {_shown(compared)}", flush=True)
+        failures = find_failures(compared.quiet, compared.beside)
+        violations = [*failures, *find_delay(compared.quiet, compared.beside)]
         for violation in violations:
             print(f"  {violation}", flush=True)
         if failures or not violations:
@@ -77,35 +71,13 @@ def _run(name: str, trial: Trial, scene: Scene, seconds: float) -> int:
     return len(violations)
 
 
-def _measure(name: str, trial: Trial, scene: Scene, seconds: float) -> tuple[Measured, Measured]:
-    """Measure the victim alone, and beside the crowd."""
-    ask = partial(trial.ask, scene)
-    quiet = measure(ask, max(1.0, seconds / 2))
-    with trial.attack(scene) as crowd:
-        time.sleep(SETTLING_SECONDS)
-        beside = measure(ask, seconds)
-        answers = f"; the crowd heard {dict(crowd.answers.most_common())}" if crowd is not None else ""
-    time.sleep(SETTLING_SECONDS)
-    print(f"{name}: alone {_shown(quiet)}; beside a crowd {_shown(beside)}{answers}", flush=True)
-    return quiet, beside
-
-
-def _shown(measured: Measured) -> str:
-    p50, p99 = measured.p50 * 1000, measured.p99 * 1000
-    return f"p50 {p50:.0f}, p99 {p99:.0f} ms ({len(measured.seconds)})"
-
-
-def _recovers(ask: Callable[[], None]) -> bool:
-    """Ask until it succeeds: what a crowd has queued elsewhere may take a moment to be dropped."""
-    give_up_at = time.monotonic() + RECOVERY_SECONDS
-    while time.monotonic() < give_up_at:
-        try:
-            ask()
-        except (AssertionError, requests.RequestException):
-            time.sleep(0.1)
-        else:
-            return True
-    return False
+def _shown(compared: Compared) -> str:
+    alone, beside = (
+        f"p50 {each.p50 * 1000:.0f}, p99 {each.p99 * 1000:.0f} ms ({len(each.seconds)})"
+        for each in (compared.quiet, compared.beside)
+    )
+    heard = f"; the crowd heard {dict(compared.answers.most_common())}" if compared.answers else ""
+    return f"alone {alone}; beside a crowd {beside}{heard}"
 
 
 if __name__ == "__main__":

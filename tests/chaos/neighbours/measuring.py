@@ -71,7 +71,12 @@ def find_failures(quiet: Measured, beside: Measured) -> list[str]:
 
 def find_delay(quiet: Measured, beside: Measured) -> list[str]:
     """Say whether honest requests took longer than they may beside a crowd."""
-    allowed = ALLOWED_FACTOR * quiet.p99 + ALLOWED_SECONDS
+    allowed = allowed_seconds(quiet)
     if beside.p99 <= allowed:
         return []
     return [f"p99 {beside.p99 * 1000:.0f} ms, {allowed * 1000:.0f} ms are allowed"]
+
+
+def allowed_seconds(quiet: Measured) -> float:
+    """Give the p99 that is allowed beside a crowd."""
+    return ALLOWED_FACTOR * quiet.p99 + ALLOWED_SECONDS

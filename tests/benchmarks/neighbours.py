@@ -1,0 +1,46 @@
+"""The rows about neighbours: an honest tenant's p99 beside one at ten times each pool, against the same tenant's alone.
+
+They are the trials of `tests/chaos/neighbours`, which fails where a victim waits too long; pools are small there, so
+that one machine can attack them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from tests.benchmarks.product import Bench
+from tests.benchmarks.report import Line, milliseconds
+from tests.chaos.neighbours.comparing import Compared, compare, recovers
+from tests.chaos.neighbours.measuring import allowed_seconds
+from tests.chaos.neighbours.stage import open_stage
+from tests.chaos.neighbours.trials import TIMES, TRIALS, Scene
+
+SOME = ("uploads", "calls", "turns")
+PATIENCE_SECONDS = 60.0
+
+
+def neighbours(bench: Bench) -> Iterator[Line]:
+    """Measure the victim of every pool, of a few in the short form."""
+    directory = bench.directory / "neighbours"
+    with open_stage(directory, bench.servers, is_fair=True, patience_seconds=PATIENCE_SECONDS) as scene:
+        for name in SOME if bench.quick else TRIALS:
+            yield _line(name, list(_compare(bench, scene, name)))
+
+
+def _compare(bench: Bench, scene: Scene, name: str) -> Iterator[Compared]:
+    for _ in range(bench.scaled(3, 1)):
+        if not recovers(TRIALS[name], scene):
+            raise AssertionError(f"{name}: not served a minute after the last crowd went")
+        yield compare(TRIALS[name], scene, bench.scaled(4, 2))
+
+
+def _line(name: str, runs: Sequence[Compared]) -> Line:
+    """Show the run in the middle, by how late its requests were."""
+    middle = sorted(runs, key=lambda run: run.beside.p99 - allowed_seconds(run.quiet))[len(runs) // 2]
+    failed = sum(len(run.quiet.failures) + len(run.beside.failures) for run in runs)
+    return Line(
+        what=f"victim's p99 beside a tenant at {TIMES} times the pool: {name}",
+        figure=milliseconds(middle.beside.p99) + (f", {failed} requests failed" if failed else ""),
+        yardstick=f"alone {milliseconds(middle.quiet.p99)}",
+        ratio=middle.beside.p99 / middle.quiet.p99,
+        target="≤ 2 × alone + 250 ms",  # noqa: RUF001
+        met=not failed and middle.beside.p99 <= allowed_seconds(middle.quiet),
+    )

@@ -1,0 +1,49 @@
+"""The victim of a trial alone, and beside the crowd."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+
+import requests
+
+from tests.chaos.neighbours.measuring import Measured, measure
+from tests.chaos.neighbours.trials import Scene, Trial
+
+SETTLING_SECONDS = 2.0
+"""For an attack to take all it can get, and for what it took to be given back."""
+RECOVERY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The honest requests of one trial, and what the crowd heard, by status."""
+
+    quiet: Measured
+    beside: Measured
+    answers: Counter[str] = field(default_factory=Counter)
+
+
+def compare(trial: Trial, scene: Scene, seconds: float) -> Compared:
+    """Measure the victim alone for half so long, and beside the crowd."""
+    ask = partial(trial.ask, scene)
+    quiet = measure(ask, max(1.0, seconds / 2))
+    with trial.attack(scene) as crowd:
+        time.sleep(SETTLING_SECONDS)
+        beside = measure(ask, seconds)
+        answers = crowd.answers if crowd is not None else Counter()
+    time.sleep(SETTLING_SECONDS)
+    return Compared(quiet=quiet, beside=beside, answers=answers)
+
+
+def recovers(trial: Trial, scene: Scene) -> bool:
+    """Ask until it succeeds: what a crowd has queued elsewhere may take a moment to be dropped."""
+    give_up_at = time.monotonic() + RECOVERY_SECONDS
+    while time.monotonic() < give_up_at:
+        try:
+            trial.ask(scene)
+        except (AssertionError, requests.RequestException):
+            time.sleep(0.1)
+        else:
+            return True
+    return False
