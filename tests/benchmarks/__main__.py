@@ -21,6 +21,7 @@ from tests.benchmarks.growth import growth
 from tests.benchmarks.media import media
 from tests.benchmarks.model_queue import model_queue
 from tests.benchmarks.models import models
+from tests.benchmarks.models_crowds import crowds
 from tests.benchmarks.models_growth import calls_growth
 from tests.benchmarks.neighbours import neighbours
 from tests.benchmarks.product import Bench
@@ -38,6 +39,7 @@ from tests.benchmarks.usage import usage_windows
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "models": models,
     "calls": calls_growth,
+    "crowds": crowds,
     "neighbours": neighbours,
     "agents": agents,
     "routing": routing,

@@ -39,7 +39,7 @@ class Taken:
 
 def models(bench: Bench) -> Iterator[Line]:
     """Measure everything about calls to models."""
-    with gateways(bench) as through:
+    with gateways(bench, "models") as through:
         for gateway in through.all:
             _call(gateway, callers=32, count=bench.scaled(400, 100) if gateway is through.ours else 64)
         yield from _whole_answers(bench, through)

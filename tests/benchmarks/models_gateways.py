@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -97,13 +98,13 @@ class Gateways:
 
 
 @contextlib.contextmanager
-def gateways(bench: Bench) -> Iterator[Gateways]:
-    """Run the upstreams and all gateways within the block."""
-    directory = bench.directory / "models"
+def gateways(bench: Bench, row: str) -> Iterator[Gateways]:
+    """Run the upstreams and all gateways within the block, in a directory of the row's."""
+    directory = bench.directory / row
     directory.mkdir()
     with contextlib.ExitStack() as closing:
-        upstreams = _upstreams(bench, closing)
-        proxy = _litellm(bench, closing, upstreams)
+        upstreams = _upstreams(bench, closing, directory)
+        proxy = _litellm(bench, closing, directory, upstreams)
         stack = Stack(
             directory / "quartermaster",
             bench.servers,
@@ -146,7 +147,7 @@ def _gateway(name: str, service: Service, key: str, pids: Mapping[str, Sequence[
     return Gateway(name=name, ports=ports, key=key, pids=pids, renamed={})
 
 
-def _upstreams(bench: Bench, closing: contextlib.ExitStack) -> dict[str, tuple[int, str]]:
+def _upstreams(bench: Bench, closing: contextlib.ExitStack, directory: Path) -> dict[str, tuple[int, str]]:
     """Start the upstreams; give the port and the model behind each of our models' names."""
     plain, long, paced = free_port(), free_port(), free_port()
     chunks = long_chunks(bench)
@@ -170,7 +171,7 @@ def _upstreams(bench: Bench, closing: contextlib.ExitStack) -> dict[str, tuple[i
                 *arguments,
             ),
             directory=ROOT,
-            log=bench.directory / "models" / f"upstream-{name}.log",
+            log=directory / f"upstream-{name}.log",
         )
         service = Service(program)
         service.start()
@@ -193,11 +194,13 @@ def long_chunks(bench: Bench) -> int:
 
 
 def _litellm(
-    bench: Bench, closing: contextlib.ExitStack, upstreams: Mapping[str, tuple[int, str]]
+    bench: Bench,
+    closing: contextlib.ExitStack,
+    directory: Path,
+    upstreams: Mapping[str, tuple[int, str]],
 ) -> Service | None:
     models = {name: (f"http://127.0.0.1:{port}/v1", model) for name, (port, model) in upstreams.items()}
-    directory = bench.directory / "litellm"
-    proxy = litellm(bench.peers, directory, free_port(), models, may_install=not bench.quick)
+    proxy = litellm(bench.peers, directory / "litellm", free_port(), models, may_install=not bench.quick)
     if proxy is not None:
         proxy.start()
         closing.callback(proxy.kill)
