@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from deploy.process_types import ALLOCATOR
+from shared.identity.secrets import Secret
 from tests.benchmarks.clients import Connection, request_head
 from tests.benchmarks.measuring import Contender, CpuMeter, Sample, interleave
 from tests.benchmarks.product import DEFAULTS, Bench, server_pid
@@ -39,6 +40,8 @@ class Size:
     keys: int
     organizations: int
     calls: int
+    charged: int
+    """How many of the calls have their invocation and entries too, besides the record of usage."""
 
     def __str__(self) -> str:
         return (
@@ -70,8 +73,14 @@ class Installation:
 def calls_growth(bench: Bench) -> Iterator[Line]:
     """Call in turn where there is little and where there is much."""
     count = bench.scaled(400, 100)
-    small = Size(models=10, keys=10, organizations=1, calls=100)
-    large = Size(models=10_000, keys=10_000, organizations=1000, calls=bench.scaled(1_000_000, 50_000))
+    small = Size(models=10, keys=10, organizations=1, calls=100, charged=100)
+    large = Size(
+        models=10_000,
+        keys=10_000,
+        organizations=1000,
+        calls=bench.scaled(10_000_000, 50_000),
+        charged=bench.scaled(1_000_000, 40_000),
+    )
     with ExitStack() as closing:
         upstream = closing.enter_context(FakeUpstream())
         few = _installation(bench, closing, upstream, "calls_few", small, count)
@@ -118,17 +127,7 @@ def _installation(
     catalog.write_text(_PROVIDER.format(address=upstream.base_url) + "".join(models))
     stack.environment["MODELS_CONFIG"] = str(catalog)
     stack.set_up()
-    payers, people, keys = add_key_holders(
-        stack.administrator_url, size.keys, organizations=size.organizations
-    )
-    record_usage(
-        stack.administrator_url,
-        size.calls,
-        organizations=payers,
-        users=people[:1000],
-        models=size.models,
-        with_money=True,
-    )
+    keys = _fill(stack.administrator_url, size)
     web, worker = stack.web(), stack.worker("models")
     closing.enter_context(stack.running(web, worker))
     wait_until(lambda: worker.has_logged(" ready."), "the worker is ready", seconds=60)
@@ -147,6 +146,15 @@ def _installation(
     )
     assert web.port is not None
     return Installation(port=web.port, meter=meter, usual=made[:USED], various=made)
+
+
+def _fill(url: str, size: Size) -> Sequence[Secret]:
+    payers, people, keys = add_key_holders(url, size.keys, organizations=size.organizations)
+    for calls, with_money in ((size.charged, True), (size.calls - size.charged, False)):
+        record_usage(
+            url, calls, organizations=payers, users=people[:1000], models=size.models, with_money=with_money
+        )
+    return keys
 
 
 def _request(key: str, model: int) -> bytes:
