@@ -17,8 +17,7 @@ def run_rows(rows: Mapping[str, Callable[[Part], Iterator[Line]]], bench: Part) 
     """Measure rows in their order; one that breaks is told with what it had, and an interruption ends the run."""
     measured: list[Measured] = []
     for name, row in rows.items():
-        print(f"measuring {name}", file=sys.stderr, flush=True)
-        measured.append(_run(name, row(bench)))
+        measured.append(_run(name, row, bench))
         if measured[-1].failure == INTERRUPTED:
             left = [each for each in rows if each not in {done.row for done in measured}]
             print(f"interrupted; not measured: {', '.join(left) or 'none'}", file=sys.stderr, flush=True)
@@ -26,12 +25,13 @@ def run_rows(rows: Mapping[str, Callable[[Part], Iterator[Line]]], bench: Part) 
     return measured
 
 
-def _run(name: str, row: Iterator[Line]) -> Measured:
+def _run(name: str, row: Callable[[Part], Iterator[Line]], bench: Part) -> Measured:
     lines: list[Line] = []
     failure = ""
     started_at = time.monotonic()
     try:
-        lines.extend(row)
+        print(f"measuring {name}", file=sys.stderr, flush=True)
+        lines.extend(row(bench))
     except KeyboardInterrupt:
         failure = INTERRUPTED
     except Exception as error:  # noqa: BLE001 (whatever breaks a row, the others are measured)
