@@ -34,9 +34,10 @@ from deploy.turns import Turns
 from shared.admission import WAITED
 from shared.held_answers import HOLD, HeldAnswer
 
-LINGER_MILLISECONDS = 2
-SPARE_SECONDS = 0.02
-SPARE_THREADS = 8
+LINGER_MILLISECONDS = 10
+SPARE_SECONDS = 0.25
+SPARE_PART = 8
+"""A thread waits for its own answer so long, while no more than one in so many are busy: to hold costs more CPU."""
 ACCEPTED_AT_ONCE = 64
 SPARE_CONNECTIONS = 8
 THREADS_PART = 4
@@ -71,6 +72,7 @@ class BufferingWorker(DrainingWorker):
         self.is_tls = bool(self.cfg.is_ssl)
         self.keepalive_seconds = float(self.cfg.keepalive)
         each = max(2, self.cfg.threads // THREADS_PART)
+        self.spare_threads = max(1, self.cfg.threads // SPARE_PART)
         self.turns = Turns(each=each, patience_seconds=self.limits.turn_seconds)
         self.writer = AnswerWriter(
             partial(self.method_queue.defer, self._take_back), send_seconds=self.send_seconds
@@ -283,7 +285,7 @@ class BufferingWorker(DrainingWorker):
 
     def _spare_seconds(self) -> float:
         """Tell how long a thread may wait for its own answer before it is held: a moment, while few are busy."""
-        return SPARE_SECONDS if self.busy <= SPARE_THREADS and self.alive else 0.0
+        return SPARE_SECONDS if self.busy <= self.spare_threads and self.alive else 0.0
 
     @property
     def _is_wanted(self) -> bool:
