@@ -21,7 +21,7 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer; `first_byte_seconds` and `seconds` count from the last byte sent."""
+    """One answer; `first_byte_seconds` and `seconds` count from just before its request's end was sent."""
 
     status: int
     head: bytes
@@ -41,22 +41,22 @@ class Connection:
 
     def ask(self, request: bytes, *, expect: int) -> Answer:
         """Send a request and read the whole answer; only the first buffer's worth of the body is kept."""
-        self._socket.sendall(request)
-        return self._read(expect)
+        return self._read(request, expect)
 
     def send_file(self, head: bytes, file: BinaryIO, tail: bytes, *, expect: Sequence[int]) -> Answer:
         """Send a request whose body is, between head and tail, a file."""
         file.seek(0)
         self._socket.sendall(head)
         self._socket.sendfile(file)
-        self._socket.sendall(tail)
-        return self._read(*expect)
+        return self._read(tail, *expect)
 
     def close(self) -> None:
         self._socket.close()
 
-    def _read(self, *expect: int) -> Answer:
+    def _read(self, end_of_request: bytes, *expect: int) -> Answer:
+        # Before the bytes leave: whoever answers may do so before this process runs again.
         sent_at = time.perf_counter()
+        self._socket.sendall(end_of_request)
         filled = self._socket.recv_into(self._buffer)
         first_byte_at = time.perf_counter()
         while (end := bytes(self._buffer[:filled]).find(b"\r\n\r\n")) < 0:

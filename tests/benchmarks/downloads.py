@@ -30,7 +30,7 @@ def large_downloads(bench: Bench) -> Iterator[Line]:
         contenders["nginx"] = lambda: own.run(_getting(nginx.port, static, size))
     for contender in contenders.values():
         contender()
-    taken = interleave(bench.scaled(7, 5), contenders)
+    taken = interleave(bench.scaled(15, 5), contenders)
     yardstick = taken.pop("nginx", None)
     for name, ours in taken.items():
         what = f"download of {size // MEBIBYTE} MiB, {name}"
