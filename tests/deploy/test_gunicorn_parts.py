@@ -1,4 +1,4 @@
-"""What we touch of gunicorn in private (`buffering_worker.py`, `one_send.py`) is as it was when that was written."""
+"""What the front touches of gunicorn in private is as it was when that was written (`deploy/gathering_worker.py`)."""
 
 import inspect
 import re
