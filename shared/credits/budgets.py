@@ -187,10 +187,10 @@ def shown_amount(unit: Unit, amount: int) -> str:
 
 def count_limits(session: Session, organization_id: UUID, change: int) -> None:
     """Note that limits have changed; written even by 0, so that a hold that waits for the row looks again."""
-    limits = credit_balances.c.limits + change
+    limits = credit_balances.c.limits
     of_organization = credit_balances.c.organization_id == organization_id
-    statement = update(credit_balances).where(of_organization).values(limits=limits).returning(limits)
-    if session.execute(statement).scalar_one() > MAX_LIMITS and change > 0:
+    changed = update(credit_balances).where(of_organization).values(limits=limits + change)
+    if session.execute(changed.returning(limits)).scalar_one() > MAX_LIMITS and change > 0:
         raise TooManyLimits
 
 

@@ -1,9 +1,12 @@
-"""Tests that cannot fail are not there: no test asserts only in a loop over what a search may not have found."""
+"""Tests that cannot fail are not there: no test asserts only in a loop over what a search may not have found, compares
+constants, or is content with any of several answers, unless it says why.
+"""
 
 import ast
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -86,3 +89,72 @@ def test_no_test_asserts_only_about_what_may_not_be_there() -> None:
 )
 def test_the_rule_knows_a_loop_over_nothing(body: str, is_empty: bool) -> None:
     assert bool(empty_loops(f"def test_x():\n {body}\n")) is is_empty
+
+
+SEVERAL = {
+    "tests/upstreams/test_genuine_server.py::test_a_streamed_response": "the model decides where it ends",
+    "tests/journeys/test_restarted_database.py::"
+    "test_service_resumes_without_half_states_after_postgres_restarts": "its first answer was lost, or never given",
+    "tests/deploy/test_alerts.py::test_every_alert_leads_to_what_to_do": "each alert has its own severity",
+    "tests/deploy/test_embedded.py::"
+    "test_in_a_closed_directory_postgres_passes_it_and_reads_no_files_but_its_own": "containers differ",
+    "tests/web/a2a/test_errors.py::test_settings_that_close_doors": "a worker may have begun the turn meanwhile",
+}
+"""Why a test takes any of several answers: which one it gets is decided by what it does not control."""
+
+
+def is_fixed(node: ast.expr) -> bool:
+    """Tell whether an expression is written out: a literal, or a member of an enumeration."""
+    if isinstance(node, ast.Tuple | ast.UnaryOp | ast.BinOp):
+        return all(is_fixed(at) for at in ast.iter_child_nodes(node) if isinstance(at, ast.expr))
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and node.attr.isupper())
+
+
+def is_equation(node: ast.expr) -> TypeGuard[ast.Compare]:
+    return isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq)
+
+
+def is_content(test: ast.expr) -> bool:
+    """Tell whether an assertion holds for any of several answers that are written out, or for constants alone."""
+    match test:
+        case ast.Compare(
+            left=left, ops=[ast.In()], comparators=[ast.Tuple() | ast.List() | ast.Set() as answers]
+        ):
+            return len(answers.elts) > 1 and not is_fixed(left) and all(map(is_fixed, answers.elts))
+        case ast.BoolOp(op=ast.Or(), values=values):
+            asked = [ast.unparse(at.left) for at in values if is_equation(at)]
+            return len(asked) > len(set(asked))
+    return is_fixed(test)
+
+
+def contents(source: str) -> list[str]:
+    """The tests with an assertion that is content with any of several answers, or with nothing."""
+    return [
+        test.name
+        for test in functions_of(source)
+        if any(isinstance(at, ast.Assert) and is_content(at.test) for at in ast.walk(test))
+    ]
+
+
+def test_no_test_is_content_with_any_of_several_answers_without_a_reason() -> None:
+    paths = chain((ROOT / "tests").rglob("test_*.py"), (ROOT / "sdk" / "tests").rglob("test_*.py"))
+    found = {f"{path.relative_to(ROOT)}::{name}" for path in paths for name in contents(path.read_text())}
+    assert found == SEVERAL.keys()
+
+
+@pytest.mark.parametrize(
+    ("assertion", "is_wrong"),
+    [
+        ("assert status in (401, 403)", True),
+        ("assert end.kind in {Kind.END, Kind.FAILED}", True),
+        ("assert answer.status == 404 or answer.status == 410", True),
+        ("assert 1", True),
+        ("assert (1, 'x')", True),
+        ("assert status in (404,)", False),
+        ("assert status in expected", False),
+        ("assert 'words' in (said, told)", False),
+        ("assert status == 404 or name == 'x'", False),
+    ],
+)
+def test_the_rule_knows_what_is_content_with_anything(assertion: str, is_wrong: bool) -> None:
+    assert bool(contents(f"def test_x():\n {assertion}\n")) is is_wrong

@@ -101,7 +101,7 @@ def test_half_bodies_through_the_proxy_leave_json_and_forms_working(edge: Edge, 
         for _ in range(5):
             token = exchange_token(base, edge.credentials)
             answer = requests.post(f"{base}/oauth/introspect", data={"token": token}, timeout=60)
-            assert answer.status_code in (200, 401)
+            assert answer.status_code == 401, "nobody introspects without a credential"
         agent = Client(base, token)
         uploaded = agent.upload(b"through the proxy", operation=uuid4())
         assert uploaded.status_code == 201

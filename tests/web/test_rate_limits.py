@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
+from shared.valkey import connect_valkey
 from tests.support.front import Front, open_front
 from tests.web.files.asking import refuse
 from tests.web.files.conftest import agent_of
+from web.rate_limits import BATCHES_IN_LIMIT, RateLimiter
 
 LIMIT, GUESSES = 5, 3
 
@@ -120,3 +124,19 @@ def test_a_key_that_has_expired_is_no_guess_and_always_hears_so(limited: Front) 
     answers = [limited.get("/files", person.authorization) for _ in range(GUESSES + 2)]
     assert {answer.status_code for answer in answers} == {401}
     assert limited.get("/files", "Bearer wrong").status_code == 401
+
+
+def test_what_a_process_took_in_advance_is_used_up(valkey_server: EmbeddedValkey) -> None:
+    limit, asked = 2 * BATCHES_IN_LIMIT, 10
+    with connect_valkey(valkey_server.url, max_connections=1) as valkey:
+        limiter = RateLimiter(valkey)
+        before = scripts_run(valkey)
+        taken = [limiter.take("in advance", limit) for _ in range(asked)]
+        assert all(allowance is not None and allowance.allowed for allowance in taken)
+        assert scripts_run(valkey) - before >= asked // 2
+        valkey.delete("rate:in advance")
+
+
+def scripts_run(valkey: redis.Redis) -> int:
+    said: Any = valkey.info("commandstats")
+    return int(said.get("cmdstat_evalsha", {"calls": 0})["calls"])

@@ -10,6 +10,7 @@ import psycopg2
 import pytest
 
 from shared.database import Database
+from shared.files import expiry
 from shared.files.blobs.local import LocalBlobStore
 from shared.files.expiry import expire_due
 from shared.ids import new_id
@@ -30,6 +31,10 @@ _PAUSE = """
 CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
 CREATE TRIGGER pause BEFORE UPDATE ON files FOR EACH ROW WHEN (OLD.id = '{}') EXECUTE FUNCTION pause()
+"""
+_RENEW = "UPDATE files SET retention_expires_at = now() + interval '1 day' WHERE id = %s"
+_WAITING = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 _PAUSED = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
@@ -87,3 +92,28 @@ def test_expiry_takes_the_bytes_of_a_replace_that_commits_in_the_middle_of_it(
     expire_due(database, LocalBlobStore(tmp_path))
     assert rows.run("SELECT state FROM files WHERE id = %s", second) == ("Expired",)
     assert rows.run("SELECT count(*) FROM blobs") == (0,)
+
+
+def test_a_renewal_that_has_not_committed_yet_is_passed_over(
+    database: Database, database_url: str, rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When more is due than a batch, what is found is not locked yet: the statement that ends it decides."""
+    monkeypatch.setattr(expiry, "BATCH_SIZE", 2)
+    renewed, *others = (rows.file(-1) for _ in range(4))
+    rows.run(
+        "UPDATE files SET organization_id = %s WHERE id = ANY (%s::uuid[])", new_id(), list(map(str, others))
+    )
+    renewal = Rows(database_url)
+    renewal.connection.autocommit = False
+    renewal.run(_RENEW, renewed)
+    sweep = threading.Thread(target=expire_due, args=(database, LocalBlobStore(tmp_path)))
+    sweep.start()
+    wait_until(lambda: not sweep.is_alive() or rows.run(_WAITING) == (1,), "the sweep has ended, or waits")
+    renewal.connection.commit()
+    renewal.connection.close()
+    sweep.join()
+    assert rows.run("SELECT state FROM files WHERE id = %s", renewed) == ("Available",)
+    assert rows.run("SELECT count(*) FROM blobs WHERE version_id = %s", renewed) == (1,)
+    assert rows.run(
+        "SELECT count(*) FROM files WHERE id = ANY (%s::uuid[]) AND state = 'Expired'", list(map(str, others))
+    ) != (0,)

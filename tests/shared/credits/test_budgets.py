@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from shared.credits import budgets
-from shared.credits.budgets import Budget, NewBudget, Period, SubjectKind, Unit
+from shared.credits.budgets import Budget, NewBudget, Period, SubjectKind, TooManyLimits, Unit
 from shared.credits.errors import BudgetExceeded, ModelNotAllowed, RateLimitExceeded
 from shared.credits.holds import Attribution
 from shared.credits.key_models import remove_key_models, set_key_models
@@ -422,3 +422,14 @@ def test_a_budget_that_does_not_agree_with_the_calls_is_found(limits: Limits) ->
         "UPDATE credit_balances SET limits = 2 WHERE organization_id = :id", id=limits.calls.organization_id
     )
     assert limits.calls.discrepancies() == ["budget_held", "budget_spent", "limits"]
+
+
+def test_an_organization_has_so_many_limits_and_no_more(limits: Limits) -> None:
+    before = "UPDATE credit_balances SET limits = :count WHERE organization_id = :id"
+    limits.calls.run(before, count=budgets.MAX_LIMITS - 1, id=limits.calls.organization_id)
+    last = limits.create(100)
+    with pytest.raises(TooManyLimits):
+        limits.create(100, kind=SubjectKind.API_KEY)
+    limits.change(last, 200)
+    limits.delete(last)
+    limits.create(100, kind=SubjectKind.API_KEY)

@@ -253,3 +253,18 @@ def test_a_message_without_a_secret_has_an_id_and_a_time(
     assert asked.headers["webhook-timestamp"].isdigit()
     assert "webhook-signature" not in asked.headers
     assert "webhook-sequence" not in asked.headers
+
+
+def test_what_is_sent_again_waits_behind_a_head_that_fails(
+    database: Database, sender: Sender, server: Server
+) -> None:
+    destination = uuid4()
+    server.on("/hook", FAILS)
+    enqueue_in_order(database, server.url("/hook"), destination, 2)
+    with database.transaction() as session:
+        assert give_up(session, destination_id=destination, code="endpoint_removed") == 2
+    enqueue_in_order(database, server.url("/hook"), destination, 1, first=2)
+    with database.transaction() as session:
+        assert resend_dead(session, destination_id=destination) == 2
+    assert sender.send_due() == 1
+    assert bodies(server) == [2]

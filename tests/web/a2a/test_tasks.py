@@ -215,6 +215,9 @@ def test_the_tasks_of_others_are_not_there(cast: Cast, who: str) -> None:
     assert client.send("x", referenceTaskIds=[task["id"]]).status_code == 200
     assert task["id"] not in str([found["id"] for found in client.list()["tasks"]])
     assert cast.member.read(task["id"])["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    # Nor is anybody told that a task of somebody else has ended.
+    over = client.ask("POST", f"/tasks/{cast.member.task('work')['id']}:cancel")
+    assert (over.status_code, reason(over)) == (404, "TASK_NOT_FOUND")
 
 
 def test_a_deployment_has_other_tasks_for_each_identity_it_works_for(cast: Cast) -> None:

@@ -69,8 +69,9 @@ def test_what_might_run_has_no_preview(agent: Asker, owner: Browser, media_type:
 def test_a_retention_is_renewed_and_never_shortened(agent: Asker, owner: Browser) -> None:
     page = store(agent, retentionExpiresAt=LATER)
     act = f"{page}/retention"
-    for wrong in ({}, {"until": "soon"}, {"until": "2099-01-01"}):
-        assert owner.submit(page, act, **wrong).status in (409, 422), wrong
+    assert owner.submit(page, act).status == 422
+    assert owner.submit(page, act, until="soon").status == 422
+    assert owner.submit(page, act, until="2099-01-01").status == 409
     assert "2100" in owner.get(page).text
     assert owner.submit(page, act, until="2101-01-01").location == page
     assert "2101" in owner.get(page).text

@@ -5,6 +5,11 @@ from uuid import uuid4
 
 import pytest
 
+from shared.a2a.door.errors import TooManyMessages
+from shared.a2a.door.messages import InboundMessage, MessageState
+from shared.a2a.door.reception import receive_message
+from shared.a2a.door.sending import Door as RoutingDoor
+from shared.media.imports import STANDARD
 from tests.support.front import Front
 from tests.support.media_samples import OGG, PNG
 from tests.support.media_sources import MediaSource, content, status
@@ -159,6 +164,21 @@ def test_other_attachments_under_the_same_id_are_a_conflict(door: Door, source: 
     assert (answer.status_code, (answer.json or {})["code"]) == (409, "message_conflict")
 
 
+def test_who_may_read_no_files_any_more_is_refused_attachments_and_is_not_told_of_those_before(
+    front: Front, source: MediaSource
+) -> None:
+    door = make_door(front)
+    url = source.serve("/image", content(PNG.content))
+    body = {"messageId": uuid4().hex, "text": "look", "attachments": [attach(url, **IMAGE)]}
+    assert door.post(door.connector.authorization, json=body).status_code == 202
+    daemon = door.connector.deployment.deployment.daemon_identity_id
+    sql(front, "DELETE FROM role_bindings WHERE subject_identity_id = :id", id=daemon)
+    for message in (body, {**body, "messageId": uuid4().hex}):
+        answer = door.post(door.connector.authorization, json=message)
+        assert (answer.status_code, (answer.json or {})["code"]) == (403, "permission_denied")
+    assert len(door.rows()) == 1
+
+
 def test_what_becomes_forbidden_meanwhile_is_refused_and_told(front: Front, source: MediaSource) -> None:
     door = make_door(front)
     door.set_endpoint("https://bot.example/notifications")
@@ -185,3 +205,26 @@ def test_what_becomes_forbidden_meanwhile_is_refused_and_told(front: Front, sour
 def test_an_address_that_could_not_be_fetched_is_refused_at_once(door: Door, url: str, code: str) -> None:
     answer = door.push("hello", attachments=[{"attachmentId": "a", "url": url}])
     assert (answer.status_code, (answer.json or {})["code"]) == (422, code)
+
+
+def test_so_many_messages_wait_for_a_distribution_and_no_more(front: Front) -> None:
+    door, conversation = make_door(front), uuid4().hex
+    never = attach("http://127.0.0.1:9/never")
+    assert door.taken("first", conversationId=conversation, attachments=[never])["state"] == "Waiting"
+    assert receive_limited(door, conversation, limit=2) is MessageState.WAITING
+    with pytest.raises(TooManyMessages):
+        receive_limited(door, conversation, limit=2)
+    assert len(door.rows()) == 2
+
+
+def receive_limited(door: Door, conversation: str, *, limit: int) -> MessageState:
+    """Take a message, of which so many may wait, that has to wait behind those of its conversation."""
+    services, settings = door.front.services, door.front.settings
+    limited = RoutingDoor(
+        settings=settings.model_copy(update={"queued_imports": limit}), router=services.agents.router
+    )
+    message = InboundMessage(
+        network=STANDARD, message_id=uuid4().hex, conversation_id=conversation, text="behind"
+    )
+    with services.database.transaction() as session:
+        return receive_message(session, limited, message, distribution_id=door.connector.id).message.state

@@ -420,3 +420,13 @@ def test_the_address_is_kept_encrypted_and_out_of_the_audit(front: Front, told: 
     ).get_json()["auditEvents"]
     assert "notification_endpoint.set" in [event["action"] for event in audit]
     assert "secret" not in bytes(sealed).decode() + json.dumps(audit)
+
+
+def test_what_waits_is_not_posted_to_an_endpoint_that_was_disabled_meanwhile(
+    front: Front, told: Told
+) -> None:
+    told.store()
+    sql(front, "UPDATE notification_endpoints SET disabled_at = now()")
+    deliver(front)
+    assert told.server.asked == []
+    assert [listed["state"] for listed in told.notifications()] == ["Dead"]

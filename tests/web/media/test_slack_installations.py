@@ -30,7 +30,7 @@ from tests.support import networks
 from tests.support.front import LOCAL_EGRESS, Front
 from tests.support.identity import Person
 from tests.support.media_samples import PNG
-from tests.support.networks.serving import Reply, say
+from tests.support.networks.serving import Asked, Reply, say
 from tests.support.networks.slack import BOT_TOKEN, CLIENT_ID, CLIENT_SECRET
 from tests.web.media.conftest import fetch, sql
 from tests.web.media.webhook_senders import Line, open_line
@@ -73,6 +73,10 @@ class Scene:
             encryption = Encryption(self.front.settings)
             found = get_credentials(session, encryption, line.distribution_id, "slack")
         return str(found["botToken"])
+
+    def exchanged(self) -> list[Asked]:
+        """What was asked of Slack to exchange codes for tokens."""
+        return [asked for asked in self.slack.asked if asked.path == "/api/oauth.v2.access"]
 
     def routes(self) -> list[tuple[str, str]]:
         listed = self.front.get(f"{self.app.settings_path}/accounts", self.owner.authorization).get_json()
@@ -118,7 +122,7 @@ def test_a_workspace_that_agrees_is_received_for_with_its_own_token(scene: Scene
     assert scene.app.send(json.dumps(told).encode()).status_code == 200
     fetch(scene.front)
     assert [(one.attachment_id, one.state) for one in scene.other.imports()] == [(file_id, "Stored")]
-    (sent,) = [asked for asked in scene.slack.asked if asked.path == "/api/oauth.v2.access"]
+    (sent,) = scene.exchanged()
     assert dict(parse_qsl(sent.body.decode()))["redirect_uri"] == redirect_uri
 
 
@@ -147,7 +151,14 @@ def test_a_state_is_good_once_for_its_distribution_and_as_it_was_sealed(scene: S
     scene.refuse(scene.come_back(scene.other, state=state, code=code), 401, "signature_invalid")
     scene.refuse(scene.come_back(state=state, error="access_denied"), 403, "installation_refused")
     scene.refuse(scene.come_back(state=state, code=code), 401, "signature_invalid")
-    assert [asked for asked in scene.slack.asked if asked.path == "/api/oauth.v2.access"] == []
+    assert scene.exchanged() == []
+
+
+def test_a_state_is_no_good_at_another_distribution_that_could_take_it(scene: Scene) -> None:
+    assert scene.other.put_settings({**scene.slack.settings, **CLIENT}).status_code == 200
+    answer = scene.come_back(scene.other, state=scene.state(), code=scene.slack.agree("T9"))
+    scene.refuse(answer, 401, "signature_invalid")
+    assert scene.exchanged() == []
 
 
 def test_a_state_that_has_expired_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +176,7 @@ def test_a_state_is_as_good_as_the_key_that_asked_for_it(scene: Scene) -> None:
     answer = scene.come_back(state=state, code=scene.slack.agree("T9"))
     assert (answer.status_code, answer.get_json()["code"]) == (401, "signature_invalid")
     assert scene.token_of(scene.other) == BOT_TOKEN
+    assert scene.exchanged() == []
 
 
 def test_who_may_not_administer_any_more_installs_nothing(scene: Scene) -> None:
@@ -177,6 +189,7 @@ def test_who_may_not_administer_any_more_installs_nothing(scene: Scene) -> None:
     answer = scene.come_back(state=state, code=scene.slack.agree("T9"))
     assert (answer.status_code, answer.get_json()["code"]) == (401, "signature_invalid")
     assert scene.token_of(scene.other) == BOT_TOKEN
+    assert scene.exchanged() == []
 
 
 def test_whoever_holds_the_database_begins_by_command(scene: Scene) -> None:

@@ -198,20 +198,27 @@ def test_a_turn_that_is_interrupted_again_and_again_fails(agents: Agents) -> Non
     assert (task.status.state, said(task)) == (TaskState.FAILED, INTERRUPTED)
 
 
-@pytest.mark.parametrize("ended", ["deployment", "daemon", "organization"])
+@pytest.mark.parametrize("ended", ["deployment", "daemon", "organization", "owner", "payer"])
 def test_a_turn_ends_when_whom_it_works_for_is_disabled(agents: Agents, ended: str) -> None:
     agents.use_script(script("status: a", "delay: 60", "complete: b"))
     sent = agents.say("hello")
     deployment = agents.deployment.deployment
+    payer = agents.identity.organization()
+    owner = agents.identity.principal(payer.id)
     with agents.answering(sent):
         wait_until(lambda: states(agents, agents.task(sent.task_id)) == ["WORKING"], "the first update")
+        theirs = "UPDATE task_turns SET payer_id = :payer, owner_id = :owner WHERE id = :id"
+        agents.set(theirs, payer=payer.id, owner=owner.id, id=sent.turn_id)
         with agents.database.transaction() as session:
             if ended == "deployment":
                 disable_deployment(session, by=OPERATOR, deployment_id=deployment.id)
             elif ended == "daemon":
                 disable_identity(session, by=OPERATOR, identity_id=deployment.daemon_identity_id)
+            elif ended == "owner":
+                disable_identity(session, by=OPERATOR, identity_id=owner.id)
             else:
-                suspend_organization(session, by=OPERATOR, organization_id=agents.organization_id)
+                suspended = payer.id if ended == "payer" else agents.organization_id
+                suspend_organization(session, by=OPERATOR, organization_id=suspended)
     task = agents.task(sent.task_id)
     assert (task.status.state, said(task)) == (TaskState.FAILED, REVOKED)
 

@@ -160,3 +160,17 @@ def test_what_a_dead_worker_held_is_taken_over(quiet: Agents) -> None:
     with working(quiet):
         wait_until(lambda: is_answered(quiet, sent), "another worker's answer")
     sweeper.stop()
+
+
+def test_a_worker_that_lost_a_lease_does_not_prolong_the_next_ones(quiet: Agents) -> None:
+    quiet.say("hello")
+    leases = TurnLeases(quiet.database)
+    lost = leases.take()
+    assert lost is not None
+    taken_over = "UPDATE task_turns SET lease_id = gen_random_uuid() WHERE id = :id"
+    quiet.set(taken_over, id=lost.turn_id)
+    until = quiet.turn(lost.turn_id)["lease_until"]
+    leases.renew([lost])
+    assert quiet.turn(lost.turn_id)["lease_until"] == until
+    assert leases.look([lost]) == {}
+    quiet.set("DELETE FROM task_turns WHERE id = :id", id=lost.turn_id)

@@ -154,20 +154,20 @@ def test_framing_is_undone_wherever_it_is_cut(framed: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "framed",
+    ("framed", "whole"),
     [
-        b"-3\r\nabc",
-        b"0x3\r\nabc",
-        b"1_0\r\nabc",
-        b"\r\nabc",
-        b"3\r\nabcd\r\n0\r\n\r\n",
-        b"ffffffffffffffff\r\nabc",
-        b"5" * 70_000,
-        b"0\r\n" + b"x" * 70_000,
+        (b"-3\r\nabc", b""),
+        (b"0x3\r\nabc", b""),
+        (b"1_0\r\nabc", b""),
+        (b"\r\nabc", b""),
+        (b"3\r\nabcd\r\n0\r\n\r\n", b"abc"),
+        (b"ffffffffffffffff\r\nabc", b""),
+        (b"5" * 70_000, b""),
+        (b"0\r\n" + b"x" * 70_000, b""),
     ],
 )
-def test_broken_framing_is_seen(framed: bytes) -> None:
+def test_broken_framing_is_seen(framed: bytes, whole: bytes) -> None:
     decoder = ChunkDecoder()
-    assert decoder.feed(framed) in (b"", b"abc")
+    assert decoder.feed(framed) == whole
     assert decoder.is_broken
     assert decoder.feed(b"3\r\nabc\r\n") == b""
