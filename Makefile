@@ -15,8 +15,9 @@ OPENAPI_TOOLS := $(abspath $(VENV))/openapi
 DEPLOY_TOOLS := $(abspath $(VENV))/deploy
 STRICT_CLIENTS := $(abspath $(VENV))/strict-clients
 ATHERIS := $(abspath $(VENV))/atheris
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
-	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+# The first that can run the service, of those that were built to be fast if there is one (deploy/python_build.py).
+PYTHON ?= $(shell for wanted in optimized any; do for python in python3 /usr/bin/python3 python3.13 python3.12 python3.11; do \
+	$$python deploy/python_build.py $$wanted 2>/dev/null && { echo $$python; break 2; }; done; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SECONDS_OF_CHAOS ?= 1800
 BROKER ?= valkey

@@ -1,0 +1,60 @@
+"""`make` takes a Python that is fast where there is one; `quartermaster doctor` says of one that is not."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from deploy import doctor, python_build
+
+ROOT = Path(__file__).parents[2]
+
+
+def chosen(directory: Path, **answers: str) -> str:
+    """Give the Python that `make` takes, of some that answer `any`, `optimized` or nothing to what it asks."""
+    for name, can in answers.items():
+        program = directory / name.replace("_", ".")
+        program.write_text(f'#!/bin/sh\ncase "{can}" in *"$2"*) exit 0;; esac; exit 1\n')
+        program.chmod(0o755)
+    make = ["make", "--no-print-directory", "--eval", "chosen: ; @echo $(PYTHON)", "chosen"]
+    environment = {"PATH": f"{directory}:/usr/bin:/bin"}
+    return subprocess.run(
+        make, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_the_first_python_that_was_built_to_be_fast_is_taken(tmp_path: Path) -> None:
+    others = {"python3_13": "any optimized", "python3_12": "any", "python3_11": "any"}
+    taken = chosen(tmp_path, python3="any", **others)
+    assert taken in ("/usr/bin/python3", "python3.13")
+    assert chosen(tmp_path, python3="any optimized", **others) == "python3"
+
+
+def test_a_python_that_cannot_run_the_service_is_never_taken(tmp_path: Path) -> None:
+    assert chosen(tmp_path, python3="", python3_12="any") in ("/usr/bin/python3", "python3.12")
+
+
+def test_this_python_can_run_the_service() -> None:
+    """The tests run by one that `make` took."""
+    script = ROOT / "deploy" / "python_build.py"
+    assert subprocess.run([sys.executable, script, "any"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("executable", "asked_for", "is_optimized"),
+    [
+        ("/usr/bin/python3.11", "'--enable-shared'", True),
+        ("/usr/local/bin/python3.13", "'--enable-optimizations' '--with-lto'", True),
+        ("/home/ada/.pyenv/versions/3.11.7/bin/python3.11", "'--enable-shared'", False),
+    ],
+)
+def test_a_distributions_python_is_fast_and_another_is_if_it_was_asked_to_be(
+    monkeypatch: pytest.MonkeyPatch, executable: str, asked_for: str, is_optimized: bool
+) -> None:
+    monkeypatch.setattr(sys, "_base_executable", executable)
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: asked_for)
+    assert python_build.is_optimized() is is_optimized
+    states = {finding.state for finding in doctor.check_python()}
+    assert (doctor.State.WARNING in states) is not is_optimized
