@@ -5,6 +5,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from shared.errors import DomainError, Kind
 from web.error_dialects import Dialects, reason_phrase, title
@@ -63,8 +64,9 @@ _OF_NO_KIND = (
 )
 
 
+@cache
 def list_problems() -> Mapping[str, Problem]:
-    """Give every problem by its code."""
+    """Give every problem by its code; ask once all routes are there, because the first list is kept."""
     found: dict[str, Problem] = {}
     for code, status, meaning, remedy in _all():
         found.setdefault(code, Problem(code=code, status=status, meaning=meaning, remedy=remedy))
@@ -94,9 +96,11 @@ def samples(problem: Problem, routes: Iterable[Route], base_url: str) -> Sequenc
     written: dict[str, str] = {}
     for path in [route.path for route in routes] or [_PROBLEM_PATH]:
         answer = dialects.write(path, problem.status, problem.code, problem.meaning, request_id="…")
-        name, sent = _dialect(answer.body), json.dumps(answer.body, indent=2, ensure_ascii=False)
-        head = f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}\nContent-Type: {answer.media_type}"
-        written.setdefault(name, f"{head}\n\n{sent}")
+        if (name := _dialect(answer.body)) not in written:
+            head = (
+                f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}\nContent-Type: {answer.media_type}"
+            )
+            written[name] = f"{head}\n\n{json.dumps(answer.body, indent=2, ensure_ascii=False)}"
     return list(written.items())
 
 
