@@ -39,7 +39,8 @@ up: $(RUN_READY) ## Run the whole service here, with its own Postgres and Valkey
 test: $(TEST_READY) ## Run the tests (TEST_PROCESSES=4, ARGUMENTS=… for pytest)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(ARGUMENTS)
 
-# Only the processes of the tests are traced (`tests/conftest.py`): what they start keeps its time.
+# CI runs the tests by this. Only the processes of the tests are traced (`tests/conftest.py`): what they start keeps
+# its time.
 coverage: $(TEST_READY) ## Run the tests, print which branches they reach within one process, and fail below the floor
 	$(BIN)/python -m coverage erase
 	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(MAKE) --no-print-directory test

@@ -2,7 +2,9 @@
 
 import gc
 import os
+import sys
 from collections.abc import Generator
+from typing import NoReturn
 
 import pytest
 from xdist.remote import Producer
@@ -68,6 +70,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Trace the processes of the tests alone, not what they start, which has its time to keep."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
         os.environ.pop("COVERAGE_PROCESS_START", None)
+    sys.addaudithook = _refuse_audit_hook  # type: ignore[assignment] # it takes none
+
+
+def _refuse_audit_hook(*_: object) -> NoReturn:
+    """Keep a tracer and threads apart: `sys.settrace` asks audit hooks, and these let other threads run.
+
+    Until 3.12 CPython then fails whichever thread meanwhile begins to be traced: it ends before its first line. A hook
+    cannot be removed, and stays for all tests that follow (https://github.com/python/cpython/issues/98257).
+    """
+    raise RuntimeError("no process of the tests has an audit hook: traced threads would fail to begin")
 
 
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:

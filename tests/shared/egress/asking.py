@@ -1,9 +1,10 @@
 """What these tests ask with, and what this process connected to meanwhile."""
 
-import sys
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from shared.egress.fetching import FetchLimits, fetch
 from shared.egress.policy import EgressPolicy
@@ -12,27 +13,19 @@ LENIENT = EgressPolicy(allow_private=True, allow_http=True)
 LIMITS = FetchLimits(maximum_bytes=100_000, deadline_seconds=20, idle_seconds=10)
 HASTY = FetchLimits(maximum_bytes=100_000, deadline_seconds=0.3, idle_seconds=10)
 
-_connected: list[Any] = []
-_watching = [False]
-
-
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if _watching[0] and event == "socket.connect":
-        _connected.append(arguments[1])
-
-
-sys.addaudithook(_audit)
-
 
 @contextmanager
 def watched_connections() -> Iterator[list[Any]]:
     """List every address that this process tries to connect to meanwhile, whatever becomes of it."""
-    _connected.clear()
-    _watching[0] = True
-    try:
-        yield _connected
-    finally:
-        _watching[0] = False
+    connected: list[Any] = []
+    connect = socket.socket.connect
+
+    def note(connection: socket.socket, address: Any) -> None:
+        connected.append(address)
+        connect(connection, address)
+
+    with patch.object(socket.socket, "connect", note):
+        yield connected
 
 
 def fetched(

@@ -122,6 +122,13 @@ def test_an_address_that_is_not_of_the_public_internet_is_refused(address: str) 
     assert connected == []
 
 
+def test_a_connection_is_seen_where_others_are_looked_for(server: Server) -> None:
+    server.on("/", content(b"here"))
+    with watched_connections() as connected:
+        assert fetched(server.url()) == b"here"
+    assert connected == [("127.0.0.1", server.port)]
+
+
 @pytest.mark.parametrize("address", PUBLIC)
 def test_an_address_of_the_public_internet_is_public(address: str) -> None:
     assert is_public(address)
