@@ -24,27 +24,18 @@ from shared.identity.tables import api_keys
 from shared.settings import Settings
 from tests.shared.identity.conftest import World
 from tests.support.identity import IdentityFactory
-
-
-class Clock:
-    """A monotonic clock that stands still until it is told to move, however slow the machine is."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def monotonic(self) -> float:
-        return self.seconds
+from tests.support.monotonic_clock import MonotonicClock
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> MonotonicClock:
+    clock = MonotonicClock()
     monkeypatch.setattr("time.monotonic", clock.monotonic)
     return clock
 
 
 @pytest.fixture
-def caching(database: Database, settings: Settings, clock: Clock) -> Authenticator:
+def caching(database: Database, settings: Settings, clock: MonotonicClock) -> Authenticator:
     return remembering_for(2.0, database, settings)
 
 
@@ -136,7 +127,7 @@ def test_a_new_api_key_costs_one_statement(
 
 
 def test_disabling_bites_when_the_memory_ends(
-    factory: IdentityFactory, database: Database, world: World, caching: Authenticator, clock: Clock
+    factory: IdentityFactory, database: Database, world: World, caching: Authenticator, clock: MonotonicClock
 ) -> None:
     person = factory.person(world.organization_id)
     bearers = [factory.authorization(world.deployment), person.authorization]
@@ -150,28 +141,28 @@ def test_disabling_bites_when_the_memory_ends(
             select(api_keys.c.id).where(api_keys.c.user_id == person.user_id)
         ).scalar_one()
         revoke_api_key(session, by=OPERATOR, key_id=key_id)
-    clock.seconds += 1.9
+    clock.move(1.9)
     caching.resolve(caching.authenticate(bearers[0]), attribution)
-    clock.seconds += 0.2
+    clock.move(0.2)
     for bearer in bearers:
         with pytest.raises(InvalidToken):
             caching.authenticate(bearer)
 
 
 def test_a_token_is_not_remembered_beyond_its_expiry(
-    factory: IdentityFactory, world: World, clock: Clock
+    factory: IdentityFactory, world: World, clock: MonotonicClock
 ) -> None:
     caching = remembering_for(10.0, factory.database, factory.settings)
     # Whole seconds count: it has three to four of them. The clock of the database is read again after five.
     short = factory.settings.model_copy(update={"access_token_seconds": 4})
     token = IdentityFactory(factory.database, short).access_token(world.deployment)
     assert caching.authenticate(f"Bearer {token}").caller is not None
-    clock.seconds += 4.5
+    clock.move(4.5)
     with pytest.raises(InvalidToken):
         caching.authenticate(f"Bearer {token}")
 
 
-def test_the_cache_is_bounded_and_drops_the_oldest(clock: Clock) -> None:
+def test_the_cache_is_bounded_and_drops_the_oldest(clock: MonotonicClock) -> None:
     cache = ExpiringCache[int](3)
     for number in range(10):
         cache.put(bytes([number]), number, ttl_seconds=5)
@@ -179,12 +170,12 @@ def test_the_cache_is_bounded_and_drops_the_oldest(clock: Clock) -> None:
     assert [cache.find(bytes([number])) for number in range(10)] == [None] * 7 + [7, 8, 9]
 
 
-def test_the_cache_forgets_in_time_and_keeps_nothing_without_a_life(clock: Clock) -> None:
+def test_the_cache_forgets_in_time_and_keeps_nothing_without_a_life(clock: MonotonicClock) -> None:
     cache = ExpiringCache[int](3)
     cache.put(b"a", 1, ttl_seconds=5)
     cache.put(b"b", 2, ttl_seconds=0)
     assert (cache.find(b"a"), cache.find(b"b")) == (1, None)
-    clock.seconds += 5
+    clock.move(5)
     assert cache.find(b"a") is None
 
 

@@ -21,7 +21,7 @@ def _busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hear(inbox: Inbox, kind: ReplyKind) -> Reply:
     while True:
-        reply = inbox.receive(10.0)
+        reply = inbox.receive(60.0)
         assert reply is not None
         if reply.kind is kind:
             return reply
@@ -52,7 +52,7 @@ def test_a_call_that_has_just_begun_gives_no_sign_of_life(
     with calls.executing(inbox):
         wait_until(lambda: len(rounds) >= 3, "the call was looked after")
         cancel(calls.valkey, inbox.address.invocation_id)
-    reply = inbox.receive(10.0)
+    reply = inbox.receive(60.0)
     assert reply is not None
     assert reply.kind is ReplyKind.FAILED
 

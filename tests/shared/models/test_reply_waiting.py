@@ -3,9 +3,11 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import cycle
 from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared.credits import holds
@@ -19,7 +21,8 @@ from shared.replies import Inbox, Reply, ReplyKind, ReplyWriter
 from shared.valkey import connect_valkey
 from tests.shared.models.model_calls import CREDITS, ModelCalls, data_of
 from tests.support.call_messages import take_call
-from tests.support.stack import free_port
+from tests.support.monotonic_clock import MonotonicClock
+from tests.support.stack import PATIENCE_SECONDS, free_port, wait_until
 
 
 @pytest.fixture
@@ -30,12 +33,28 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeats, "READ_SECONDS", 0.01)
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> MonotonicClock:
+    """The time in which silences are borne for longer than a machine may be slow."""
+    clock = MonotonicClock()
+    monkeypatch.setattr(reply_waiting, "time", clock)
+    for limit in ("QUEUE_SECONDS", "SILENCE_SECONDS", "LONGEST_SILENCE_SECONDS"):
+        monkeypatch.setattr(reply_waiting, limit, PATIENCE_SECONDS)
+    return clock
+
+
 def writer_to(calls: ModelCalls, inbox: Inbox) -> ReplyWriter:
     return ReplyWriter(calls.executor.lane, inbox.address)
 
 
 def is_marked_cancelled(calls: ModelCalls, inbox: Inbox) -> bool:
     return is_cancelled(calls.valkey, inbox.address.invocation_id)
+
+
+def remaining_seconds(calls: ModelCalls, inbox: Inbox) -> float:
+    """What the front knows of the lease; nothing while it is not known."""
+    lease = calls.invoker.leases.find(inbox.address.invocation_id)
+    return lease.remaining_seconds if lease is not None else 0
 
 
 def begin(calls: ModelCalls, inbox: Inbox) -> holds.Progress:
@@ -109,15 +128,28 @@ def test_a_call_whose_worker_falls_silent_is_lost_and_cancelled(calls: ModelCall
     assert is_marked_cancelled(calls, inbox)
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_a_worker_that_renews_its_lease_is_slow_and_not_dead(calls: ModelCalls) -> None:
+def test_a_worker_that_renews_its_lease_is_slow_and_not_dead(
+    calls: ModelCalls, clock: MonotonicClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeats, "KNOWN_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(reply_waiting, "LONGEST_SILENCE_SECONDS", 100 * PATIENCE_SECONDS)
     inbox = calls.chat("hello")
     progress = begin(calls, inbox)
-    coming = replies(calls.invoker, inbox)
+    wait_until(lambda: remaining_seconds(calls, inbox) > 0, "the lease is known")
+    coming = replies(calls.invoker, inbox, lambda: 0.01)
     for _ in range(15):
+        clock.move(1.1 * PATIENCE_SECONDS)
         with calls.database.autocommit() as session:
             assert holds.renew(session, [progress]) == 1
         assert next(coming) is None
+    with calls.database.autocommit() as session:
+        long_ago = (
+            "UPDATE invocations SET lease_until = now() - make_interval(secs => :seconds) WHERE id = :id"
+        )
+        session.execute(text(long_ago), {"seconds": PATIENCE_SECONDS, "id": inbox.address.invocation_id})
+    wait_until(lambda: remaining_seconds(calls, inbox) < 0, "it is known that the lease was not renewed")
+    clock.move(1.1 * PATIENCE_SECONDS)
     with pytest.raises(CallLost):
         list(coming)
 
@@ -133,13 +165,13 @@ def test_a_call_whose_last_reply_was_missed_is_lost(calls: ModelCalls) -> None:
         list(replies(calls.invoker, inbox))
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_a_sign_of_life_is_no_reply_but_ends_a_silence(calls: ModelCalls) -> None:
+def test_a_sign_of_life_is_no_reply_but_ends_a_silence(calls: ModelCalls, clock: MonotonicClock) -> None:
     inbox = calls.chat("hello")
     writer = writer_to(calls, inbox)
-    writer.send(ReplyKind.ALIVE)
-    coming = replies(calls.invoker, inbox)
+    waits = cycle((60.0, 0.01))  # for the sign of life, then for the reply that does not come
+    coming = replies(calls.invoker, inbox, waits.__next__)
     for _ in range(10):
+        clock.move(0.6 * PATIENCE_SECONDS)
         writer.send(ReplyKind.ALIVE)
         assert next(coming) is None
     writer.send(ReplyKind.DATA, b"there")
@@ -188,7 +220,7 @@ def test_whoever_reads_too_slowly_loses_the_rest_and_others_nothing(
     for _ in range(5):
         to_slow.send(ReplyKind.DATA, b"x" * 500)
     to_other.send(ReplyKind.DATA, b"quick")
-    assert (other.receive(5.0) or pytest.fail("silence")).data == b"quick"
+    assert (other.receive(60.0) or pytest.fail("silence")).data == b"quick"
     with pytest.raises(CallLost):
         list(replies(calls.invoker, slow))
     other.close()

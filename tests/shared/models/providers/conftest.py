@@ -1,11 +1,14 @@
 """A fake upstream and a router, both real enough to use sockets."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from shared.models.providers import connections, openai_compatible, routing, watchdog
 from shared.models.providers.routing import Router
-from shared.models.providers.watchdog import Watchdog
+from shared.models.providers.watchdog import Call, Watchdog
+from tests.support.monotonic_clock import MonotonicClock
 from tests.support.upstreams import FakeUpstream
 
 
@@ -29,3 +32,26 @@ def router() -> Iterator[Router]:
     running = Router(watchdog=Watchdog(look_every_seconds=0.01))
     yield running
     running.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> MonotonicClock:
+    """The time by which calls are bounded."""
+    clock = MonotonicClock()
+    for module in (connections, openai_compatible, routing, watchdog):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once the whole request of a call has left, and the call knows."""
+    sent = threading.Event()
+    note = Call.sent
+
+    def tell(call: Call) -> None:
+        note(call)
+        sent.set()
+
+    monkeypatch.setattr(Call, "sent", tell)
+    return sent

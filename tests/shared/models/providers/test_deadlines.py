@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import pytest
@@ -12,53 +12,81 @@ from shared.models.providers.base import Event
 from shared.models.providers.errors import CallCancelled, ProviderTimeout
 from shared.models.providers.routing import Router
 from tests.shared.models.providers.calls import NEVER, body, events_of, model, read, text_of
+from tests.support.monotonic_clock import MonotonicClock, once
 from tests.support.upstream_scripts import Script
 from tests.support.upstreams import FakeUpstream
 
-WHOLE_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 22\r\n"
+WHOLE = (
+    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 22\r\n\r\n{                    }"
+)
+SILENT = Script(wait_seconds=3600)
 MORE_THAN_SOCKETS_HOLD = 32 << 20
 HEADERS_THAT_DRIP = "HTTP/1.1 200 OK\r\n" + "X-Slow: yes\r\n" * 1000
 
 
-def test_an_upstream_that_does_not_begin_in_time(router: Router, upstream: FakeUpstream) -> None:
-    upstream.script = Script(wait_seconds=30)
-    with pytest.raises(ProviderTimeout, match="did not begin") as raised:
-        events_of(router, model(upstream.base_url, first_byte_timeout_seconds=1.0))
+def test_an_upstream_that_does_not_begin_in_time(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, sent: threading.Event
+) -> None:
+    upstream.script = SILENT
+    with (
+        once(lambda: sent.is_set() and upstream.received, lambda: clock.move(11)),
+        pytest.raises(ProviderTimeout, match="did not begin") as raised,
+    ):
+        events_of(router, model(upstream.base_url, first_byte_timeout_seconds=10))
     assert raised.value.may_have_cost
     assert upstream.wait_for_end_of(1)[0].ended == "client left"
 
 
 @pytest.mark.parametrize(
-    "script",
+    "pausing",
     [
-        Script(wait_seconds=0.6),
-        Script(raw=f"{WHOLE_HEAD}\r\n{{                    }}", drip_bytes=30, drip_seconds=0.4),
+        lambda seconds: Script(wait_seconds=seconds),
+        lambda seconds: Script(raw=WHOLE, drip_bytes=30, drip_seconds=seconds),
     ],
     ids=["before its head", "in its body"],
 )
 def test_a_whole_answer_is_bounded_by_its_deadline_alone(
-    router: Router, upstream: FakeUpstream, script: Script
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, pausing: Callable[[float], Script]
 ) -> None:
-    upstream.script = script
-    hasty = partial(model, upstream.base_url, first_byte_timeout_seconds=0.2, idle_timeout_seconds=0.2)
-    events_of(router, hasty(), stream=False)
-    with pytest.raises(ProviderTimeout, match="did not finish"):
-        events_of(router, hasty(deadline_seconds=0.3), stream=False)
+    entry = model(
+        upstream.base_url, first_byte_timeout_seconds=10, idle_timeout_seconds=10, deadline_seconds=100
+    )
+    upstream.script = pausing(0.5)
+    with once(lambda: upstream.received, lambda: clock.move(50)):
+        events_of(router, entry, stream=False)
+    upstream.script = pausing(3600)
+    with (
+        once(lambda: len(upstream.received) == 2, lambda: clock.move(101)),
+        pytest.raises(ProviderTimeout, match="did not finish"),
+    ):
+        events_of(router, entry, stream=False)
 
 
-def test_headers_that_drip_do_not_count_as_a_beginning(router: Router, upstream: FakeUpstream) -> None:
+def test_headers_that_drip_do_not_count_as_a_beginning(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock
+) -> None:
     upstream.script = Script(raw=HEADERS_THAT_DRIP, drip_bytes=1, drip_seconds=0.02)
-    with pytest.raises(ProviderTimeout, match="did not begin"):
-        events_of(router, model(upstream.base_url, first_byte_timeout_seconds=0.3))
+
+    def let_some_drip() -> None:
+        for _ in range(4):
+            time.sleep(0.1)
+            clock.move(3)
+
+    with (
+        once(lambda: upstream.received, let_some_drip),
+        pytest.raises(ProviderTimeout, match="did not begin"),
+    ):
+        events_of(router, model(upstream.base_url, first_byte_timeout_seconds=10, idle_timeout_seconds=10))
 
 
-def test_an_upstream_that_falls_silent(router: Router, upstream: FakeUpstream) -> None:
+def test_an_upstream_that_falls_silent(router: Router, upstream: FakeUpstream, clock: MonotonicClock) -> None:
     upstream.script = Script(stall_after=2)
     events: list[Event] = []
     with (
         router.open(
-            model(upstream.base_url, idle_timeout_seconds=1.5), lambda _: body(), cancelled=NEVER
+            model(upstream.base_url, idle_timeout_seconds=10), lambda _: body(), cancelled=NEVER
         ) as stream,
+        once(lambda: text_of(events) == "token token ", lambda: clock.move(11)),
         pytest.raises(ProviderTimeout, match="stopped in the middle") as raised,
     ):
         read(stream, events)
@@ -68,31 +96,36 @@ def test_an_upstream_that_falls_silent(router: Router, upstream: FakeUpstream) -
 
 @pytest.mark.parametrize("framing", ["chunked", "close", "length"])
 def test_an_upstream_that_drips_past_the_deadline(
-    router: Router, upstream: FakeUpstream, framing: str
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock, framing: str
 ) -> None:
     upstream.script = Script(drip_bytes=5, drip_seconds=0.02, chunks=100, framing=framing)  # type: ignore[arg-type]
-    with pytest.raises(ProviderTimeout, match="did not finish"):
-        events_of(router, model(upstream.base_url, deadline_seconds=0.4))
+    with (
+        once(lambda: upstream.received, lambda: clock.move(11)),
+        pytest.raises(ProviderTimeout, match="did not finish"),
+    ):
+        events_of(router, model(upstream.base_url, deadline_seconds=10))
 
 
-def test_the_callers_deadline_can_be_the_shorter_one(router: Router, upstream: FakeUpstream) -> None:
-    upstream.script = Script(wait_seconds=30)
-    with pytest.raises(ProviderTimeout, match="did not finish"):
-        router.open(
-            model(upstream.base_url), lambda _: body(), cancelled=NEVER, deadline_at=time.monotonic() + 0.2
-        )
+def test_the_callers_deadline_can_be_the_shorter_one(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock
+) -> None:
+    upstream.script = SILENT
+    ends_at = clock.monotonic() + 10
+    with (
+        once(lambda: upstream.received, lambda: clock.move(11)),
+        pytest.raises(ProviderTimeout, match="did not finish"),
+    ):
+        router.open(model(upstream.base_url), lambda _: body(), cancelled=NEVER, deadline_at=ends_at)
 
 
-def test_cancelling_before_the_first_byte_hangs_up(router: Router, upstream: FakeUpstream) -> None:
-    upstream.script = Script(wait_seconds=30)
-    cancelled = threading.Event()
-    timer = threading.Timer(0.2, cancelled.set)
-    timer.start()
+def test_cancelling_before_the_first_byte_hangs_up(
+    router: Router, upstream: FakeUpstream, sent: threading.Event
+) -> None:
+    upstream.script = SILENT
     with pytest.raises(CallCancelled) as raised:
-        events_of(router, model(upstream.base_url), cancelled=cancelled)
+        events_of(router, model(upstream.base_url), cancelled=sent)
     assert raised.value.may_have_cost
     assert upstream.wait_for_end_of(1)[0].ended == "client left"
-    timer.join()
 
 
 def test_a_call_that_is_cancelled_before_its_request_has_left_has_cost_nothing(router: Router) -> None:
@@ -138,20 +171,21 @@ def test_a_call_that_is_cancelled_already_is_never_made(router: Router, upstream
 
 
 def test_a_deadline_that_passes_after_the_end_cuts_nobody_elses_call(
-    router: Router, upstream: FakeUpstream
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock
 ) -> None:
-    slow = model(upstream.base_url, deadline_seconds=60)
-    with router.open(
-        model(upstream.base_url, deadline_seconds=2.0), lambda _: body(), cancelled=NEVER
-    ) as ended:
+    long = partial(model, upstream.base_url, first_byte_timeout_seconds=60, idle_timeout_seconds=60)
+    with router.open(long(deadline_seconds=10), lambda _: body(), cancelled=NEVER) as ended:
         assert len(list(ended)) == 6
-        upstream.script = Script(chunks=50, delay_seconds=0.05)
-        assert text_of(events_of(router, slow)) == "token " * 50
+        upstream.script = Script(chunks=50, delay_seconds=0.01)
+        with once(lambda: len(upstream.received) == 2, lambda: clock.move(11)):
+            assert text_of(events_of(router, long(deadline_seconds=60))) == "token " * 50
 
 
-def test_many_calls_are_watched_at_once(router: Router, upstream: FakeUpstream) -> None:
-    upstream.script = Script(wait_seconds=30)
-    entry = model(upstream.base_url, first_byte_timeout_seconds=0.3)
+def test_many_calls_are_watched_at_once(
+    router: Router, upstream: FakeUpstream, clock: MonotonicClock
+) -> None:
+    upstream.script = SILENT
+    entry = model(upstream.base_url, first_byte_timeout_seconds=10)
     outcomes: list[str] = []
 
     def call() -> None:
@@ -161,8 +195,9 @@ def test_many_calls_are_watched_at_once(router: Router, upstream: FakeUpstream) 
             outcomes.append(error.code)
 
     threads = [threading.Thread(target=call) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with once(lambda: len(upstream.received) == 20, lambda: clock.move(11)):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert outcomes == ["provider_timeout"] * 20
