@@ -8,10 +8,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from deploy.embedded.postgres import EmbeddedPostgres
 from shared.identity.roles import Role
-from tests.shared.files.stored_months import DAY, Month
+from tests.shared.files.stored_months import DAY, Month, midnight_before
 from tests.support.front import Front
 from tests.support.identity import Person
+from tests.support.moved_clock import MovedClock
 
 GIB = 1 << 30
 
@@ -31,10 +33,11 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(front: Front) -> World:
+def world(postgres_server: EmbeddedPostgres, front: Front) -> World:
     organization_id = front.identity.organization().id
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     database = front.services.database
+    today = midnight_before(-1)
+    MovedClock(postgres_server, database).move_to(today + DAY / 2)  # no day ends meanwhile
     with database.transaction() as session:
         began = {"at": today - 5 * DAY}
         session.execute(text("INSERT INTO storage_mark (id, measured_to) VALUES (1, :at)"), began)
