@@ -50,7 +50,7 @@ class TrivialFront:
 
     def connect(self, sent: bytes = b"", *, address: str = "127.0.0.1") -> socket.socket:
         connection = socket.create_connection(
-            ("127.0.0.1", self.port), timeout=15, source_address=(address, 0)
+            ("127.0.0.1", self.port), timeout=60, source_address=(address, 0)
         )
         connection.sendall(sent)
         return connection

@@ -121,8 +121,9 @@ def test_inspect_tells_what_is_under_way_and_the_rest_waits_in_the_broker(
         calls = newest(service, 4)
         assert waiting(broker) == len(calls)
         with running_worker(service, MODELS_THREADS=str(THREADS)):
-            inspect = app.control.inspect(timeout=1.0, limit=1)
+            inspect = app.control.inspect(timeout=10.0, limit=1)  # the first answer ends the wait
             wait_until(lambda: waiting(broker) == len(calls) - THREADS, "two calls are taken")
+            wait_until(lambda: len(told_by_the_worker(inspect.active)) == THREADS, "both are under way")
             active = told_by_the_worker(inspect.active)
             under_way = {at["id"] for at in active}
             assert len(under_way) == THREADS
