@@ -9,6 +9,9 @@ from shared.queues import QUEUES
 from shared.telemetry import SWEEP_INTERVAL_SECONDS
 from workers.registry import handlers_of
 
+CLOCKS_APART_SECONDS = 60
+"""By how much the clocks of two hosts may differ (deploy/README.md#clocks)."""
+
 
 def build_schedule() -> dict[str, dict[str, Any]]:
     """Give Celery's schedule of every handler that has an interval."""
@@ -21,8 +24,13 @@ def build_schedule() -> dict[str, dict[str, Any]]:
         handler.kind: {
             "task": handler.kind,
             "schedule": every_seconds,
-            # A sweep that no worker took within its interval is pointless: the next one is due.
-            "options": {"queue": handler.queue, "expires": every_seconds, "ignore_result": True},
+            # A sweep that no worker took within its interval is pointless: the next one is due. Celery writes down the
+            # moment by beat's clock and compares it with the worker's, which may be ahead.
+            "options": {
+                "queue": handler.queue,
+                "expires": every_seconds + CLOCKS_APART_SECONDS,
+                "ignore_result": True,
+            },
         }
         for handler, every_seconds in sweeps.items()
     }
