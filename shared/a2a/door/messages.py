@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.a2a.door.errors import MessageConflict
@@ -163,9 +163,14 @@ def is_behind(session: Session, message: DistributionMessage) -> bool:
         _table.distribution_id == message.distribution_id,
         _table.context_id == message.context_id,
         _table.state == MessageState.WAITING.value,
-        _table.id < message.id,
+        is_earlier(_table, message),
     )
     return session.execute(earlier.limit(1)).one_or_none() is not None
+
+
+def is_earlier(one: Any, other: Any) -> ColumnElement[bool]:
+    """Compare when two messages came, by the database's clock: ids are made by those of two fronts."""
+    return tuple_(one.created_at, one.id) < tuple_(other.created_at, other.id)
 
 
 def count_waiting(session: Session, distribution_id: UUID, *, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""The messages that distributions received for their agents, mirrored by migration 0028.
+"""The messages that distributions received for their agents, mirrored by migrations 0028 and 0055.
 
 A row remembers a message by the network's own id, so that it is routed once. What was said is kept only until it is
 routed.
@@ -42,7 +42,12 @@ distribution_messages = sa.Table(
     sa.Index("ix_distribution_messages_due", "due_at", postgresql_where=_WAITING),
     sa.Index("ix_distribution_messages_due_of_each", "organization_id", "due_at", postgresql_where=_WAITING),
     sa.Index(
-        "ix_distribution_messages_waiting", "distribution_id", "context_id", "id", postgresql_where=_WAITING
+        "ix_distribution_messages_in_order",
+        "distribution_id",
+        "context_id",
+        "created_at",
+        "id",
+        postgresql_where=_WAITING,
     ),
     sa.Index("ix_distribution_messages_task_id", "task_id", "id"),
     sa.Index(

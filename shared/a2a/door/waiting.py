@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, bindparam, func, select, text, update
 
 from shared import failpoints
-from shared.a2a.door.messages import DistributionMessage, mark_refused, read_message
+from shared.a2a.door.messages import DistributionMessage, is_earlier, mark_refused, read_message
 from shared.a2a.door.sending import Door
 from shared.a2a.door.tables import distribution_messages
 from shared.a2a.tasks.routing import Router
@@ -152,7 +152,8 @@ _NEXT = text(
     """
 UPDATE distribution_messages SET due_at = now() WHERE id = (
     SELECT id FROM distribution_messages
-    WHERE distribution_id = :distribution AND context_id = :context AND state = 'Waiting' ORDER BY id LIMIT 1
+    WHERE distribution_id = :distribution AND context_id = :context AND state = 'Waiting'
+    ORDER BY created_at, id LIMIT 1
 )
 """
 )
@@ -166,7 +167,7 @@ _DUE = (
             _earlier.c.distribution_id == _table.distribution_id,
             _earlier.c.context_id == _table.context_id,
             _earlier.c.state == "Waiting",
-            _earlier.c.id < _table.id,
+            is_earlier(_earlier.c, _table),
         )
         .exists()
         .label("is_behind"),

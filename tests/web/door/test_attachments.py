@@ -1,10 +1,13 @@
 """Attachments of a message are imported first; the agent is sent one message that has them as files."""
 
+import time
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from shared import ids
 from shared.a2a.door.errors import TooManyMessages
 from shared.a2a.door.messages import InboundMessage, MessageState
 from shared.a2a.door.reception import receive_message
@@ -115,10 +118,16 @@ def test_nothing_waits_for_ever(door: Door) -> None:
     ]
 
 
-def test_messages_of_a_conversation_keep_their_order(door: Door, source: MediaSource) -> None:
+@pytest.mark.parametrize("ahead_seconds", [0, 30])
+def test_messages_of_a_conversation_keep_their_order(
+    door: Door, source: MediaSource, monkeypatch: pytest.MonkeyPatch, ahead_seconds: int
+) -> None:
     conversation = uuid4().hex
     url = source.serve("/image", content(PNG.content))
-    first = door.taken("first", conversationId=conversation, attachments=[attach(url, **IMAGE)])
+    with monkeypatch.context() as ahead:
+        # The first comes to a front whose clock is ahead of the other's; by it ids are made.
+        ahead.setattr(ids, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + ahead_seconds * 10**9))
+        first = door.taken("first", conversationId=conversation, attachments=[attach(url, **IMAGE)])
     second = door.taken("second", conversationId=conversation)
     assert (first["state"], second["state"]) == ("Waiting", "Waiting")
     assert door.taken("elsewhere", conversationId=uuid4().hex)["state"] == "Routed"
