@@ -1,7 +1,7 @@
 """One run: a stack, the work that goes on in it, a monkey, and the comparison of everything at the end."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -11,14 +11,19 @@ from tests.chaos import faults
 from tests.chaos.account import Account
 from tests.chaos.crowd import Crowd, settling_of
 from tests.chaos.installation import set_up
+from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.monkey import Monkey
 from tests.chaos.oracle import Oracle
 from tests.chaos.sabotage import sabotaged
+from tests.chaos.server_strikes import DiskStrikes, ServerStrikes
+from tests.chaos.strikes import Chance, Strikes
+from tests.chaos.taps import RabbitTap, Tap, ValkeyTap
 from tests.chaos.workload import Workload
 from tests.support.inventory import find_faults
 from tests.support.model_service import use_impatient_front
 from tests.support.small_disks import CannotMount, SmallDisk, mounted_disk
 from tests.support.stack import Servers, Stack, free_port
+from tests.support.wrong_clock import with_wrong_clock
 
 FRONTS = 2
 DISK_BYTES = 1 << 30
@@ -66,7 +71,15 @@ class Run:
         )
         self._workloads = [make(self._installation, self._closing) for make in workloads]
         self._settling = settling_of(self._stack, workloads)
-        self._monkey = Monkey(self._settling, servers, seed, disk=disk, is_calm=is_calm)
+        chance = Chance(seed)
+        self._monkey = Monkey(
+            self._settling,
+            servers,
+            chance,
+            () if is_calm else self._strikes(servers, disk, chance),
+            clocks=directory,
+            is_calm=is_calm,
+        )
 
     def __enter__(self) -> Self:
         """Nothing runs yet."""
@@ -95,7 +108,17 @@ class Run:
 
     def report(self) -> int:
         """Print the counts; give the status to exit with."""
-        return self._account.report(self._stack, {"faults injected": self._monkey.kills})
+        return self._account.report(self._stack, {"faults injected": self._monkey.done})
+
+    def _strikes(self, servers: Servers, disk: SmallDisk | None, chance: Chance) -> Sequence[Strikes]:
+        """Make ready to strike at everything but the processes."""
+        taps = [self._closing.enter_context(closing(tap)) for tap in _taps_of(self._stack, chance)]
+        at_disk = () if disk is None else (DiskStrikes(disk, chance),)
+        return (
+            ServerStrikes(servers, chance),
+            MessageStrikes(taps, chance),
+            *at_disk,
+        )
 
     def _mount_disk(self, directory: Path) -> SmallDisk | None:
         """Give the blob store a disk of its own, to be filled, made read-only and lost, where one can be mounted."""
@@ -123,4 +146,12 @@ class Run:
 
 def _change_command(command: Sequence[str], sabotage: Sequence[str]) -> Sequence[str]:
     command = use_impatient_front(command)
-    return sabotaged(command, sabotage) if sabotage else command
+    return with_wrong_clock(sabotaged(command, sabotage) if sabotage else command)
+
+
+def _taps_of(stack: Stack, chance: Chance) -> list[Tap]:
+    """Reach all messages: a broker of its own carries model calls too."""
+    if stack.servers.rabbitmq is not None:
+        return [RabbitTap(stack.broker_url, chance.random)]
+    calls = ValkeyTap(stack.models_redis_url, chance.random, is_for_calls=True)
+    return [ValkeyTap(stack.broker_url, chance.random), calls]

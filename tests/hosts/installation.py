@@ -10,7 +10,7 @@ from pathlib import Path
 from deploy.embedded.postgres import EmbeddedPostgres
 from deploy.embedded.valkey import EmbeddedValkey
 from deploy.process_types import WORKERS
-from tests.chaos.monkey import Kept
+from tests.chaos.kept import Kept
 from tests.hosts.network import NETWORK, Host
 from tests.hosts.s3 import BUCKET, Bucket
 from tests.support.nginx import nginx_command

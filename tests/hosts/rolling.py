@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from deploy.process_types import PROCESS_TYPES
-from tests.chaos.monkey import Kept
+from tests.chaos.kept import Kept
 from tests.chaos.oracle import Oracle
 from tests.hosts.installation import FRONT_PORT, Hosts
 from tests.support.stack import ROOT, Service, TookTooLong, wait_until

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.chaos.installation import set_up
-from tests.chaos.monkey import READY
+from tests.chaos.kept import READY
 from tests.chaos.neighbours.endpoints import PostedUpdates, SilentEndpoint
 from tests.chaos.neighbours.tenants import give_agent, make_tenant
 from tests.chaos.neighbours.trials import Scene

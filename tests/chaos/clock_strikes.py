@@ -1,0 +1,54 @@
+"""Clocks of processes that are wrong from their start, or are set while they run; the database's stays right."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos.kept import Kept
+from tests.chaos.strikes import Chance, Strikes
+from tests.support.wrong_clock import VARIABLE, WrongClock
+
+APART_SECONDS = 30
+"""By how much a host's clock may differ from the database's (deploy/README.md#clocks)."""
+WRONG_SHARE = 0.5
+"""Of processes, those that start with a wrong clock."""
+
+
+class ClockStrikes(Strikes):
+    """Gives processes clocks of their own, and sets one of them now and then."""
+
+    pause_seconds = (1.0, 4.0)
+
+    def __init__(self, kept: Sequence[Kept], directory: Path, chance: Chance) -> None:
+        self._kept = kept
+        self._directory = directory
+        self._chance = chance
+        self._numbers = itertools.count()
+
+    def clock_of_new_process(self) -> dict[str, str]:
+        """Give the settings of a clock, which is wrong or right."""
+        path = self._directory / f"clock-{next(self._numbers)}"
+        if self._chance.random.random() < WRONG_SHARE:
+            return self._count("clock wrong from the start", WrongClock(path, seconds=self._choose()))
+        return WrongClock(path).settings
+
+    def strike(self) -> None:
+        """Have the clock of a running process jump."""
+        running = [kept.service for kept in self._kept if kept.service.is_running]
+        paths = [service.settings[VARIABLE] for service in running if VARIABLE in service.settings]
+        if paths:
+            path = Path(self._chance.random.choice(paths))
+            self._count("clock set", WrongClock(path, seconds=self._choose()))
+
+    def tend(self) -> None:
+        """A clock stays as wrong as it is."""
+
+    def mend(self) -> None:
+        """Processes that are started anew have the right one."""
+
+    def _choose(self) -> int:
+        return self._chance.random.randint(-APART_SECONDS, APART_SECONDS)
+
+    def _count(self, what: str, clock: WrongClock) -> dict[str, str]:
+        self._chance.done[what] += 1
+        return clock.settings

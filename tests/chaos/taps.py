@@ -1,0 +1,130 @@
+"""Take messages out of the broker from outside, as one more consumer, and put them back: Valkey's lists, or RabbitMQ.
+
+A message is taken and put as it is, byte for byte: whatever its headers say of it, the worker that has it next hears.
+"""
+
+import contextlib
+import random
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import redis
+from kombu import Connection
+from kombu.exceptions import OperationalError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from shared import amqp_transport
+from shared.broker import EXCHANGE, KEY_PREFIX
+from shared.queues import MODELS, MODELS_ASIDE, QUEUES
+
+TAKE_SECONDS = 0.1
+"""How long to wait for a message."""
+SOCKET_SECONDS = 2.0
+
+
+class BrokerAway(Exception):
+    """The broker gives and takes nothing now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A message that is in nobody's queue now."""
+
+    queue: str
+    content: Any
+
+
+class Tap(Protocol):
+    """A way to the messages that wait at a broker."""
+
+    def take(self) -> Taken | None:
+        """Take a message of any queue for good, if one waits or comes soon. Raises BrokerAway."""
+
+    def put(self, taken: Taken) -> None:
+        """Put a message, once more if it has been put before, at the end that is read next. Raises BrokerAway."""
+
+    def close(self) -> None:
+        """Give connections back."""
+
+
+class ValkeyTap(Tap):
+    """The lists of a Valkey: all queues, or those of model calls alone."""
+
+    def __init__(self, url: str, chance: random.Random, *, is_for_calls: bool = False) -> None:
+        self._client = redis.Redis.from_url(
+            url,
+            socket_timeout=SOCKET_SECONDS,
+            socket_connect_timeout=SOCKET_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._random = chance
+        self._keys = [KEY_PREFIX + queue for queue in (MODELS if is_for_calls else QUEUES)]
+
+    def take(self) -> Taken | None:
+        with _told(redis.RedisError):
+            aside = [key.decode() for key in self._client.scan_iter(match=f"{KEY_PREFIX}{MODELS_ASIDE}*")]
+            keys = [*self._keys, *aside]
+            self._random.shuffle(keys)  # the first that has a message is taken from
+            found: Any = self._client.brpop(keys, timeout=TAKE_SECONDS)
+        return None if found is None else Taken(queue=found[0].decode(), content=found[1])
+
+    def put(self, taken: Taken) -> None:
+        with _told(redis.RedisError):
+            self._client.rpush(taken.queue, taken.content)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class RabbitTap(Tap):
+    """The queues of a RabbitMQ."""
+
+    def __init__(self, url: str, chance: random.Random) -> None:
+        self._url = url
+        self._random = chance
+        self._connection: Connection | None = None
+
+    def take(self) -> Taken | None:
+        with self._asked() as channel:
+            for queue in self._random.sample(QUEUES, len(QUEUES)):
+                if (found := channel.basic_get(queue, no_ack=True)) is not None:
+                    return Taken(queue=queue, content=found)
+        return None
+
+    def put(self, taken: Taken) -> None:
+        with self._asked() as channel:
+            channel.basic_publish(taken.content, exchange=EXCHANGE.name, routing_key=taken.queue)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.collect()
+            self._connection = None
+
+    @contextlib.contextmanager
+    def _asked(self) -> Any:
+        try:
+            with _told(OperationalError, OSError, *amqp_transport.Transport.connection_errors):
+                if self._connection is None:
+                    self._connection = Connection(
+                        self._url,
+                        connect_timeout=SOCKET_SECONDS,
+                        transport_options={
+                            "confirm_publish": True,
+                            "read_timeout": SOCKET_SECONDS,
+                            "write_timeout": SOCKET_SECONDS,
+                        },
+                    )
+                    self._connection.ensure_connection(max_retries=1, interval_start=0)
+                yield self._connection.default_channel
+        except BrokerAway:
+            self.close()
+            raise
+
+
+@contextlib.contextmanager
+def _told(*kinds: type[Exception]) -> Any:
+    try:
+        yield
+    except kinds as error:
+        raise BrokerAway(str(error)) from error
