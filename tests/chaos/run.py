@@ -11,6 +11,7 @@ from tests.chaos import faults
 from tests.chaos.account import Account
 from tests.chaos.crowd import Crowd, settling_of
 from tests.chaos.installation import set_up
+from tests.chaos.link_strikes import LinkStrikes, lead_through
 from tests.chaos.message_strikes import MessageStrikes
 from tests.chaos.monkey import Monkey
 from tests.chaos.oracle import Oracle
@@ -112,11 +113,13 @@ class Run:
 
     def _strikes(self, servers: Servers, disk: SmallDisk | None, chance: Chance) -> Sequence[Strikes]:
         """Make ready to strike at everything but the processes."""
+        relays = self._closing.enter_context(closing(lead_through(self._stack)))
         taps = [self._closing.enter_context(closing(tap)) for tap in _taps_of(self._stack, chance)]
         at_disk = () if disk is None else (DiskStrikes(disk, chance),)
         return (
             ServerStrikes(servers, chance),
             MessageStrikes(taps, chance),
+            LinkStrikes(relays, chance),
             *at_disk,
         )
 

@@ -1,27 +1,36 @@
-"""A link over TCP to a server on a unix socket, which can be cut as a cable is: nothing arrives, nothing says so."""
+"""A link over TCP to a server, which can be cut as a cable is: nothing arrives, and nothing says so.
+
+It may also be reset, be silent for a while, and lose the answer to the next request.
+"""
 
 import ctypes
+import random
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 _SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 _RETURN = 0x06  # linux/filter.h: BPF_RET | BPF_K, here of 0 bytes
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+Address = str | tuple[str, int]
+"""The path of a unix socket, or a host and a port."""
 
 
 class Link:
     """Passes bytes on while it is entered."""
 
-    def __init__(self, server: str) -> None:
-        """Lead to the server at the path of this unix socket."""
+    def __init__(self, server: Address) -> None:
+        """Lead to the server at this address; it need not be there yet."""
         self._server = server
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._listener.getsockname()[1]
-        self._near: list[socket.socket] = []
-        self._far: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._connections: set[_Connection] = set()
+        self._silent_until = 0.0
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -30,32 +39,132 @@ class Link:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for each in (self._listener, *self._near, *self._far):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._open():
+            connection.end()
 
     def cut(self) -> None:
         """Have the kernel drop every packet that comes in, before it would be acknowledged."""
-        code = ctypes.create_string_buffer(struct.pack("=HBBI", _RETURN, 0, 0, 0))
-        program = struct.pack("@HP", 1, ctypes.addressof(code))
-        for near in self._near:
-            near.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        for connection in self._open():
+            connection.cut()
+
+    def reset(self, share: float) -> None:
+        """End about this share of the connections by RST."""
+        for connection in self._some(share):
+            connection.reset()
+
+    def be_silent(self, share: float, seconds: float) -> None:
+        """Pass nothing on, either way, for so long over about this share of the connections; make no new ones."""
+        until = time.monotonic() + seconds
+        self._silent_until = until
+        for connection in self._some(share):
+            connection.silent_until = until
+
+    def lose_answers(self, share: float, request: bytes) -> None:
+        """On about this share of the connections pass on the next request that has these bytes, and not its answer."""
+        for connection in self._some(share):
+            connection.losing = request
+
+    def _some(self, share: float) -> "list[_Connection]":
+        return [each for each in self._open() if random.random() < share]
+
+    def _open(self) -> "list[_Connection]":
+        with self._lock:
+            return list(self._connections)
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(self._server)
-                self._near.append(near)
-                self._far.append(far)
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+                threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+
+    def _serve(self, near: socket.socket) -> None:
+        time.sleep(max(0.0, self._silent_until - time.monotonic()))
+        connection = _Connection(near, socket.socket(_family_of(self._server)))
+        with self._lock:
+            self._connections.add(connection)
+        try:
+            connection.serve(self._server)
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while received := source.recv(1 << 16):
-            sink.sendall(received)
-        sink.shutdown(socket.SHUT_WR)
+class _Connection:
+    """One connection: near is who asks, far the server."""
+
+    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+        self._near, self._far = near, far
+        self.silent_until = 0.0
+        self.losing: bytes | None = None
+        self._loses_answer = False
+        self._is_reset = False
+
+    def serve(self, server: Address) -> None:
+        """Connect, and pass bytes on until both sides have said all."""
+        with self._near, self._far:
+            try:
+                self._far.connect(server)
+            except OSError:
+                self.reset()
+                return
+            for each in (self._near, self._far):
+                if each.family == socket.AF_INET:
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            answering = threading.Thread(target=self._pass_answers, daemon=True)
+            answering.start()
+            self._pass_requests()
+            answering.join()
+
+    def end(self) -> None:
+        """End it in good order."""
+        for each in (self._near, self._far):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def reset(self) -> None:
+        """End it by RST, whatever is under way."""
+        self._is_reset = True
+        with suppress(OSError):
+            self._near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+            self._near.shutdown(socket.SHUT_RD)  # says nothing to who asks, and wakes the thread that reads
+        with suppress(OSError):
+            self._far.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        code = ctypes.create_string_buffer(struct.pack("=HBBI", _RETURN, 0, 0, 0))
+        program = struct.pack("@HP", 1, ctypes.addressof(code))
+        with suppress(OSError):  # it may just have ended
+            self._near.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+
+    def _pass_requests(self) -> None:
+        with suppress(OSError):
+            while received := self._near.recv(1 << 16):
+                self._wait_while_silent()
+                if self.losing is not None and self.losing in received:
+                    self._loses_answer = True
+                self._far.sendall(received)
+        with suppress(OSError):
+            self._far.shutdown(socket.SHUT_WR)
+
+    def _pass_answers(self) -> None:
+        with suppress(OSError):
+            while received := self._far.recv(1 << 16):
+                self._wait_while_silent()
+                if self._loses_answer:
+                    self.reset()
+                    return
+                self._near.sendall(received)
+        if self._is_reset:
+            return
+        with suppress(OSError):
+            self._near.shutdown(socket.SHUT_WR)
+
+    def _wait_while_silent(self) -> None:
+        time.sleep(max(0.0, self.silent_until - time.monotonic()))
+
+
+def _family_of(server: Address) -> socket.AddressFamily:
+    return socket.AF_UNIX if isinstance(server, str) else socket.AF_INET

@@ -1,0 +1,89 @@
+"""Links to Postgres, Valkey and RabbitMQ that are reset, silent for a while, or lose an answer once it was asked for.
+
+The processes of the service reach their servers through `relays`; clients, the monkey and the comparison at the end
+reach them as ever.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from tests.chaos.relays import Relays
+from tests.chaos.strikes import Chance, Strikes
+from tests.support.links import Address
+from tests.support.stack import Stack
+
+SILENT_SECONDS = (1.0, 4.0)
+SHARES = (0.1, 0.5, 1.0)
+"""Of a link's connections, those that are struck together."""
+REQUESTS: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("COMMIT", "COMMIT", "UPDATE", ""),
+    "valkey": ("PUBLISH", "LPUSH", ""),
+    "valkey-models": ("PUBLISH", "LPUSH", ""),
+    "rabbitmq": ("",),
+}
+"""What a request has whose answer is lost; every request has the empty one."""
+_VARIABLES = {
+    "postgres": "DATABASE_URL",
+    "valkey": "REDIS_URL",
+    "valkey-models": "MODELS_REDIS_URL",
+    "rabbitmq": "BROKER_URL",
+}
+
+
+class LinkStrikes(Strikes):
+    """Strikes at one link at a time."""
+
+    pause_seconds = (0.3, 2.0)
+
+    def __init__(self, relays: Relays, chance: Chance) -> None:
+        self._relays = relays
+        self._chance = chance
+
+    def strike(self) -> None:
+        name = self._chance.random.choice(list(self._relays.ports))
+        share = self._chance.random.choice(SHARES)
+        match self._chance.random.choice(("reset", "silent", "lossy")):
+            case "reset":
+                self._chance.done[f"link to {name} reset"] += 1
+                self._relays.reset(name, share)
+            case "silent":
+                self._chance.done[f"link to {name} silent"] += 1
+                self._relays.be_silent(name, share, seconds=self._chance.random.uniform(*SILENT_SECONDS))
+            case _:
+                request = self._chance.random.choice(REQUESTS[name])
+                self._chance.done[f"answers of {name} lost"] += 1
+                self._relays.lose_answers(name, share, request=request)
+
+    def tend(self) -> None:
+        """Silence ends by itself."""
+
+    def mend(self) -> None:
+        """What runs anew connects anew, and is not struck at."""
+
+
+def lead_through(stack: Stack) -> Relays:
+    """Have what is started from now on reach its servers by links."""
+    servers: dict[str, Address] = {}
+    names = [name for name, variable in _VARIABLES.items() if variable in stack.environment]
+    for name in names:
+        servers[name] = server_of(stack.environment[_VARIABLES[name]])
+    relays = Relays(servers)
+    for name, port in relays.ports.items():
+        stack.environment[_VARIABLES[name]] = led_through(stack.environment[_VARIABLES[name]], port)
+    return relays
+
+
+def server_of(url: str) -> Address:
+    """Say where the server of this URL listens."""
+    address = urlsplit(url)
+    if address.hostname is not None and address.port is not None:
+        return address.hostname, address.port
+    return f"{parse_qs(address.query)['host'][0]}/.s.PGSQL.5432"
+
+
+def led_through(url: str, port: int) -> str:
+    """Give the URL by which the same is reached over a link."""
+    address = urlsplit(url)
+    credentials = address.netloc.rpartition("@")[0]
+    query = "" if "host=" in address.query else address.query
+    return urlunsplit(address._replace(netloc=f"{credentials}@127.0.0.1:{port}", query=query))
