@@ -5,12 +5,10 @@ Two beats at once are harmless: handlers claim what they do.
 
 from typing import Any
 
+from shared.clocks import CLOCKS_APART_SECONDS
 from shared.queues import QUEUES
 from shared.telemetry import SWEEP_INTERVAL_SECONDS
 from workers.registry import handlers_of
-
-CLOCKS_APART_SECONDS = 60
-"""By how much the clocks of two hosts may differ (deploy/README.md#clocks)."""
 
 
 def build_schedule() -> dict[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from cryptography.fernet import Fernet
 from kombu.exceptions import OperationalError
 
 from deploy.process_types import WORKERS, worker_command
+from shared.clocks import CLOCKS_APART_SECONDS
 from shared.jobs import HANDLERS, sweep
 from shared.publisher import create_celery
 from shared.queues import QUEUES, RETENTION, WORKER_QUEUES
@@ -19,7 +20,7 @@ from shared.settings import Settings
 from tests.support.discovered import found
 from workers.handling import WorkerContext
 from workers.registry import MODULES, bind_queues, handlers_of
-from workers.schedule import CLOCKS_APART_SECONDS, build_schedule
+from workers.schedule import build_schedule
 
 ROOT = Path(__file__).parents[2]
 DECLARED = handlers_of(QUEUES)

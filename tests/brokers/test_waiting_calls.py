@@ -1,0 +1,54 @@
+"""Which model calls wait is known beside their requests, where their messages go by RabbitMQ."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+import redis
+
+from deploy.embedded.valkey import EmbeddedValkey
+from shared.broker import Broker
+from shared.clocks import CLOCKS_APART_SECONDS
+from shared.ids import new_id
+from shared.models import brokered_calls
+from shared.models.brokered_calls import BrokeredCallQueue
+from shared.models.call_queue import KEPT_SECONDS, AcceptedRequest
+from shared.models.catalog_file import CatalogFile
+from shared.models.dialects import Dialect
+from shared.replies import ReplyAddress
+from shared.valkey import connect_valkey
+from tests.support.call_messages import forget_calls
+from tests.support.rabbitmq import RabbitMQ
+
+ENTRY = CatalogFile(None).current().entries[0]
+
+
+@pytest.fixture
+def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
+    with connect_valkey(valkey_server.url) as valkey:
+        yield valkey
+        forget_calls(valkey)
+        valkey.delete(brokered_calls.WAITING)
+
+
+@pytest.fixture
+def queue(valkey: redis.Redis, rabbitmq: RabbitMQ) -> Iterator[BrokeredCallQueue]:
+    with closing(Broker.of(rabbitmq.new_url())) as broker:
+        yield BrokeredCallQueue(valkey, broker)
+
+
+@pytest.mark.parametrize(
+    ("later_seconds", "waiting"), [(CLOCKS_APART_SECONDS, 1), (KEPT_SECONDS + CLOCKS_APART_SECONDS + 1, 0)]
+)
+def test_a_waiting_call_is_forgotten_once_its_time_is_over_by_any_clock(
+    queue: BrokeredCallQueue, monkeypatch: pytest.MonkeyPatch, later_seconds: int, waiting: int
+) -> None:
+    request = AcceptedRequest(entry=ENTRY, dialect=Dialect.CHAT, is_stream=True, created=0, body={})
+    address = ReplyAddress(invocation_id=new_id(), channel="quartermaster:replies:x")
+    queue.put(address, request, organization_id=new_id())
+    monkeypatch.setattr(
+        brokered_calls, "time", SimpleNamespace(time=lambda real=time.time: real() + later_seconds)
+    )
+    assert queue.count() == waiting
