@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tests.chaos.strikes import Chance, Strikes
 from tests.chaos.taps import BrokerAway, Taken, Tap
 
-TAKING_SECONDS = 0.3
+TAKING_SECONDS = 0.15
 LATE_SECONDS = (0.1, 8.0)
 AGAIN_SECONDS = 0.5
 """After which a message is put that found the broker away."""
@@ -23,7 +23,7 @@ MOST_HELD = 500
 class MessageStrikes(Strikes):
     """Holds messages back and sends them again."""
 
-    pause_seconds = (0.3, 1.5)
+    pause_seconds = (0.3, 1.2)
 
     def __init__(self, taps: Sequence[Tap], chance: Chance) -> None:
         self._taps = taps
