@@ -1,4 +1,4 @@
-"""Which model calls wait is known beside their requests, where their messages go by RabbitMQ."""
+"""Which model calls wait is known beside their requests, where their messages go by RabbitMQ; it may be away."""
 
 import time
 from collections.abc import Iterator
@@ -13,14 +13,13 @@ from shared.broker import Broker
 from shared.clocks import CLOCKS_APART_SECONDS
 from shared.ids import new_id
 from shared.models import brokered_calls
-from shared.models.brokered_calls import BrokeredCallQueue
+from shared.models.brokered_calls import BrokeredCallQueue, CallNotTaken
 from shared.models.call_queue import KEPT_SECONDS, AcceptedRequest
 from shared.models.catalog_file import CatalogFile
 from shared.models.dialects import Dialect
 from shared.replies import ReplyAddress
 from shared.valkey import connect_valkey
 from tests.support.call_messages import forget_calls
-from tests.support.rabbitmq import RabbitMQ
 
 ENTRY = CatalogFile(None).current().entries[0]
 
@@ -34,8 +33,8 @@ def valkey(valkey_server: EmbeddedValkey) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def queue(valkey: redis.Redis, rabbitmq: RabbitMQ) -> Iterator[BrokeredCallQueue]:
-    with closing(Broker.of(rabbitmq.new_url())) as broker:
+def queue(valkey: redis.Redis) -> Iterator[BrokeredCallQueue]:
+    with closing(Broker.of("amqp://127.0.0.1:9/")) as broker:
         yield BrokeredCallQueue(valkey, broker)
 
 
@@ -47,7 +46,8 @@ def test_a_waiting_call_is_forgotten_once_its_time_is_over_by_any_clock(
 ) -> None:
     request = AcceptedRequest(entry=ENTRY, dialect=Dialect.CHAT, is_stream=True, created=0, body={})
     address = ReplyAddress(invocation_id=new_id(), channel="quartermaster:replies:x")
-    queue.put(address, request, organization_id=new_id())
+    with pytest.raises(CallNotTaken):
+        queue.put(address, request, organization_id=new_id())
     monkeypatch.setattr(
         brokered_calls, "time", SimpleNamespace(time=lambda real=time.time: real() + later_seconds)
     )
