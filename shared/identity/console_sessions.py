@@ -121,11 +121,17 @@ def sign_out_everywhere(session: Session, *, by: Actor, user_id: UUID) -> int:
     """End all sessions of a user, and the links not used yet; for operators, and for oneself. Tell how many ended."""
     if by.user_id != user_id:
         authorize_operation(by)
+    ended = end_sessions(session, user_id)
+    record(session, by, "console_session.ended", user_id, resource_kind="user", sessions=ended)
+    return ended
+
+
+def end_sessions(session: Session, user_id: UUID) -> int:
+    """End all sessions of a user and the links not used yet, without asking who may; tell how many sessions ended."""
     unused = console_links.c.user_id == user_id, console_links.c.used_at.is_(None)
     session.execute(update(console_links).where(*unused).values(used_at=func.now()))
     live = console_sessions.c.user_id == user_id, console_sessions.c.revoked_at.is_(None)
     ended = session.execute(update(console_sessions).where(*live).values(revoked_at=func.now())).rowcount
-    record(session, by, "console_session.ended", user_id, resource_kind="user", sessions=ended)
     return int(ended)
 
 

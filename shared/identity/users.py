@@ -17,6 +17,7 @@ from shared.identity.activation import turn_off, turn_on
 from shared.identity.addresses import has_address
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_operation
+from shared.identity.console_sessions import end_sessions
 from shared.identity.errors import AlreadyExists, ResourceNotFound
 from shared.identity.existence import get_one
 from shared.identity.names import require_email
@@ -95,9 +96,13 @@ def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
 
 
 def enable_user(session: Session, *, by: Actor, user_id: UUID) -> User:
-    """Enable a disabled user, with the keys that are left."""
+    """Enable a disabled user, with the keys that are left; sessions and links from before stay over.
+
+    They are ended here and not with the user: one that was beginning just then would come back to life.
+    """
     authorize_operation(by)
     if turn_on(session, users, users.c.disabled_at, user_id):
+        end_sessions(session, user_id)
         _record(session, by, "user.enabled", user_id)
     return get_user(session, by=by, user_id=user_id)
 

@@ -11,7 +11,7 @@ from shared.identity.console_sessions import sign_out_everywhere
 from shared.identity.console_tables import console_links, console_sessions
 from shared.identity.roles import Role
 from shared.identity.tables import audit_events, users
-from shared.identity.users import disable_user
+from shared.identity.users import disable_user, enable_user
 from tests.support.browser import Browser, new_code
 from tests.support.front import Front
 from tests.support.identity import Person
@@ -116,6 +116,19 @@ def test_sessions_end_by_idleness_by_age_and_with_their_user(
     with front.services.database.transaction() as session:
         disable_user(session, by=OPERATOR, user_id=owner.user_id)
     assert browser.get("/console/organizations").status == 303
+
+
+def test_a_user_who_is_enabled_again_has_none_of_the_sessions_and_links_from_before(
+    front: Front, owner: Person, signed_in: SignedIn
+) -> None:
+    browser, code = signed_in(owner), new_code(front, owner.user_id)
+    with front.services.database.transaction() as session:
+        disable_user(session, by=OPERATOR, user_id=owner.user_id)
+    with front.services.database.transaction() as session:
+        enable_user(session, by=OPERATOR, user_id=owner.user_id)
+    assert browser.get("/console/organizations").status == 303
+    assert browser.submit("/console/in", "/console/in", code=code).status == 422
+    assert signed_in(owner).get("/console/organizations").status == 200
 
 
 def test_an_operator_ends_all_sessions_and_links_of_a_user(
