@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.agents.workload import Agents
+from tests.chaos.budgets.workload import Budgets
 from tests.chaos.files.workload import Files
 from tests.chaos.media.workload import Media
 from tests.chaos.models.workload import Models
@@ -20,6 +21,7 @@ from tests.support.stack import Servers
 WORKLOADS: dict[str, type[Workload]] = {
     "files": Files,
     "models": Models,
+    "budgets": Budgets,
     "media": Media,
     "agents": Agents,
     "remote": RemoteAgents,

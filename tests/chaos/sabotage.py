@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.chaos.agents.sabotage import forget_updates, ignore_keys
+from tests.chaos.budgets.sabotage import count_more, forget_changes, hold_nothing, leak_holds
 from tests.chaos.files.sabotage import (
     ignore_staging_lock,
     rows_before_unlink,
@@ -29,6 +30,10 @@ MODES: dict[str, Callable[[], None]] = {
         drop_charges,
         charge_again,
         repeat_consumed_calls,
+        hold_nothing,
+        count_more,
+        leak_holds,
+        forget_changes,
         store_again,
         forget_events,
         rename_events,

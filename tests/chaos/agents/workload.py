@@ -11,6 +11,7 @@ from tests.chaos.agents.clients import MODEL, SCRIPTED, AgentClient, Talk
 from tests.chaos.agents.script import ASK, ATTEMPTS, HANG, SCRIPT, STORY, outline
 from tests.chaos.installation import Installation
 from tests.chaos.listener import Listener
+from tests.chaos.models.catalog import is_offered
 from tests.chaos.settling import AGENTS, DELIVERIES
 from tests.chaos.workload import Person, Workload
 from tests.support.inventory import query
@@ -59,7 +60,7 @@ class Agents(Workload):
         self._installation = installation
         self._people: Sequence[AgentClient] = ()
         kinds = {SCRIPTED: {"kind": "script", "script": SCRIPT}}
-        if "MODELS_CONFIG" in installation.stack.environment:
+        if is_offered(installation.stack, MODEL):
             kinds[MODEL] = {"kind": "model", "model": MODEL}
         self._kinds = kinds
         self._deployments = {

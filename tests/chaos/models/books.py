@@ -18,12 +18,17 @@ from tests.support.upstreams import Served
 _RECORDS = """
 SELECT u.invocation_id::text, u.organization_id::text, u.status, u.provider, u.prompt_tokens, u.completion_tokens,
     u.cost, u.is_estimated, i.prompt_price, i.completion_price, i.state
-FROM usage_records u JOIN invocations i ON i.id = u.invocation_id
+FROM usage_records u JOIN invocations i ON i.id = u.invocation_id WHERE u.model LIKE %s
 """
-_OPEN = "SELECT id::text, state FROM invocations WHERE state IN ('held', 'dispatched', 'unresolved')"
+_OPEN = """
+SELECT id::text, state FROM invocations
+WHERE state IN ('held', 'dispatched', 'unresolved') AND model LIKE %s
+"""
+# A charge that no invocation stands for is everybody's.
 _CHARGES = """
-SELECT reference, count(*) FILTER (WHERE kind = 'charge'), -sum(amount)::bigint
-FROM ledger_entries WHERE kind IN ('charge', 'correction') GROUP BY reference
+SELECT e.reference, count(*) FILTER (WHERE e.kind = 'charge'), -sum(e.amount)::bigint
+FROM ledger_entries e LEFT JOIN invocations i ON i.id::text = e.reference
+WHERE e.kind IN ('charge', 'correction') AND (i.model IS NULL OR i.model LIKE %s) GROUP BY e.reference
 """
 _TOP_UPS = """
 SELECT reference, organization_id::text, sum(amount)::bigint, count(*) FROM ledger_entries WHERE kind = 'top_up'
@@ -79,9 +84,10 @@ class Books:
         calls: Sequence[tuple[Order, Told]],
         served: Sequence[Served],
         *,
+        family: str,
         loses_reports: bool = False,
     ) -> None:
-        """Compare with the links uncut, or with `loses_reports`.
+        """Compare the calls to the models of one family, as `fake/`, with the links uncut, or with `loses_reports`.
 
         Then the upstream's report may be lost on its way to the worker, and all that it said before: the link was cut
         after the call and until the provider's time was over. Such a call delivered and reported nothing, and costs
@@ -91,7 +97,8 @@ class Books:
         self._heard = {order.number for order, told in calls if told.text or told.prompt_tokens is not None}
         self._stack = stack
         self._calls = calls
-        self._records = {row[0]: _record(row) for row in query(stack, _RECORDS)}
+        self._family = (f"{family}%",)
+        self._records = {row[0]: _record(row) for row in query(stack, _RECORDS, self._family)}
         self._served: Mapping[str, list[Served]] = defaultdict(list)
         for line in served:
             self._served[str(line.call)].append(line)
@@ -153,7 +160,10 @@ class Books:
             yield f"call {order.number} was answered, and its record says {record}"
 
     def _against_the_ledger(self) -> Iterator[str]:
-        charges = {reference: (count, amount) for reference, count, amount in query(self._stack, _CHARGES)}
+        charges = {
+            reference: (count, amount)
+            for reference, count, amount in query(self._stack, _CHARGES, self._family)
+        }
         for call, record in self._records.items():
             count, amount = charges.pop(call, (0, 0))
             if count > 1:
@@ -161,7 +171,8 @@ class Books:
             if amount != record.cost or record.cost != record.owed or record.state != "settled":
                 yield f"entries of {amount}, {record.owed} owed: {record}"
         yield from (f"a charge without a record: {reference}" for reference in charges)
-        yield from (f"credits still held: {call} is {state}" for call, state in query(self._stack, _OPEN))
+        still_open = query(self._stack, _OPEN, self._family)
+        yield from (f"credits still held: {call} is {state}" for call, state in still_open)
         for organization_id, posted, held, entered in query(self._stack, _BALANCES):
             if held or posted != entered or posted < 0:
                 yield f"{organization_id} has {posted} and holds {held}; its entries sum to {entered}"

@@ -9,7 +9,7 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -88,6 +88,7 @@ class Told:
     verdict: Verdict = Verdict.UNKNOWN
     status: int | None = None
     code: str | None = None
+    error: Mapping[str, Any] = field(default_factory=dict)
     invocation_id: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -95,12 +96,21 @@ class Told:
     faults: list[str] = field(default_factory=list)
 
 
-def make_call(front: str, api_key: str, order: Order, *, patience_seconds: float) -> Told:
+def make_call(
+    front: str,
+    credential: str,
+    order: Order,
+    *,
+    patience_seconds: float,
+    headers: Mapping[str, str] | None = None,
+) -> Told:
     """Make a call in its manner; `patience_seconds` is how long one waits who abandons it."""
     told = Told()
+    sent = {"Authorization": f"Bearer {credential}", "Content-Type": "application/json", **(headers or {})}
     try:
         with _connected(front, order) as connection:
-            _send(connection, api_key, order)
+            path, body = order.request()
+            connection.request("POST", path, body, sent)
             if order.manner is Manner.ABANDONED:
                 time.sleep(patience_seconds)
             else:
@@ -108,12 +118,6 @@ def make_call(front: str, api_key: str, order: Order, *, patience_seconds: float
     except (OSError, http.client.HTTPException):
         told.verdict = Verdict.UNKNOWN  # whatever came before: what comes last makes it true
     return told
-
-
-def _send(connection: http.client.HTTPConnection, api_key: str, order: Order) -> None:
-    path, body = order.request()
-    headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
-    connection.request("POST", path, body, headers)
 
 
 def _listen(told: Told, answer: http.client.HTTPResponse, order: Order) -> None:
@@ -148,7 +152,8 @@ def _connected(front: str, order: Order) -> Iterator[http.client.HTTPConnection]
 
 
 def _take_error(told: Told, body: bytes, should_retry: str | None) -> None:
-    told.code = json.loads(body)["error"]["code"]
+    told.error = json.loads(body)["error"]
+    told.code = told.error["code"]
     told.verdict = Verdict.FAILED if should_retry == "false" else Verdict.REFUSED
 
 

@@ -1,16 +1,15 @@
 """Clients that call models without a pause, in every manner, through upstreams that misbehave as real ones do."""
 
 import itertools
-import json
 import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shared.credits.amounts import format_credits
-from tests.chaos.models.calls import PIECE, Manner, Order, Told, Verdict, make_call
+from tests.chaos.models.calls import PIECE, Order, Told, Verdict, make_call
+from tests.chaos.models.orders import make_order
 from tests.chaos.oracle import Oracle
 from tests.chaos.patience import NeverAnswered, Patience
 from tests.support.agents import Client
@@ -22,14 +21,6 @@ UNREACHED_SECONDS = 0.2
 TOP_UP_UCR = (100, 5_000)
 STATUSES = (402, 429, 502, 503, 504)
 """What may be answered instead of 200."""
-_MANNERS = {
-    Manner.WHOLE: 6,
-    Manner.STREAMED: 6,
-    Manner.SLOW: 1,
-    Manner.LEFT: 3,
-    Manner.ABANDONED: 2,
-}
-_REFUSAL = json.dumps({"error": {"message": "not now", "type": "server_error", "code": None}})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +93,7 @@ class ModelClient:
             self._oracle.violate(f"credits of {self._payer.organization_id}: {answer.text}")
 
     def _call(self) -> None:
-        order = self._order()
+        order = make_order(self._random, self._log.next_number(), self._payer.models)
         told = make_call(
             self._random.choice(self._fronts),
             self._payer.api_key,
@@ -141,46 +132,3 @@ class ModelClient:
                 self._oracle.violate(f"top-up {reference}: {answer.status_code} {answer.text}")
         self._log.topped_up[reference] = (self._payer.organization_id, amount)
         self._oracle.acknowledge("top-up")
-
-    def _order(self) -> Order:
-        manner = self._random.choices(list(_MANNERS), list(_MANNERS.values()))[0]
-        chunks = self._random.randint(400, 900) if manner is Manner.SLOW else self._random.randint(1, 40)
-        return Order(
-            number=self._log.next_number(),
-            model=self._random.choice(self._payer.models),
-            is_chat=self._random.random() < 0.6,
-            manner=manner,
-            script={
-                "chunks": chunks,
-                **({} if manner is Manner.SLOW else self._pace()),
-                **self._reporting(),
-                **self._mishap(chunks),
-            },
-        )
-
-    def _pace(self) -> dict[str, Any]:
-        return self._random.choice(
-            ({}, {}, {"delay_seconds": 0.005}, {"delay_seconds": 0.03}, {"wait_seconds": 0.3})
-        )
-
-    def _reporting(self) -> dict[str, Any]:
-        ways = ("own chunk", "finish chunk", "none")
-        return {"usage": self._random.choices(ways, (6, 2, 1))[0]}
-
-    def _mishap(self, chunks: int) -> dict[str, Any]:
-        """One call in five meets an upstream that refuses, breaks off or says nonsense."""
-        if self._random.random() > 0.2:
-            return {}
-        after = self._random.randint(0, chunks)
-        return self._random.choice(
-            (
-                {"status": 500, "body": _REFUSAL},
-                {"status": 503, "body": _REFUSAL, "headers": {"Retry-After": "1"}},
-                {"status": 429, "body": _REFUSAL},
-                {"reset_after": after},
-                {"close_after": after},
-                {"fail_after": after},
-                {"garbage_after": after},
-                {"stall_after": after},
-            )
-        )

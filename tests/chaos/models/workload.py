@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from shared.identity.roles import Role
 from tests.chaos.installation import Installation
 from tests.chaos.models.books import Books
+from tests.chaos.models.catalog import offer
 from tests.chaos.models.clients import CallLog, ModelClient, Payer
 from tests.chaos.settling import CREDITS
 from tests.chaos.workload import Person, Workload
@@ -44,9 +45,7 @@ class Models(Workload):
         self._installation = installation
         self._upstream = closing.enter_context(FakeUpstream())
         self._log = CallLog()
-        catalog = installation.stack.directory / "models.toml"
-        catalog.write_text(CATALOG.replace("ADDRESS", self._upstream.base_url))
-        installation.stack.environment["MODELS_CONFIG"] = str(catalog)
+        offer(installation.stack, CATALOG.replace("ADDRESS", self._upstream.base_url))
 
     def begin(self) -> Sequence[Person]:
         at = self._installation
@@ -68,7 +67,9 @@ class Models(Workload):
 
     def compare(self) -> Iterator[str]:
         at = self._installation
-        books = Books(at.stack, self._log.calls, self._upstream.served, loses_reports=at.loses_links)
+        books = Books(
+            at.stack, self._log.calls, self._upstream.served, family="fake/", loses_reports=at.loses_links
+        )
         yield from books.compare(self._log.topped_up)
 
     def _rich_payer(self) -> Payer:

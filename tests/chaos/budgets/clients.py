@@ -1,0 +1,167 @@
+"""Clients of budgets: they spend together what is left, change limits under them, and keep budgets of their own."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from tests.chaos.budgets.account import PRICES, Account
+from tests.chaos.budgets.calls import LIMITING, REFUSED_SECONDS, Credential, LimitedClient
+from tests.chaos.budgets.limits import PLENTY, Administration, Budget, Figures, Limit, Terms
+from tests.chaos.installation import Installation
+from tests.chaos.models.calls import Told, Verdict
+from tests.support.inventory import query
+
+RAISED = (200, 3_000)
+"""An amount, or by how much one is raised."""
+LAST_PIECES = 20
+_PERIODS = ("once", "day", "week", "month")
+
+
+class Spender(LimitedClient):
+    """Spends whatever there is, together with others."""
+
+    def __init__(
+        self, installation: Installation, name: str, account: Account, credential: Credential
+    ) -> None:
+        super().__init__(installation, name, account)
+        self._credential = credential
+
+    def act(self) -> None:
+        """Make a call."""
+        told = self.call(self._credential, self.order())
+        if told.verdict is not Verdict.COMPLETED:
+            time.sleep(REFUSED_SECONDS)
+
+
+class LimitChanger(LimitedClient):
+    """Raises, lowers and reads the limits that many spend under.
+
+    While an amount stays what it is, a limit is only used further as far as it has room: what is used beyond a lowered
+    amount can only become less. What is more all the same is judged at the end (`excess`), for the correction of an
+    estimate may lead there. Where links are lost a change that was asked for twice may be made late, and undo the next.
+    """
+
+    def __init__(
+        self,
+        installation: Installation,
+        account: Account,
+        limits: Sequence[Limit],
+        credentials: Mapping[Limit, Credential],
+    ) -> None:
+        super().__init__(installation, "budgets/changer", account)
+        self.limits = limits
+        self._credentials = credentials
+        self._bounds = {limit: limit.amount for limit in limits}
+        self._stack = installation.stack
+        self._is_strict = not installation.loses_links
+        self.excess: Counter[Limit] = Counter()
+        self.highest = {limit: limit.amount for limit in limits}
+        self.ended_at: datetime | None = None
+        """When all was spent that these were the highest amounts for, by the database's clock."""
+
+    def act(self) -> None:
+        """Change a limit, or look at it."""
+        limit = self.random.choice(self.limits)
+        raised = limit.amount + self.random.randint(*RAISED)
+        if limit.unit == "credits" and self.random.random() < 0.5:
+            amounts = {raised: 6, max(0, limit.amount - raised // 3): 1, 0: 1}
+            self._change(limit, self.random.choices(list(amounts), list(amounts.values()))[0])
+        self._look_at(limit)
+
+    def verify(self) -> None:
+        """Check that nothing is held for good, and that each limit gives all that it has, to the unit."""
+        self._guard(self._verify)
+
+    def _change(self, limit: Limit, amount: int) -> None:
+        self._bounds[limit] = max(self._bounds[limit], amount)
+        limit.set_amount(amount)
+
+    def _look_at(self, limit: Limit) -> Figures:
+        figures = limit.read()
+        self.oracle.count_read(f"limit of {limit.unit}")
+        if self._is_strict and figures.amount != limit.amount:
+            self.oracle.violate(f"a change is not in force: {limit} has {figures}, not {limit.amount}")
+        if limit.unit != "tokens":  # a hold estimates those
+            self.excess[limit] += max(0, figures.used - self._bounds[limit])
+            possible = limit.amount if self._is_strict else max(limit.amounts)
+            self._bounds[limit] = max(possible, figures.used)
+        return figures
+
+    def _verify(self) -> None:
+        ((self.ended_at,),) = query(self._stack, "SELECT now()")
+        self.highest = {limit: max(limit.amounts) for limit in self.limits}
+        for limit in self.limits:
+            if (figures := self._look_at(limit)).held:
+                self.oracle.violate(f"a hold is left: {limit} has {figures}, and nothing is at work")
+            limit.set_amount(PLENTY)
+        for limit in self.limits:
+            self._spend_to_the_unit(limit, self._credentials[limit])
+
+    def _spend_to_the_unit(self, limit: Limit, credential: Credential) -> None:
+        model = limit.terms.model if isinstance(limit, Budget) else None
+        model = model or self.random.choice(list(PRICES))
+        if limit.unit == "credits":
+            before = limit.read()
+            limit.set_amount(before.spent + LAST_PIECES * PRICES[model])
+            self._expect(limit, self.call_now(credential, model, LAST_PIECES), is_refused=False)
+            after = limit.read()
+            if (after.spent, after.held) != (after.amount, 0):
+                self.oracle.violate(f"{limit} was to be spent to the unit, and has {after} after {before}")
+            self._expect(limit, self.call_now(credential, model, 1), is_refused=True)
+            limit.set_amount(PLENTY)
+        self._expect(limit, self.call_now(credential, model, LAST_PIECES), is_refused=False)
+
+    def _expect(self, limit: Limit, told: Told, *, is_refused: bool) -> None:
+        if (told.code in limit.refusals) is not is_refused:
+            self.oracle.violate(f"with {limit.amount} at the end {limit} answers {told}")
+
+
+class OwnBudgetClient(LimitedClient):
+    """Has budgets of its own that nobody else spends or changes, so that it knows at each call which is in force.
+
+    Where links are lost nobody knows that, for a change may be made late.
+    """
+
+    def __init__(
+        self,
+        installation: Installation,
+        name: str,
+        account: Account,
+        credential: Credential,
+        by: Administration,
+    ) -> None:
+        super().__init__(installation, name, account)
+        self._credential = credential
+        self._by = by
+
+    def act(self) -> None:
+        """Create a budget, spend, lower it to nothing, raise it, and delete it."""
+        subject = self.random.choice(self._credential.budgeted)
+        model = self.random.choice((None, *PRICES))
+        terms = Terms(subject=subject, period=self.random.choice(_PERIODS), model=model)
+        budget = Budget(self._by, terms, self.random.randint(*RAISED))
+        self._credential.limits.append(budget)
+        for _ in range(self.random.randint(1, 3)):
+            self.call(self._credential, self.order())
+        budget.set_amount(0)
+        self._call_in_vain(budget)
+        budget.set_amount(PLENTY)
+        self._call_freely(f"{budget} of plenty")
+        budget.delete()
+        self._credential.limits.remove(budget)
+        self._call_freely(f"{budget}, which is deleted,")
+
+    def _call_in_vain(self, budget: Budget) -> None:
+        """Make a call that must be refused; one without an answer may be held once the budget is open again."""
+        order = self.order(tuple(PRICES) if budget.terms.model is None else (budget.terms.model,))
+        told = self.call(self._credential, order)
+        if told.status is not None:
+            self.forbid(order, f"its budget of nothing covers ({told.code})")
+        if told.verdict is Verdict.COMPLETED:
+            self.oracle.violate(f"a change is not in force: {budget} is of nothing, and a call is {told}")
+
+    def _call_freely(self, why: str) -> None:
+        told = self.call(self._credential, self.order())
+        if told.code in LIMITING:
+            self.oracle.violate(f"a change is not in force: {why} refused a call: {told}")

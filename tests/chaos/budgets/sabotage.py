@@ -1,0 +1,76 @@
+"""Rules of budgets, broken."""
+
+import random
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.credits import budgets, holds
+from shared.credits.budgets import Budget, Unit
+from shared.credits.holds import NewInvocation
+from shared.credits.settlement import Outcome
+from shared.database import Session
+from shared.identity.authorization import Actor
+from shared.models.engine import Engine
+from shared.models.heartbeats import Attended
+
+OFTEN = 0.9
+_COUNT_MORE = text(
+    "UPDATE budgets SET spent = spent + :spent, held = held + :held"
+    " WHERE id IN (SELECT unnest(budget_ids) FROM invocations WHERE id = :invocation)"
+)
+
+
+def hold_nothing() -> None:
+    """Let calls begin without a hold, so that so many at once exceed a budget together."""
+    hold = holds.hold
+
+    def hold_most_without(session: Session, *, invocation: NewInvocation, share: int | None = None) -> None:
+        is_without = random.random() < OFTEN
+        held = replace(invocation, hold=0, held_tokens=0) if is_without else invocation
+        hold(session, invocation=held, share=share)
+
+    setattr(holds, "hold", hold_most_without)  # noqa: B010 (ruff would write it so that mypy objects)
+
+
+def count_more() -> None:
+    """Count more in budgets than calls have cost."""
+    _after_settling(spent=7, held=0)
+
+
+def leak_holds() -> None:
+    """Give less back to budgets than was held in them."""
+    _after_settling(spent=0, held=1)
+
+
+def forget_changes() -> None:
+    """Acknowledge many changes of budgets and keep their amounts."""
+    change: Any = budgets.change_budget
+
+    def change_some(
+        session: Session, *, by: Actor, organization_id: UUID, budget_id: UUID, amount: int
+    ) -> Budget:
+        before = budgets.get_budget(session, by=by, organization_id=organization_id, budget_id=budget_id)
+        if before.unit is Unit.CREDITS and random.random() < OFTEN:
+            amount = before.amount
+        changed: Budget = change(
+            session, by=by, organization_id=organization_id, budget_id=budget_id, amount=amount
+        )
+        return changed
+
+    setattr(budgets, "change_budget", change_some)  # noqa: B010 (ruff would write it so that mypy objects)
+
+
+def _after_settling(*, spent: int, held: int) -> None:
+    settle = Engine.settle
+
+    def settle_and_count(engine: Engine, attended: Attended, outcome: Outcome) -> str | None:
+        shown = settle(engine, attended, outcome)
+        with engine.database.transaction() as session:
+            invocation = attended.dispatch.invocation_id
+            session.execute(_COUNT_MORE, {"spent": spent, "held": held, "invocation": invocation})
+        return shown
+
+    setattr(Engine, "settle", settle_and_count)  # noqa: B010 (ruff would write it so that mypy objects)
