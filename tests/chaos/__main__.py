@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.chaos.agents.workload import Agents
 from tests.chaos.budgets.workload import Budgets
+from tests.chaos.console.workload import Console
 from tests.chaos.files.workload import Files
 from tests.chaos.media.workload import Media
 from tests.chaos.models.workload import Models
@@ -25,6 +26,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "media": Media,
     "agents": Agents,
     "remote": RemoteAgents,
+    "console": Console,
 }
 
 

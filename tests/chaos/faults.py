@@ -6,7 +6,7 @@ _RECEIVING = ("upload.opened", "upload.received", "upload.sealed", "upload.befor
 WEB = (
     *("upload.begun", *_RECEIVING, "jobs.before_publish", "delete.before_commit", "delete.committed"),
     *("renew.before_commit", "renew.committed", "invocation.held", "invocation.queued", "push.stored"),
-    "send.before_commit",
+    *("send.before_commit", "sign_in.before_commit", "sign_in.committed"),
 )
 WORKERS: Mapping[str, Sequence[str]] = {
     "files": ("placement.claimed", "placement.placed", "placement.recorded"),

@@ -38,22 +38,20 @@ class Patience:
         while time.monotonic() < give_up_at:
             front = self._fronts[(attempt + threading.get_ident()) % len(self._fronts)]
             attempt += 1
-            try:
-                answer = send(front)
-            except requests.RequestException as error:
-                self._oracle.count_retry(type(error).__name__)
+            answer = self._send(send, front)
+            if answer is None:
                 time.sleep(0.05)
                 continue
             lost = lost + 1 if code_of(answer) in LOST_CODES else 0
-            if lost == LOST_FOR_GOOD:
+            if lost == LOST_FOR_GOOD or self._is_definite(what, answer):
                 return answer
-            if answer.status_code == 500:
-                self._oracle.violate(f"{what}: {answer.text}")
-            elif not _is_transient(answer):
-                return answer
-            self._oracle.count_retry(str(answer.status_code))
             time.sleep(0.1)
         raise NeverAnswered(f"{what}: no definite answer in {GIVE_UP_SECONDS:.0f} s")
+
+    def ask_once(self, what: str, send: Send, front: str) -> requests.Response | None:
+        """Send what is not safe to repeat to one front; None where nobody knows what became of it."""
+        answer = self._send(send, front)
+        return answer if answer is not None and self._is_definite(what, answer) else None
 
     def ask_when(self, what: str, send: Send) -> tuple[requests.Response, float]:
         """Give the definite answer, and when it was asked for."""
@@ -65,6 +63,21 @@ class Patience:
             return send(front)
 
         return self.ask(what, send_and_note), asked_at
+
+    def _send(self, send: Send, front: str) -> requests.Response | None:
+        try:
+            return send(front)
+        except requests.RequestException as error:
+            self._oracle.count_retry(type(error).__name__)
+            return None
+
+    def _is_definite(self, what: str, answer: requests.Response) -> bool:
+        if answer.status_code == 500:
+            self._oracle.violate(f"{what}: {answer.text}")
+        elif not _is_transient(answer):
+            return True
+        self._oracle.count_retry(str(answer.status_code))
+        return False
 
 
 def code_of(answer: requests.Response) -> str | None:

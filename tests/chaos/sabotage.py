@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tests.chaos.agents.sabotage import forget_updates, ignore_keys
 from tests.chaos.budgets.sabotage import count_more, forget_changes, hold_nothing, leak_holds
+from tests.chaos.console.sabotage import forget_keys, keep_sessions, remember_sessions, reuse_links
 from tests.chaos.files.sabotage import (
     ignore_staging_lock,
     rows_before_unlink,
@@ -39,6 +40,10 @@ MODES: dict[str, Callable[[], None]] = {
         rename_events,
         ignore_keys,
         forget_updates,
+        reuse_links,
+        keep_sessions,
+        remember_sessions,
+        forget_keys,
     )
 }
 

@@ -39,9 +39,7 @@ class Answer:
     @property
     def token(self) -> str:
         """The token of the page's forms."""
-        found = _TOKEN.search(self.text)
-        assert found, self.text[:500]
-        return html.unescape(found[1])
+        return token_in(self.text)
 
 
 @dataclass(kw_only=True)
@@ -99,6 +97,13 @@ class Browser:
             else:
                 self.cookies[name] = morsel.value
         return sent
+
+
+def token_in(text: str) -> str:
+    """Find the token of a page's forms."""
+    found = _TOKEN.search(text)
+    assert found, text[:500]
+    return html.unescape(found[1])
 
 
 class _Quiet(WSGIRequestHandler):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from flask import Response
 from sqlalchemy import func, select
 
+from shared import failpoints
 from shared.identity.console_sessions import sign_in, sign_in_as, sign_out, step_up
 from shared.identity.errors import ResourceNotFound
 from shared.identity.sign_in_provider import Attempt, SignInProvider, SignInRefused
@@ -71,6 +72,8 @@ def begin_session(call: Call) -> Response:
             request_id=request_id(),
             client_address=client_address(call.http.environ),
         )
+        failpoints.hit("sign_in.before_commit")
+    failpoints.hit("sign_in.committed")
     if made is None:
         slow_down_guessing(call.http, call.services)
         return _ask_for_code(call, REFUSED)

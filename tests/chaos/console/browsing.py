@@ -1,0 +1,83 @@
+"""A browser of the console, over whichever front: its pages, its forms, and what the answers must be like."""
+
+import random
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import requests
+
+from tests.chaos.console.records import OpenSession
+from tests.chaos.installation import Installation
+from tests.chaos.patience import ATTEMPT_SECONDS, Send
+from tests.support.browser import token_in
+from web.console.cookies import ATTEMPT, SESSION
+
+SIGN_IN = "/console/in"
+SEE_OTHER = 303
+_SECRET = re.compile(r'<code id="secret">([^<]+)</code>')
+
+
+class Browsing:
+    """One person's browser, which follows no redirect by itself."""
+
+    def __init__(self, installation: Installation, chance: random.Random) -> None:
+        self._patience = installation.patience
+        self._fronts = installation.fronts
+        self._random = chance
+
+    def open(
+        self, path: str, session: OpenSession | None = None, *, via: str | None = None
+    ) -> requests.Response:
+        """Open a page until it is there, from any front or from one."""
+        cookies = {} if session is None else {SESSION: session.cookie}
+        return self._patience.ask(path, lambda front: _send("GET", (via or front) + path, cookies))
+
+    def submit(self, path: str, session: OpenSession, **fields: str) -> requests.Response:
+        """Submit a form that may be submitted again, until there is an answer."""
+        sent = {"csrf": session.csrf, **fields}
+        cookies = {SESSION: session.cookie}
+        return self._patience.ask(path, lambda front: _send("POST", front + path, cookies, sent))
+
+    def submit_once(self, path: str, session: OpenSession, **fields: str) -> requests.Response | None:
+        """Submit a form once; None where nobody knows what became of it."""
+        sent = {"csrf": session.csrf, **fields}
+        cookies = {SESSION: session.cookie}
+        return self._once(path, lambda front: _send("POST", front + path, cookies, sent))
+
+    def sign_in(self, code: str) -> requests.Response | None:
+        """Open the page and submit a link's code once."""
+        page = self.open(SIGN_IN)
+        cookies, sent = {ATTEMPT: page.cookies[ATTEMPT]}, {"csrf": token_in(page.text), "code": code}
+        return self._once(SIGN_IN, lambda front: _send("POST", front + SIGN_IN, cookies, sent))
+
+    def _once(self, path: str, send: Send) -> requests.Response | None:
+        return self._patience.ask_once(path, send, self._random.choice(self._fronts))
+
+
+def leads_to(answer: requests.Response, path: str) -> bool:
+    """Tell whether an answer leads to a page."""
+    return answer.status_code == SEE_OTHER and urlsplit(answer.headers["Location"]).path == path
+
+
+def cookie_in(answer: requests.Response) -> str | None:
+    """Find the session that an answer begins."""
+    return answer.cookies.get(SESSION)
+
+
+def secret_in(text: str) -> str:
+    """Find the secret that a page shows once."""
+    found = _SECRET.search(text)
+    assert found, text[:500]
+    return found[1]
+
+
+def _send(
+    method: str, url: str, cookies: Mapping[str, str], form: Mapping[str, str] | None = None
+) -> requests.Response:
+    # The cookies are Secure, and a library keeps those from an address without TLS; browsers trust this machine.
+    shown = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    headers = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html", "Connection": "close", "Cookie": shown}
+    return requests.request(
+        method, url, headers=headers, data=form, timeout=ATTEMPT_SECONDS, allow_redirects=False
+    )

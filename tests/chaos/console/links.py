@@ -1,0 +1,123 @@
+"""One person's links, each of which begins one session: used in two browsers at once, and again once it was used.
+
+An answer that is lost may cost the link; it gives nobody a session that somebody else has.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import TypeVar
+from uuid import UUID
+
+import requests
+
+from shared.database import Session
+from shared.errors import Unavailable
+from shared.identity.authorization import OPERATOR
+from shared.identity.console_sessions import issue_link, sign_out_everywhere
+from tests.chaos.console.browsing import Browsing, cookie_in, leads_to
+from tests.chaos.console.records import Link
+from tests.chaos.installation import Installation
+from tests.chaos.patience import GIVE_UP_SECONDS, NeverAnswered
+
+LINKS_KEPT = 20
+RETRY_SECONDS = 0.05
+Given = TypeVar("Given")
+
+
+class Links:
+    """The links that operators issue to one person."""
+
+    def __init__(
+        self, installation: Installation, browsing: Browsing, user_id: UUID, chance: random.Random
+    ) -> None:
+        self._database = installation.database
+        self._oracle = installation.oracle
+        self._browsing = browsing
+        self._user_id = user_id
+        self._random = chance
+        self._pool = ThreadPoolExecutor(2)
+        self._issued: list[Link] = []
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
+
+    def issue(self) -> Link:
+        """Issue a link, as the operators' command does."""
+        issued = self._in_database(
+            lambda session: issue_link(session, by=OPERATOR, user_id=self._user_id).code.value
+        )
+        self._issued = [*self._issued[-LINKS_KEPT:], Link(code=issued)]
+        return self._issued[-1]
+
+    def use(self, link: Link) -> str | None:
+        """Use a good link until it is known what became of it: a session, or none if an answer was lost."""
+        while True:
+            answer = self._browsing.sign_in(link.code)
+            cookie = self._judge(link, answer)
+            if answer is None:
+                continue
+            self._require(link.is_doubtful or cookie is not None, "a good link was refused")
+            return cookie
+
+    def race(self) -> list[str]:
+        """Use one link in two browsers at once: give the sessions, of which there is one at most."""
+        link = self.issue()
+        answers = list(self._pool.map(self._browsing.sign_in, [link.code, link.code]))
+        cookies = [cookie for answer in answers if (cookie := self._judge(link, answer))]
+        if not cookies:
+            self._require(link.is_doubtful, "a link: neither of two who used it at once was let in")
+            cookies = [cookie] if (cookie := self.use(link)) else []
+        return cookies
+
+    def use_again(self) -> str | None:
+        """Use a link again; give the session of one whose use nobody knew of."""
+        if not self._issued:
+            return None
+        link = self._random.choice(self._issued)
+        return self._judge(link, self._browsing.sign_in(link.code))
+
+    def use_after_the_end(self, link: Link) -> str | None:
+        """Use a link that has ended without being used; give the session that it must not begin."""
+        link.sessions, link.is_doubtful = 1, False  # as if it had begun one
+        return self._judge(link, self._browsing.sign_in(link.code))
+
+    def end_all(self) -> None:
+        """Sign the person out everywhere, as the operators' command does."""
+        self._in_database(lambda session: sign_out_everywhere(session, by=OPERATOR, user_id=self._user_id))
+
+    def _judge(self, link: Link, answer: requests.Response | None) -> str | None:
+        """Give the session that a link has begun; it begins one at most."""
+        if answer is None:
+            link.is_doubtful = True
+            return None
+        if answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY:
+            return None
+        cookie = cookie_in(answer)
+        if cookie is None or not leads_to(answer, "/console"):
+            self._oracle.violate(f"signing in: {answer.status_code} {answer.text[:500]}")
+            return None
+        self._require(
+            link.sessions == 0, "a link was used again: it was good for one session, and began another"
+        )
+        link.sessions += 1
+        self._oracle.acknowledge("sign-in")
+        return cookie
+
+    def _in_database(self, act: Callable[[Session], Given]) -> Given:
+        """Do what the command does on a machine of the service, until the database answers."""
+        gives_up_at = time.monotonic() + GIVE_UP_SECONDS
+        while time.monotonic() < gives_up_at:
+            try:
+                with self._database.transaction() as session:
+                    return act(session)
+            except Unavailable:
+                time.sleep(RETRY_SECONDS)
+        raise NeverAnswered("the database did not answer")
+
+    def _require(self, condition: bool, what: str) -> None:
+        if not condition:
+            self._oracle.violate(what)

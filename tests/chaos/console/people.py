@@ -1,0 +1,294 @@
+"""People of the console: each signs in, looks, makes keys, signs out and is signed out, over all fronts.
+
+Each does one thing at a time, so that every session is known to be live or to have ended: what an answer was lost of
+is asked again until it is known, or ended. A link alone is used by two at once.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from http import HTTPStatus
+from uuid import UUID
+
+from shared.identity.organizations import Organization
+from tests.chaos.console.browsing import SIGN_IN, Browsing, cookie_in, leads_to, secret_in
+from tests.chaos.console.links import Links
+from tests.chaos.console.records import Key, OpenSession, Records
+from tests.chaos.installation import Installation
+from tests.chaos.patience import NeverAnswered
+from tests.support.browser import token_in
+from tests.support.identity import Person
+
+BREATH_SECONDS = 0.05
+SESSIONS_KEPT, KEYS_KEPT = 5, 10
+LAST_KEYS = 20
+ENDED_VERIFIED = 50
+CACHED_SECONDS = 5.0
+"""For so long a front may trust a credential that was revoked (docs/specification/identity.md)."""
+CHOICES, KEYS, STEP_UP, OUT = "/console/organizations", "/console/keys", "/console/step-up", "/console/out"
+PAGES = (CHOICES, KEYS, "/console/files", "/console/activity")
+
+
+class Visitor:
+    """One person, and one client thread."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        number: int,
+        person: Person,
+        organizations: tuple[Organization, Organization],
+    ) -> None:
+        name = f"console/{number}"
+        self._random = installation.chance(name)
+        self._browsing = Browsing(installation, installation.chance(f"{name}/fronts"))
+        self._installation = installation
+        self._oracle = installation.oracle
+        self._operator = installation.owner()
+        self._person = person
+        self._organizations = organizations
+        self._is_strict = not installation.loses_links
+        self._links = Links(installation, self._browsing, person.user_id, self._random)
+        self.records = Records()
+
+    @property
+    def user_id(self) -> UUID:
+        """Who this is."""
+        return self._person.user_id
+
+    def run_until(self, over: threading.Event) -> None:
+        """Do one thing after another; what was begun is finished."""
+        actions: dict[Callable[[], None], int] = {
+            self._sign_in: 8,
+            self._race: 4,
+            self._use_again: 3,
+            self._visit: 16,
+            self._visit_after_the_end: 8,
+            self._choose: 4,
+            self._step_up: 4,
+            self._make_key: 6,
+            self._forge: 2,
+            self._use_key: 6,
+            self._revoke_key: 3,
+            self._sign_out: 3,
+            self._be_signed_out: 1,
+            self._be_disabled: 1,
+        }
+        try:
+            while not over.is_set():
+                self._random.choices(list(actions), list(actions.values()))[0]()
+                time.sleep(BREATH_SECONDS)
+        except NeverAnswered as error:
+            self._oracle.violate(str(error))
+        except Exception as error:  # noqa: BLE001 (a thread's failure must not pass for success)
+            self._oracle.violate(f"a visitor failed: {error!r}")
+        finally:
+            self._links.close()
+
+    def verify(self) -> None:
+        """Check every session and key in every front, once nothing is killed any more."""
+        revoked = [key.revoked_at for key in self.records.keys if key.revoked_at is not None]
+        time.sleep(max(0.0, max(revoked, default=0.0) + CACHED_SECONDS + BREATH_SECONDS - time.time()))
+        try:
+            for front in self._installation.fronts:
+                for session in list(self.records.live):
+                    self._look(session, PAGES[0], via=front)
+                for session in self.records.ended[-ENDED_VERIFIED:]:
+                    self._look_in_vain(session, via=front)
+                for key in self.records.keys:
+                    self._try(key, via=front)
+        except NeverAnswered as error:
+            self._oracle.violate(str(error))
+
+    def _sign_in(self) -> None:
+        if len(self.records.live) >= SESSIONS_KEPT:
+            return self._sign_out()
+        return self._enter(self._links.use(self._links.issue()))
+
+    def _race(self) -> None:
+        for cookie in self._links.race():
+            self._enter(cookie)
+
+    def _use_again(self) -> None:
+        self._enter(self._links.use_again())
+
+    def _visit(self) -> None:
+        if (session := self._any_live()) is not None:
+            self._look(session, self._random.choice(PAGES))
+
+    def _visit_after_the_end(self) -> None:
+        if self.records.ended:
+            self._look_in_vain(self._random.choice(self.records.ended[-ENDED_VERIFIED:]))
+
+    def _choose(self) -> None:
+        if (session := self._any_live()) is not None:
+            self._look_at_organization(session, self._random.choice(self._organizations))
+
+    def _step_up(self) -> None:
+        """Prove who one is: another session takes the place of the one before."""
+        if (session := self._any_live()) is None:
+            return None
+        link = self._links.issue()
+        answer = self._browsing.submit_once(STEP_UP, session, proof=link.code, next=CHOICES)
+        if answer is None:
+            return self._end(session)  # its successor, if there is one, is known to nobody
+        cookie = cookie_in(answer)
+        if not leads_to(answer, CHOICES) or cookie is None:
+            return self._oracle.violate(f"proving who one is: {answer.status_code} {answer.text[:500]}")
+        self.records.end(session)
+        self._oracle.acknowledge("step-up")
+        link.sessions += 1
+        return self._enter(cookie, organization=session.organization)
+
+    def _make_key(self) -> None:
+        """Make a key, once: without an answer it is there or it is not."""
+        live = [key for key in self.records.keys if key.revoked_at is None]
+        if (session := self._any_live()) is None or len(live) >= KEYS_KEPT:
+            return
+        name = self._new_name()
+        self.records.lost_keys.add(name)
+        answer = self._browsing.submit_once(KEYS, session, name=name, ends="90", bound="yes")
+        if answer is None:
+            return
+        self.records.lost_keys.remove(name)
+        if leads_to(answer, STEP_UP):
+            return
+        if answer.status_code != HTTPStatus.OK:
+            self._oracle.violate(f"making a key: {answer.status_code} {answer.text[:500]}")
+            return
+        key = Key(name=name, secret=secret_in(answer.text))
+        self.records.keys.append(key)
+        self._oracle.acknowledge("key")
+        self._try(key)
+
+    def _forge(self) -> None:
+        """Submit a form with another session's token: nothing is made of it."""
+        if (session := self._any_live()) is not None:
+            foreign = replace(session, csrf=f"{self._random.getrandbits(256):064x}")
+            answer = self._browsing.submit(KEYS, foreign, name=self._new_name(), ends="90", bound="yes")
+            self._require(answer.status_code == HTTPStatus.FORBIDDEN, f"a forged form: {answer.status_code}")
+
+    def _use_key(self) -> None:
+        if self.records.keys:
+            self._try(self._random.choice(self.records.keys[-LAST_KEYS:]))
+
+    def _revoke_key(self) -> None:
+        live = [key for key in self.records.keys if key.id and key.revoked_at is None]
+        if (session := self._any_live()) is None or not live:
+            return
+        key = self._random.choice(live)
+        answer = self._browsing.submit(f"{KEYS}/{key.id}/revoke", session, name=key.name)
+        if leads_to(answer, STEP_UP):
+            return
+        key.revoked_at = time.time()
+        self._oracle.acknowledge("revocation")
+        self._require(leads_to(answer, KEYS), f"revoking a key: {answer.status_code} {answer.text[:500]}")
+
+    def _sign_out(self) -> None:
+        if (session := self._any_live()) is not None:
+            self._end(session)
+            self._oracle.acknowledge("sign-out")
+
+    def _be_signed_out(self) -> None:
+        """Be signed out everywhere by an operator: sessions and unused links are over."""
+        link = self._links.issue()
+        self._links.end_all()
+        self.records.end_all()
+        self._oracle.acknowledge("sign-out everywhere")
+        self._enter(self._links.use_after_the_end(link))
+
+    def _be_disabled(self) -> None:
+        """Be disabled by an operator and enabled again: what was open before stays over."""
+        if not self._is_strict:  # a request that is late may disable again
+            return
+        link = self._links.issue()
+        self._switch("disable")
+        self.records.end_all()
+        self._visit_after_the_end()
+        self._enter(self._links.use_after_the_end(link))
+        self._switch("enable")
+        self._oracle.acknowledge("disabling")
+        self._enter(self._links.use_after_the_end(link))
+
+    def _switch(self, act: str) -> None:
+        path = f"/admin/users/{self.user_id}/{act}"
+        answer = self._installation.patience.ask(
+            path, lambda front: self._operator.request("POST", path, via=front)
+        )
+        self._require(answer.ok, f"{path}: {answer.status_code} {answer.text}")
+
+    def _enter(self, cookie: str | None, *, organization: str | None = None) -> None:
+        """Look around in a session that has begun; one that took another's place looks where that did."""
+        if cookie is None:
+            return
+        page = self._browsing.open(CHOICES, OpenSession(cookie=cookie, csrf=""))
+        if page.status_code != HTTPStatus.OK:
+            self._oracle.violate(f"a session that has just begun: {page.status_code}")
+            return
+        session = OpenSession(cookie=cookie, csrf=token_in(page.text))
+        self.records.live.append(session)
+        if organization is None:
+            self._look_at_organization(session, self._random.choice(self._organizations))
+        else:
+            session.organization = organization
+            self._look(session, CHOICES)
+
+    def _look_at_organization(self, session: OpenSession, chosen: Organization) -> None:
+        answer = self._browsing.submit(CHOICES, session, organization=str(chosen.id))
+        self._require(
+            leads_to(answer, "/console"),
+            f"choosing an organization: {answer.status_code} {answer.text[:500]}",
+        )
+        session.organization = chosen.name
+        self._look(session, CHOICES)
+
+    def _look(self, session: OpenSession, path: str, *, via: str | None = None) -> None:
+        """Open a page in a live session: it is there, and is of this person."""
+        page = self._browsing.open(path, session, via=via)
+        self._oracle.count_read("page")
+        if page.status_code != HTTPStatus.OK:
+            self._oracle.violate(
+                f"a live session was not let in to {path}: {page.status_code} {page.headers}"
+            )
+            return
+        self._require(f"<bdi>{self._person.email}</bdi>" in page.text, "a session shows somebody else")
+        if self._is_strict:
+            is_there = f"<b><bdi>{session.organization}</bdi></b>" in page.text
+            self._require(is_there, f"a session does not look at {session.organization}, which was chosen")
+
+    def _look_in_vain(self, session: OpenSession, *, via: str | None = None) -> None:
+        page = self._browsing.open(self._random.choice(PAGES), session, via=via)
+        self._oracle.count_read("page after the end")
+        self._require(leads_to(page, SIGN_IN), f"an ended session was let in: {page.status_code}")
+
+    def _try(self, key: Key, *, via: str | None = None) -> None:
+        """Use a key: it works from its making on, and no more once its revocation has reached every front."""
+        client = self._installation.client(key.secret)
+        answer, asked_at = self._installation.patience.ask_when(
+            "key", lambda front: client.request("GET", "/v1/key", via=via or front)
+        )
+        self._oracle.count_read("key")
+        if key.revoked_at is None:
+            shown = answer.json().get("data", {})
+            works = answer.status_code == HTTPStatus.OK and shown["label"] == key.name
+            self._require(works, f"a key that was made: {answer.status_code} {answer.text}")
+            key.id = shown.get("id", "")
+        elif asked_at - key.revoked_at > CACHED_SECONDS:
+            is_refused = answer.status_code == HTTPStatus.UNAUTHORIZED
+            self._require(is_refused, f"a key that was revoked: {answer.status_code} {answer.text}")
+
+    def _end(self, session: OpenSession) -> None:
+        answer = self._browsing.submit(OUT, session)
+        self.records.end(session)
+        self._require(leads_to(answer, SIGN_IN), f"signing out: {answer.status_code} {answer.text[:500]}")
+
+    def _any_live(self) -> OpenSession | None:
+        return self._random.choice(self.records.live) if self.records.live else None
+
+    def _new_name(self) -> str:
+        return f"key {self._random.getrandbits(64):x}"
+
+    def _require(self, condition: bool, what: str) -> None:
+        if not condition:
+            self._oracle.violate(what)
