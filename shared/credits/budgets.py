@@ -152,6 +152,8 @@ def change_budget(
     lock_balance(session, organization_id)
     before = _get(session, organization_id, budget_id)
     counted = _counted(before.unit, amount)
+    if counted == before.amount:
+        return before
     # Shares that are not reached any more are told of again.
     reached = func.least(
         budgets.c.alerted_share, func.credits_share(budgets.c.unit, budgets.c.spent, counted)

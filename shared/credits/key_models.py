@@ -29,10 +29,12 @@ def set_key_models(
     lock_balance(session, organization_id)
     require_subject(session, organization_id, SubjectKind.API_KEY, key_id)
     named = sorted(set(models))
-    is_new = find_key_models(session, organization_id, key_id) is None
+    present = find_key_models(session, organization_id, key_id)
+    if present == tuple(named):
+        return present
     statement = insert(key_models).values(organization_id=organization_id, api_key_id=key_id, models=named)
     session.execute(statement.on_conflict_do_update(constraint="pk_key_models", set_={"models": named}))
-    count_limits(session, organization_id, int(is_new))
+    count_limits(session, organization_id, int(present is None))
     _record_models(session, by, "set", organization_id, key_id, models=", ".join(named))
     return tuple(named)
 

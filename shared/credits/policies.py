@@ -52,17 +52,19 @@ def set_policy(
     is_suspension = policy is Policy.SUSPENDED
     limit = present.spending_limit if is_suspension else spending_limit
     changes = {"overdraft": lent, "spending_limit": limit, **_owing_after(lent)}
-    record(
-        session,
-        by,
-        "credit_policy.set",
-        organization_id,
-        resource_kind="organization",
-        organization_id=organization_id,
-        policy=policy.value,
-        overdraft=format_credits(lent),
-        spending_limit=None if spending_limit is None else format_credits(spending_limit),
-    )
+    is_same_side = is_suspension == _is_suspended_by(by, present)
+    if not is_same_side or (lent, limit) != (present.overdraft, present.spending_limit):
+        record(
+            session,
+            by,
+            "credit_policy.set",
+            organization_id,
+            resource_kind="organization",
+            organization_id=organization_id,
+            policy=policy.value,
+            overdraft=format_credits(lent),
+            spending_limit=None if spending_limit is None else format_credits(spending_limit),
+        )
     _suspend(session, by, present, is_on=is_suspension, spending_limit=limit, changes=changes)
     return get_balance(session, organization_id)
 
@@ -101,7 +103,7 @@ def _suspend(
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Set or lift the suspension of the actor's side, with other changes, and compute the resulting policy."""
-    side = Suspender.OPERATOR if by.caller.is_operator else Suspender.OWNER
+    side = _side_of(by)
     own = _SUSPENDED_AT[side]
     is_suspended = is_on or any(
         getattr(present, column.name) is not None for at, column in _SUSPENDED_AT.items() if at is not side
@@ -113,7 +115,7 @@ def _suspend(
     }
     is_this = credit_balances.c.organization_id == present.organization_id
     session.execute(update(credit_balances).where(is_this).values(values))
-    if is_on == (getattr(present, own.name) is None):
+    if is_on != _is_suspended_by(by, present):
         record(
             session,
             by,
@@ -123,6 +125,15 @@ def _suspend(
             organization_id=present.organization_id,
             suspended_by=side.value,
         )
+
+
+def _side_of(by: Actor) -> Suspender:
+    return Suspender.OPERATOR if by.caller.is_operator else Suspender.OWNER
+
+
+def _is_suspended_by(by: Actor, present: Row[Any]) -> bool:
+    """Tell whether the actor's side has suspended spending."""
+    return getattr(present, _SUSPENDED_AT[_side_of(by)].name) is not None
 
 
 def _policy(spending_limit: int | None, *, is_suspended: bool) -> Policy:

@@ -118,7 +118,8 @@ def replay_notifications(
     """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
     _authorize(session, by, organization_id)
     replayed = replaying.replay(session, destination_id=organization_id, since=since, cursor=cursor)
-    _record(session, by, "notifications.replayed", organization_id, count=replayed.count)
+    if replayed.count:
+        _record(session, by, "notifications.replayed", organization_id, count=replayed.count)
     return replayed
 
 

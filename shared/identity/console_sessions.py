@@ -121,18 +121,19 @@ def sign_out_everywhere(session: Session, *, by: Actor, user_id: UUID) -> int:
     """End all sessions of a user, and the links not used yet; for operators, and for oneself. Tell how many ended."""
     if by.user_id != user_id:
         authorize_operation(by)
-    ended = end_sessions(session, user_id)
-    record(session, by, "console_session.ended", user_id, resource_kind="user", sessions=ended)
-    return ended
+    sessions, links = end_sessions(session, user_id)
+    if sessions or links:
+        record(session, by, "console_session.ended", user_id, resource_kind="user", sessions=sessions)
+    return sessions
 
 
-def end_sessions(session: Session, user_id: UUID) -> int:
-    """End all sessions of a user and the links not used yet, without asking who may; tell how many sessions ended."""
+def end_sessions(session: Session, user_id: UUID) -> tuple[int, int]:
+    """End all sessions of a user and the links not used yet, without asking who may; tell how many of each ended."""
     unused = console_links.c.user_id == user_id, console_links.c.used_at.is_(None)
-    session.execute(update(console_links).where(*unused).values(used_at=func.now()))
+    links = session.execute(update(console_links).where(*unused).values(used_at=func.now())).rowcount
     live = console_sessions.c.user_id == user_id, console_sessions.c.revoked_at.is_(None)
-    ended = session.execute(update(console_sessions).where(*live).values(revoked_at=func.now())).rowcount
-    return int(ended)
+    sessions = session.execute(update(console_sessions).where(*live).values(revoked_at=func.now())).rowcount
+    return int(sessions), int(links)
 
 
 def look_at_organization(session: Session, *, by: Actor, organization_id: UUID) -> None:

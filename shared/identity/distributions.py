@@ -14,7 +14,7 @@ from sqlalchemy import Row, func, insert, select, update
 from shared.database import Session
 from shared.encryption import Encryption
 from shared.errors import FieldError, ValidationFailed
-from shared.identity.activation import turn_off, turn_on
+from shared.identity.activation import set_values, turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration
 from shared.identity.existence import get_one, require_deployment, require_organization, require_principal
@@ -143,8 +143,7 @@ def update_distribution(
         changes["media_retention_days"] = _require_days(media_retention_days)
     if routes_messages is not None:
         changes["routes_messages"] = routes_messages
-    if changes:
-        _change(session, distribution_id, changes)
+    if changes and set_values(session, distributions, distribution_id, changes):
         record_change(session, by, "distribution.updated", distribution)
     return _get(session, distribution_id)
 

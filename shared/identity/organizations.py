@@ -5,13 +5,12 @@ from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import Row, exists, insert, select, update
+from sqlalchemy import Row, exists, insert, select
 
 from shared.database import Session
-from shared.identity.activation import turn_off, turn_on
+from shared.identity.activation import set_values, turn_off, turn_on
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_administration, authorize_operation
-from shared.identity.errors import ResourceNotFound
 from shared.identity.existence import get_one
 from shared.identity.memberships import insert_membership
 from shared.identity.names import require_name
@@ -65,16 +64,9 @@ def list_organizations(session: Session, *, by: Actor, **page: Unpack[Position])
 def rename_organization(session: Session, *, by: Actor, organization_id: UUID, name: str) -> Organization:
     """Rename an organization."""
     authorize_administration(by, Permission.ORGANIZATION_MANAGE, organization_id)
-    row = session.execute(
-        update(organizations)
-        .where(organizations.c.id == organization_id)
-        .values(name=require_name(name))
-        .returning(organizations)
-    ).one_or_none()
-    if row is None:
-        raise ResourceNotFound
-    _record(session, by, "organization.renamed", organization_id)
-    return _organization(row)
+    if set_values(session, organizations, organization_id, {"name": require_name(name)}):
+        _record(session, by, "organization.renamed", organization_id)
+    return get_organization(session, by=by, organization_id=organization_id)
 
 
 def suspend_organization(session: Session, *, by: Actor, organization_id: UUID) -> Organization:

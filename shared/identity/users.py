@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
 
-from sqlalchemy import Row, exists, select, update
+from sqlalchemy import Row, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.database import Session
 from shared.errors import PermissionDenied
-from shared.identity.activation import turn_off, turn_on
+from shared.identity.activation import set_values, turn_off, turn_on
 from shared.identity.addresses import has_address
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_operation
@@ -72,19 +72,15 @@ def select_active_organization(session: Session, *, by: Actor, organization_id: 
     user_id = by.user_id
     if user_id is None or by.caller.bound_organization_id is not None:
         raise PermissionDenied("Only a user's key that is bound to no organization can select one.")
-    belongs = exists().where(
+    # The membership is kept until this is committed: whoever ends it then finds the organization selected.
+    belongs = select(memberships.c.user_id).where(
         memberships.c.user_id == user_id, memberships.c.organization_id == organization_id
     )
-    row = session.execute(
-        update(users)
-        .where(users.c.id == user_id, belongs)
-        .values(active_organization_id=organization_id)
-        .returning(users)
-    ).one_or_none()
-    if row is None:
+    if session.execute(belongs.with_for_update(read=True)).one_or_none() is None:
         raise ResourceNotFound
-    _record(session, by, "user.organization_selected", user_id, selected=organization_id)
-    return _user(row)
+    if set_values(session, users, user_id, {"active_organization_id": organization_id}):
+        _record(session, by, "user.organization_selected", user_id, selected=organization_id)
+    return _user(session.execute(select(users).where(users.c.id == user_id)).one())
 
 
 def disable_user(session: Session, *, by: Actor, user_id: UUID) -> User:

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Row, func, insert, select, update
 
 from shared.database import Session
-from shared.identity.activation import turn_off
+from shared.identity.activation import set_values, turn_off
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.errors import VersionRevoked
@@ -69,8 +69,8 @@ def activate_version(session: Session, *, by: Actor, version_id: UUID) -> Versio
     version = _get(session, version_id)
     if version.revoked_at is not None:
         raise VersionRevoked
-    _activate(session, version)
-    _record(session, by, "version.activated", version, organization_id)
+    if _activate(session, version):
+        _record(session, by, "version.activated", version, organization_id)
     return version
 
 
@@ -107,12 +107,9 @@ def insert_version(session: Session, *, deployment_id: UUID, label: str | None) 
     return version
 
 
-def _activate(session: Session, version: Version) -> None:
-    session.execute(
-        update(deployments)
-        .where(deployments.c.id == version.deployment_id)
-        .values(active_version_id=version.id)
-    )
+def _activate(session: Session, version: Version) -> bool:
+    """Make a version the active one; tell whether it was not."""
+    return set_values(session, deployments, version.deployment_id, {"active_version_id": version.id})
 
 
 def _lock(session: Session, deployment_id: UUID) -> None:

@@ -58,15 +58,16 @@ def put_network_account(
         raise ValidationFailed(errors=[FieldError(location="path", name="account", message=message)])
     changes = {"target_distribution_id": target_id, "changed_at": func.now()}
     key = {"distribution_id": distribution_id, "network": network.name, "account": account}
-    row = session.execute(
+    is_another = _table.target_distribution_id != target_id
+    routed = session.execute(
         insert(network_accounts)
         .values(id=new_id(), **key, **changes)
-        .on_conflict_do_update(constraint="uq_network_accounts_account", set_=changes)
-        .returning(network_accounts)
-    ).one()
-    said = {"network": network.name, "account": account, "target": str(target_id)}
-    record_change(session, by, "distribution.network_account_set", distribution, **said)
-    return _read(row)
+        .on_conflict_do_update(constraint="uq_network_accounts_account", set_=changes, where=is_another)
+    )
+    if routed.rowcount:
+        said = {"network": network.name, "account": account, "target": str(target_id)}
+        record_change(session, by, "distribution.network_account_set", distribution, **said)
+    return _read(session.execute(select(network_accounts).filter_by(**key)).one())
 
 
 def list_network_accounts(

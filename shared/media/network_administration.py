@@ -80,14 +80,14 @@ def put_network_settings(
     _hold(session, distribution_id)
     encryption = Encryption(settings)
     kept = _decrypted(session, encryption, distribution_id, network.name)
-    for setting in network.settings:
-        if setting.name in checked and kept.get(setting.name) != checked[setting.name]:
-            key = (distribution_id, network, setting.name)
-            _replace(session, encryption, key, checked[setting.name], overlap)
+    for name in (setting.name for setting in network.settings):
+        if name in checked and kept.get(name) != checked[name]:
+            _replace(session, encryption, (distribution_id, network, name), checked[name], overlap)
     _remove(session, distribution_id, network.name, _table.name.not_in(checked))
-    resume(session, distribution_id, network=network.name)
-    changed = {"network": network.name, "settings": ", ".join(sorted(checked))}
-    record_change(session, by, "distribution.network_set", distribution, **changed)
+    resumed = resume(session, distribution_id, network=network.name)
+    if resumed or kept != checked:
+        said = {"network": network.name, "settings": ", ".join(sorted(checked))}
+        record_change(session, by, "distribution.network_set", distribution, **said)
     return _shown(session, distribution_id, network.name)
 
 

@@ -102,7 +102,8 @@ def replay_notifications(
     """Send again, in order, what did not arrive, also of the time in which the endpoint was disabled."""
     distribution = get_managed_distribution(session, by=by, distribution_id=distribution_id)
     replayed = replaying.replay(session, destination_id=distribution_id, since=since, cursor=cursor)
-    record_change(session, by, "notifications.replayed", distribution, count=replayed.count)
+    if replayed.count:
+        record_change(session, by, "notifications.replayed", distribution, count=replayed.count)
     return replayed
 
 

@@ -25,9 +25,10 @@ from tests.proof.later import database_later
 from tests.proof.world import World, make_world
 from tests.shared.models.model_calls import model_calls
 from tests.support.bound_worker import bound_worker
-from tests.support.front import Front, open_front
+from tests.support.front import LOCAL_EGRESS, Front, open_front
 from tests.support.media_sources import MediaSource
 from tests.support.turns import make_execution
+from tests.web.credits.test_payments import SOURCES
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def world(
     with ExitStack() as stack:
         stack.callback(patch.undo)
         stack.enter_context(watching_connections())
-        local = {"egress_allow_private": True, "egress_allow_http": True}
+        local = {**LOCAL_EGRESS, "payment_sources": SOURCES}
         front = stack.enter_context(open_front(database_url, valkey_server.url, blobs, **local))
         front.app.test_client_class = FlaskClient  # other tests hold answers against the documents
         worker = stack.enter_context(bound_worker(front.settings))

@@ -1,5 +1,6 @@
-"""Every flow."""
+"""Every flow, and every request that writes and is no flow."""
 
-from tests.proof import agent_flows, credit_flows, file_flows
+from tests.proof import administration, agent_flows, console, credit_flows, file_flows, requests
 
 FLOWS = (*file_flows.FLOWS, *credit_flows.FLOWS, *agent_flows.FLOWS)
+WRITES = (*administration.WRITES, *console.WRITES, *requests.WRITES)

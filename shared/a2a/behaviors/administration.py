@@ -18,6 +18,7 @@ from shared.a2a.tables import behaviors
 from shared.a2a.turns.updates import BehaviorKind, BehaviorSettings, DeclaredExtension
 from shared.database import Session
 from shared.errors import DomainError, FieldError, Kind, ValidationFailed
+from shared.identity.activation import set_values
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.existence import get_one
@@ -141,9 +142,8 @@ def replace_behavior(
     values = _values(draft)
     hold_deployment(session, before.deployment_id)
     require_free_name(session, before.deployment_id, values["name"], behavior_id)
-    changed = update(behaviors).where(behaviors.c.id == behavior_id)
-    session.execute(changed.values(**values, updated_at=func.now()))
-    _record(session, by, "behavior.replaced", behavior_id, organization_id)
+    if set_values(session, behaviors, behavior_id, values, updated_at=func.now()):
+        _record(session, by, "behavior.replaced", behavior_id, organization_id)
     return _get(session, behavior_id)
 
 
@@ -151,10 +151,10 @@ def make_default_behavior(session: Session, *, by: Actor, behavior_id: UUID) -> 
     """Set the default behavior, which answers messages that ask for no other."""
     behavior, organization_id = _authorized(session, by, Permission.DEPLOYMENT_MANAGE, behavior_id)
     hold_deployment(session, behavior.deployment_id)
-    unset_default(session, behavior.deployment_id)
-    changed = update(behaviors).where(behaviors.c.id == behavior_id)
-    session.execute(changed.values(is_default=True, updated_at=func.now()))
-    _record(session, by, "behavior.made_default", behavior_id, organization_id)
+    if not _get(session, behavior_id).is_default:
+        unset_default(session, behavior.deployment_id)
+        set_values(session, behaviors, behavior_id, {"is_default": True}, updated_at=func.now())
+        _record(session, by, "behavior.made_default", behavior_id, organization_id)
     return _get(session, behavior_id)
 
 

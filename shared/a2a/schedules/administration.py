@@ -20,6 +20,7 @@ from shared.a2a.tables import tasks
 from shared.database import Session
 from shared.errors import FieldError, ValidationFailed
 from shared.files.references import ReferenceKind, list_referred_files
+from shared.identity.activation import set_values
 from shared.identity.audit import record
 from shared.identity.authorization import Actor, authorize_for_deployment
 from shared.identity.errors import ResourceNotFound
@@ -79,8 +80,8 @@ def replace_schedule(
     before, organization_id = _hold(session, by, schedule_id, deployment_id)
     values = checked_values(session, draft, before.deployment_id, organization_id)
     next_at = None if before.disabled_at is not None else _next_tick(session, draft)
-    _change(session, schedule_id, {**values, "next_at": next_at})
-    _record(session, by, "schedule.replaced", schedule_id, organization_id)
+    if set_values(session, schedules, schedule_id, {**values, "next_at": next_at}, updated_at=func.now()):
+        _record(session, by, "schedule.replaced", schedule_id, organization_id)
     return _get(session, schedule_id)
 
 

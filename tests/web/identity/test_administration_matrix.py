@@ -104,6 +104,27 @@ def new_invitation(world: World) -> Attempt:
     return Attempt(path=f"organizations/{world.organization_id}/invitations", body=body)
 
 
+def on_name(world: World) -> Attempt:
+    return Attempt(path=f"organizations/{world.organization_id}", body={"name": uuid4().hex})
+
+
+def on_policy(world: World) -> Attempt:
+    body = {"policy": "limit", "spendingLimit": str(uuid4().int % 1_000_000)}
+    return Attempt(path=f"organizations/{world.organization_id}/credit-policy", body=body)
+
+
+def on_spending(act: str, before: str) -> Callable[[World], Attempt]:
+    """Each side has done the opposite before."""
+
+    def attempt(world: World) -> Attempt:
+        path = f"organizations/{world.organization_id}/credits"
+        for side in (world.operator, world.owner):
+            assert world.front.post(f"/admin/{path}/{before}", side.authorization).status_code == 200
+        return Attempt(path=f"{path}/{act}")
+
+    return attempt
+
+
 def on_organization(act: str) -> Callable[[World], Attempt]:
     return lambda world: Attempt(path=f"organizations/{world.front.identity.organization().id}{act}")
 
@@ -190,6 +211,13 @@ def on_repository(body: Any = None) -> Callable[[World], Attempt]:
     return attempt
 
 
+def on_earlier_version(world: World) -> Attempt:
+    made = world.front.identity.deployment(world.organization_id)
+    path = f"/admin/deployments/{made.deployment.id}/versions"
+    assert world.front.post(path, world.operator.authorization, json={}).status_code == 201
+    return Attempt(path=f"versions/{made.version.id}/activate")
+
+
 def on_version(act: str = "") -> Callable[[World], Attempt]:
     return lambda world: Attempt(
         path=f"versions/{world.front.identity.deployment(world.organization_id).version.id}{act}"
@@ -269,6 +297,15 @@ def on_endpoint(rest: str = "/notification-endpoint", body: Any = None) -> Calla
 
 
 def on_dead_notification(world: World) -> Attempt:
+    return with_dead_notification(world)[1]
+
+
+def on_undelivered(world: World) -> Attempt:
+    return Attempt(path=f"{with_dead_notification(world)[0]}/notifications/replay", body={})
+
+
+def with_dead_notification(world: World) -> tuple[str, Attempt]:
+    """Give a distribution, and how to send the notification again that was given up."""
     distribution = on_endpoint("")(world).path
     distribution_id = UUID(distribution.rpartition("/")[2])
     with world.front.services.database.transaction() as session:
@@ -281,7 +318,7 @@ def on_dead_notification(world: World) -> Attempt:
             body=b"{}",
         )
         give_up(session, destination_id=distribution_id, code="destination_gone")
-    return Attempt(path=f"{distribution}/notifications/{notification_id}/resend")
+    return distribution, Attempt(path=f"{distribution}/notifications/{notification_id}/resend")
 
 
 def on_organization_endpoint(rest: str, body: Any = None) -> Callable[[World], Attempt]:
@@ -310,6 +347,12 @@ def on_dead_organization_notification(world: World) -> Attempt:
     return Attempt(path=f"organizations/{world.organization_id}/notifications/{notification_id}/resend")
 
 
+def on_undelivered_of_organization(world: World) -> Attempt:
+    on_organization_endpoint("")(world)
+    resend = on_dead_organization_notification(world).path
+    return Attempt(path=f"{resend.partition('/notifications/')[0]}/notifications/replay", body={})
+
+
 BEHAVIOR = {
     "name": "Helper",
     "kind": "script",
@@ -327,6 +370,15 @@ def on_behavior(act: str = "", body: Any = None) -> Callable[[World], Attempt]:
         return Attempt(path=f"behaviors/{made.get_json()['id']}{act}", body=body)
 
     return attempt
+
+
+def on_second_behavior(world: World) -> Attempt:
+    deployment = world.front.identity.deployment(world.organization_id).deployment
+    path = f"/admin/deployments/{deployment.id}/behaviors"
+    for behavior in (BEHAVIOR, BEHAVIOR | {"name": "Second"}):
+        made = world.front.post(path, world.operator.authorization, json=behavior)
+        assert made.status_code == 201, made.text
+    return Attempt(path=f"behaviors/{made.get_json()['id']}/make-default")
 
 
 AGENT = {"url": "https://localhost"}
@@ -460,7 +512,7 @@ TABLE: dict[str, Row] = {
     "create_organization": Row(allowed=OPERATORS, attempt=new_organization, outsider=403, success=201),
     "list_organizations": Row(allowed=EVERYBODY, attempt=anywhere("organizations")),
     "read_organization": Row(allowed=READERS, attempt=in_organization()),
-    "rename_organization": Row(allowed=MANAGERS, attempt=in_organization(name="Acme")),
+    "rename_organization": Row(allowed=MANAGERS, attempt=on_name),
     "suspend_organization": Row(allowed=OPERATORS, attempt=on_organization("/suspend"), outsider=403),
     "resume_organization": Row(allowed=OPERATORS, attempt=on_organization("/resume"), outsider=403),
     "add_member": Row(
@@ -533,8 +585,8 @@ TABLE: dict[str, Row] = {
     "create_behavior": Row(allowed=MANAGERS, attempt=on_deployment("/behaviors", BEHAVIOR), success=201),
     "list_behaviors": Row(allowed=MANAGERS, attempt=on_deployment("/behaviors")),
     "read_behavior": Row(allowed=MANAGERS, attempt=on_behavior()),
-    "replace_behavior": Row(allowed=MANAGERS, attempt=on_behavior(body=BEHAVIOR)),
-    "make_default_behavior": Row(allowed=MANAGERS, attempt=on_behavior("/make-default")),
+    "replace_behavior": Row(allowed=MANAGERS, attempt=on_behavior(body=BEHAVIOR | {"tags": ["new"]})),
+    "make_default_behavior": Row(allowed=MANAGERS, attempt=on_second_behavior),
     "remove_behavior": Row(allowed=MANAGERS, attempt=on_behavior(), success=204),
     "put_endpoint": Row(allowed=MANAGERS, attempt=on_agent(body=AGENT)),
     "read_endpoint": Row(allowed=MANAGERS, attempt=on_agent()),
@@ -543,7 +595,7 @@ TABLE: dict[str, Row] = {
     "create_schedule": Row(allowed=MANAGERS, attempt=on_deployment("/schedules", SCHEDULE), success=201),
     "list_schedules": Row(allowed=MANAGERS, attempt=on_deployment("/schedules")),
     "read_schedule": Row(allowed=MANAGERS, attempt=on_schedule()),
-    "replace_schedule": Row(allowed=MANAGERS, attempt=on_schedule(body=SCHEDULE)),
+    "replace_schedule": Row(allowed=MANAGERS, attempt=on_schedule(body=SCHEDULE | {"name": "Later"})),
     "disable_schedule": Row(allowed=MANAGERS, attempt=on_schedule("/disable")),
     "enable_schedule": Row(allowed=MANAGERS, attempt=on_schedule("/enable")),
     "delete_schedule": Row(allowed=MANAGERS, attempt=on_schedule(), success=204),
@@ -551,7 +603,7 @@ TABLE: dict[str, Row] = {
     "deploy_version": Row(allowed=MANAGERS, attempt=on_deployment("/versions", {}), success=201),
     "list_deployed_versions": Row(allowed=READERS, attempt=on_deployment("/versions")),
     "read_deployed_version": Row(allowed=READERS, attempt=on_version()),
-    "activate_version": Row(allowed=MANAGERS, attempt=on_version("/activate")),
+    "activate_version": Row(allowed=MANAGERS, attempt=on_earlier_version),
     "revoke_version": Row(allowed=MANAGERS, attempt=on_version("/revoke")),
     "issue_client_credential": Row(
         allowed=MANAGERS, attempt=on_deployment("/client-credentials", {}), success=201
@@ -562,7 +614,7 @@ TABLE: dict[str, Row] = {
     "create_distribution": Row(allowed=MANAGERS, attempt=new_distribution, success=201),
     "list_distributions": Row(allowed=READERS, attempt=in_organization("/distributions")),
     "read_distribution": Row(allowed=READERS, attempt=on_distribution()),
-    "update_distribution": Row(allowed=MANAGERS, attempt=on_distribution(name="Slack")),
+    "update_distribution": Row(allowed=MANAGERS, attempt=on_distribution(name="Another")),
     "disable_distribution": Row(allowed=MANAGERS, attempt=on_distribution("/disable")),
     "enable_distribution": Row(allowed=MANAGERS, attempt=on_distribution("/enable")),
     "rotate_distribution_token": Row(allowed=MANAGERS, attempt=on_distribution("/rotate-token")),
@@ -582,7 +634,7 @@ TABLE: dict[str, Row] = {
     "list_notifications": Row(allowed=MANAGERS, attempt=on_endpoint("/notifications")),
     "resend_notification": Row(allowed=MANAGERS, attempt=on_dead_notification),
     "resend_dead_notifications": Row(allowed=MANAGERS, attempt=on_endpoint("/notifications/resend-dead")),
-    "replay_notifications": Row(allowed=MANAGERS, attempt=on_endpoint("/notifications/replay", body={})),
+    "replay_notifications": Row(allowed=MANAGERS, attempt=on_undelivered),
     "put_organization_endpoint": Row(
         allowed=MANAGERS, attempt=in_organization("/notification-endpoint", **ENDPOINT)
     ),
@@ -595,9 +647,7 @@ TABLE: dict[str, Row] = {
     "list_organization_notifications": Row(
         allowed=MANAGERS, attempt=on_organization_endpoint("/notifications")
     ),
-    "replay_organization_notifications": Row(
-        allowed=MANAGERS, attempt=on_organization_endpoint("/notifications/replay", body={})
-    ),
+    "replay_organization_notifications": Row(allowed=MANAGERS, attempt=on_undelivered_of_organization),
     "resend_organization_notification": Row(allowed=MANAGERS, attempt=on_dead_organization_notification),
     "list_signing_keys": Row(allowed=OPERATORS, attempt=anywhere("signing-keys"), outsider=403),
     "rotate_signing_keys": Row(
@@ -627,17 +677,15 @@ TABLE: dict[str, Row] = {
         attempt=new_entry("adjustments"),
         success=201,
     ),
-    "set_credit_policy": Row(
-        allowed=CREDIT_MANAGERS, attempt=in_organization("/credit-policy", policy="active")
-    ),
-    "suspend_spending": Row(allowed=CREDIT_MANAGERS, attempt=in_organization("/credits/suspend")),
-    "resume_spending": Row(allowed=CREDIT_MANAGERS, attempt=in_organization("/credits/resume")),
+    "set_credit_policy": Row(allowed=CREDIT_MANAGERS, attempt=on_policy),
+    "suspend_spending": Row(allowed=CREDIT_MANAGERS, attempt=on_spending("suspend", "resume")),
+    "resume_spending": Row(allowed=CREDIT_MANAGERS, attempt=on_spending("resume", "suspend")),
     "create_budget": Row(allowed=CREDIT_MANAGERS, attempt=new_budget, success=201),
     "list_budgets": Row(allowed=READERS, attempt=in_organization("/budgets")),
     "read_budget": Row(allowed=MANAGERS, attempt=on_budget(), refused=404),
     "change_budget": Row(allowed=CREDIT_MANAGERS, attempt=on_budget({"amount": "2"})),
     "delete_budget": Row(allowed=CREDIT_MANAGERS, attempt=on_budget(), success=204),
-    "put_key_models": Row(allowed=CREDIT_MANAGERS, attempt=on_key_models(MODELS)),
+    "put_key_models": Row(allowed=CREDIT_MANAGERS, attempt=on_key_models({"models": ["acme/two"]})),
     "read_key_models": Row(allowed=MANAGERS, attempt=on_key_models()),
     "remove_key_models": Row(allowed=CREDIT_MANAGERS, attempt=on_key_models(), success=204),
 }
@@ -707,7 +755,7 @@ def describe_answers() -> dict[str, Any]:
 CHANGE_NOTHING = {
     *("resume_organization", "enable_user", "enable_identity", "enable_deployment", "enable_distribution"),
     *("enable_schedule", "resend_dead_notifications", "rotate_signing_keys", "revoke_signing_key"),
-    *("accept_invitation", "check_endpoint"),
+    *("accept_invitation", "check_endpoint", "select_active_organization"),
 }
 """What the table's attempts leave as it was: enabled already, refused to all, or only looked at."""
 

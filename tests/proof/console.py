@@ -1,0 +1,229 @@
+"""What the forms of the console write, each posted by a session that may.
+
+What most act on is what the operation of REST beside them acts on: its address tells what the form's address names.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from uuid import uuid4
+
+from werkzeug.test import TestResponse
+
+from shared.identity.deployments import CreatedDeployment
+from shared.identity.roles import Role
+from tests.proof.administration import attempt_of, make_cast
+from tests.proof.world import World
+from tests.proof.writes import Ask, Write
+from tests.support.browser import begin_session, new_code
+from tests.support.identity import Person
+from tests.support.media_samples import PNG
+from tests.web.a2a.asking import request
+from tests.web.a2a.conftest import give_behavior_to
+from tests.web.console.test_mending import push
+from tests.web.files.asking import succeed
+from tests.web.files.conftest import agent_of, promote
+from tests.web.identity.test_administration_matrix import OPERATIONS, address
+from tests.web.identity.test_administration_matrix import World as Cast
+from tests.web.media.conftest import make_connector
+from web.console import cookies, csrf
+from web.console.routes import PAGES
+
+Names = Mapping[str, str]
+"""What the address of a form names, and the fields that are sent."""
+FORMS = {route.name: route for routes in PAGES for route in routes.declared if route.method == "POST"}
+TWINS = {twins.path: twins.rest for routes in PAGES for twins in getattr(routes, "twins", ())}
+WRITING_NOTHING = {
+    "choose_theme": "a cookie holds it",
+    "ask_model": "a call to a model: the flows of calls",
+    "check_endpoint": "its card is fetched: tests/web/a2a/test_remote_cards.py",
+    "begin_session": "it is asked without a session: tests/proof/requests.py",
+}
+"""Forms that are shown to be safe elsewhere, and where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """An organization, who is in it, and who posts."""
+
+    world: World
+    cast: Cast
+    by: Person
+
+
+def _file(scene: Scene) -> Names:
+    agent = agent_of(scene.world.front, agent_of_console(scene.world))
+    file = succeed(agent.upload(b"content", file_name=PNG.file_name), 201)
+    scene.world.run(["files.place_staged"])
+    return {"file_id": file["id"], "version": file["versionId"], "life": "3600", "name": PNG.file_name}
+
+
+def agent_of_console(world: World) -> CreatedDeployment:
+    """Give an agent of the cast's organization, which answers, and stores files."""
+    made: CreatedDeployment = world.once(_agent)
+    return made
+
+
+def task_of_console(world: World, authorization: str) -> str:
+    """Send that agent a message; give the task, which nobody answers yet."""
+    said = request("hello", configuration={"returnImmediately": True})
+    path = f"/agents/{agent_of_console(world).deployment.id}/message:send"
+    task_id: str = succeed(world.front.post(path, authorization, json=said))["task"]["id"]
+    return task_id
+
+
+def _agent(world: World) -> CreatedDeployment:
+    cast: Cast = world.once(make_cast)
+    made = world.front.identity.deployment(cast.organization_id)
+    promote(world.front, made)
+    give_behavior_to(world.front, made.deployment.id, "rules: [{steps: [{complete: Done}]}]")
+    return made
+
+
+def _kept_for_a_while(scene: Scene) -> Names:
+    named = _file(scene)
+    scene.world.sql(
+        "UPDATE files SET retention_expires_at = now() + interval '1 day' WHERE id = %(id)s",
+        id=named["file_id"],
+    )
+    return {**named, "for": "ever"}
+
+
+def _link(scene: Scene) -> Names:
+    agent, file = agent_of(scene.world.front, agent_of_console(scene.world)), _file(scene)
+    shared = succeed(agent.grant({"id": file["file_id"], "versionId": file["version"]}), 201)
+    return {**file, "grant_id": shared["grantId"]}
+
+
+def _talk(scene: Scene) -> Names:
+    return {"deployment_id": str(agent_of_console(scene.world).deployment.id), "message": "hello"}
+
+
+def _task(scene: Scene) -> Names:
+    return {**_talk(scene), "task_id": task_of_console(scene.world, scene.by.authorization)}
+
+
+def _key(scene: Scene) -> Names:
+    found = _of_twin("revoke_key", scene)
+    keys = scene.world.sql("SELECT name FROM api_keys WHERE id = %(id)s", id=found["key_id"])
+    return {**found, "name": keys[0][0]}
+
+
+def _limited_key(scene: Scene) -> Names:
+    return {**_of_twin("set_models", scene), "model:acme/one": "on"}
+
+
+def _new_key(_: Scene) -> Names:
+    return {"name": "Mine", "ends": "90", "bound": "yes", "limit": "5"}
+
+
+def _budget(scene: Scene) -> Names:
+    someone = scene.world.front.identity.person(scene.cast.organization_id)
+    return {"subject": f"user:{someone.user_id}", "amount": "5", "period": "day"}
+
+
+def _binding(scene: Scene) -> Names:
+    subject = scene.world.front.identity.principal(scene.cast.organization_id)
+    return {"subject": str(subject.id), "role": "ProjectAgent", "scope": str(scene.cast.principal_id)}
+
+
+def _import(scene: Scene) -> Names:
+    """An import that failed, of a distribution of its own."""
+    connector = make_connector(scene.world.front, scene.cast.organization_id)
+    return {"distribution_id": str(connector.id), "import_id": str(push(connector, "Failed", "media_gone"))}
+
+
+def _proof(scene: Scene) -> Names:
+    return {"proof": new_code(scene.world.front, scene.by.user_id)}
+
+
+def _and(form: str, **fields: str) -> Callable[[Scene], Names]:
+    return lambda scene: {**_of_twin(form, scene), **fields}
+
+
+def _just(**fields: str) -> Callable[[Scene], Names]:
+    return lambda _: fields
+
+
+NEEDS: dict[str, Callable[[Scene], Names]] = {
+    "share": _file,
+    "revoke_link": _link,
+    "renew": _kept_for_a_while,
+    "delete": _file,
+    "talk": _talk,
+    "say": _task,
+    "cancel": _task,
+    "issue_key": _new_key,
+    "set_models": _limited_key,
+    "revoke_key": _key,
+    "add_budget": _budget,
+    "set_budget": _and("set_budget", amount="9"),
+    "add_credits": lambda _: {"amount": "5", "reference": uuid4().hex},
+    "set_limit": _just(limit="12"),
+    "invite": lambda _: {"email": address(), "role": "Member"},
+    "set_role": _and("set_role", role="WorkspaceAdmin"),
+    "add_identity": _just(name="Mailbox"),
+    "bind": _binding,
+    "retry_one": _import,
+    "retry_all": _import,
+    "replay": _and("replay", since="2020-01-01"),
+    "end_session": _just(),
+    "prove_again": _proof,
+    "choose_organization": lambda scene: {"organization": str(scene.cast.organization_id)},
+}
+"""What a form needs that is not in the address of its twin."""
+LATE = {"prove_again": 422}
+"""What who comes second at once is told: that the code is used, where later the session is over."""
+BY_OPERATORS = {"add_credits"}
+OF_ORGANIZATIONS = {
+    "issue_key",
+    "add_credits",
+    "set_limit",
+    "suspend_spending",
+    "resume_spending",
+    "add_budget",
+}
+"""What an organization has one of; each attempt is on an organization of its own."""
+
+
+def _of_twin(form: str, scene: Scene) -> Names:
+    """Make what the operation of REST acts on; give the ids in its address by their names."""
+    twin = TWINS[FORMS[form].path]
+    assert twin is not None
+    pattern = re.sub(r"<[^:>]+:(\w+)>", r"(?P<\1>[^/]+)", OPERATIONS[twin].path)
+    found = re.fullmatch(pattern, f"/admin/{attempt_of(scene.cast, twin).path}")
+    assert found is not None
+    return found.groupdict()
+
+
+def _prepare(form: str, world: World) -> Ask:
+    cast: Cast = world.once(make_cast)
+    by = cast.owner
+    if form in OF_ORGANIZATIONS:
+        organization_id = world.front.identity.organization().id
+        by = world.front.identity.person(organization_id, Role.WORKSPACE_OWNER)
+        is_operator = form in BY_OPERATORS
+        world.sql("UPDATE users SET is_operator = %(yes)s WHERE id = %(id)s", yes=is_operator, id=by.user_id)
+        cast = replace(cast, organization_id=organization_id, owner=by)
+    scene = Scene(world=world, cast=cast, by=by)
+    named = NEEDS.get(form, partial(_of_twin, form))(scene)
+    path = re.sub(r"<\w+:(\w+)>", lambda at: named[at[1]], FORMS[form].path)
+    secret = begin_session(world.front, by.user_id, cast.organization_id)
+    return partial(post, world, path, secret, named)
+
+
+def post(world: World, path: str, secret: str, fields: Names, cookie: str = cookies.SESSION) -> TestResponse:
+    """Post a form as a browser does that keeps this secret."""
+    client = world.front.app.test_client(use_cookies=False)
+    headers = {"Cookie": f"{cookie}={secret}", "Sec-Fetch-Site": "same-origin"}
+    return client.post(
+        path, data={csrf.FIELD: csrf.token_for(secret), **fields}, headers=headers, buffered=True
+    )
+
+
+WRITES = tuple(
+    Write(name=f"console: {form}", prepare=partial(_prepare, form), late=LATE.get(form))
+    for form in FORMS
+    if form not in WRITING_NOTHING
+)
