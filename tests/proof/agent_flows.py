@@ -242,7 +242,7 @@ def _require_one_message(world: World, state: State) -> None:
     _require_answered(world, {"tasks": {str(rows[0].task_id)}, "answers": []})
 
 
-def _pushed(world: World) -> State:
+def pushed_media(world: World) -> State:
     connector = world.once(_make_connector)
     path = f"/{uuid4().hex}.png"
     url = world.source.serve(path, content(PNG.content, PNG.media_type))
@@ -250,7 +250,7 @@ def _pushed(world: World) -> State:
 
 
 def _missing(world: World) -> State:
-    state = _pushed(world)
+    state = pushed_media(world)
     world.source.serve(state["path"], status(410))
     return state
 
@@ -260,14 +260,14 @@ def _require_failed(world: World, state: State) -> None:
     assert world.sql(failed, message=state["media"]["messageId"]) == [("Failed",)]
 
 
-def _push_media(world: World, state: State) -> TestResponse:
+def push_media(world: World, state: State) -> TestResponse:
     answer: TestResponse = state["connector"].push(state["media"])
     if answer.status_code < 500:
         state["answers"].append(answer)
     return answer
 
 
-def _require_one_import(world: World, state: State) -> None:
+def require_one_import(world: World, state: State) -> None:
     connector = state["connector"]
     stored = (
         "SELECT state, file_id FROM media_imports WHERE distribution_id = %(id)s AND message_id = %(message)s"
@@ -330,15 +330,15 @@ FLOWS = (
     ),
     Flow(
         name="import",
-        prepare=_pushed,
-        steps=(_push_media, FETCH, PLACE),
-        require=_require_one_import,
+        prepare=pushed_media,
+        steps=(push_media, FETCH, PLACE),
+        require=require_one_import,
         sweeps=IMPORTS,
     ),
     Flow(
         name="import that fails",
         prepare=_missing,
-        steps=(_push_media, FETCH),
+        steps=(push_media, FETCH),
         require=_require_failed,
         sweeps=IMPORTS,
     ),

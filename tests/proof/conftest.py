@@ -27,6 +27,7 @@ from tests.shared.models.model_calls import model_calls
 from tests.support.bound_worker import bound_worker
 from tests.support.front import LOCAL_EGRESS, Front, open_front
 from tests.support.media_sources import MediaSource
+from tests.support.networks.slack import SlackStandIn
 from tests.support.turns import make_execution
 from tests.web.credits.test_payments import SOURCES
 
@@ -61,6 +62,7 @@ def world(
             asked=_asked(patch),
             told_too_soon=told,
             source=stack.enter_context(MediaSource()),
+            slack=stack.enter_context(SlackStandIn()),
             **stack.enter_context(_worker_of_agents(front)),
         )
         stack.callback(made.link.close)

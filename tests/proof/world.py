@@ -29,6 +29,7 @@ from tests.support.bound_worker import BoundWorker
 from tests.support.front import Front
 from tests.support.inventory import list_disagreeing_rows
 from tests.support.media_sources import MediaSource
+from tests.support.networks.slack import SlackStandIn
 from tests.web.files.asking import Asker, stored_names
 from tests.web.files.conftest import agent_of, promote
 
@@ -64,6 +65,7 @@ class World:
     asked: list[str]
     """The calls that providers were asked for, by their ids."""
     source: MediaSource
+    slack: SlackStandIn
     hints: TaskHints
     leases: TurnLeases
     turns: TurnExecution
