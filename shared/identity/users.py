@@ -72,7 +72,7 @@ def select_active_organization(session: Session, *, by: Actor, organization_id: 
     user_id = by.user_id
     if user_id is None or by.caller.bound_organization_id is not None:
         raise PermissionDenied("Only a user's key that is bound to no organization can select one.")
-    # The membership is kept until this is committed: whoever ends it then finds the organization selected.
+    # The membership is kept until this is committed: who ends it afterwards finds the organization selected.
     belongs = select(memberships.c.user_id).where(
         memberships.c.user_id == user_id, memberships.c.organization_id == organization_id
     )

@@ -9,6 +9,8 @@ PACKAGES = ("shared", "web", "workers")
 OPENING = frozenset({"transaction", "autocommit"})
 _READING = frozenset({"page", "pages"})
 """How routes that only read are declared, besides as a GET."""
+_WRITING = frozenset({"come_back", "complete_installation"})
+"""Routes that write at a GET: a browser comes back from where its user agreed."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -26,7 +28,8 @@ def list_places() -> set[Site]:
 def _places_of(path: str, node: ast.AST, function: str) -> Iterator[Site]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _Function | ast.ClassDef):
-            if not (isinstance(child, _Function) and any(map(_is_reading, child.decorator_list))):
+            is_reading = any(map(_is_reading, child.decorator_list)) and child.name not in _WRITING
+            if not is_reading:
                 yield from _places_of(path, child, f"{function}.{child.name}".lstrip("."))
             continue
         if isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and not child.args:

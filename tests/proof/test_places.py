@@ -46,6 +46,7 @@ ELSEWHERE = {
     "shared/media/holding.py:resume_held": "tests/shared/media/test_held_imports.py",
     "shared/media/leases.py": "tests/shared/media/test_killed_workers.py",
     "shared/models/heartbeats.py:Heartbeats._renew": "tests/journeys/models/test_dead_workers.py",
+    "web/console/pages/signing.py:come_back": "tests/web/console/test_provider_sign_in.py",
 }
 """What is done by the clock, after a loss, by operators, or beside a server of its own; and the test of it."""
 

@@ -71,7 +71,7 @@ def _unchanged(_: object, body: bytes) -> bytes:
 
 
 def _require_delivered(world: World, state: State) -> None:
-    """It is delivered; whoever was told twice can tell by its id."""
+    """It is delivered; an endpoint that was told twice can tell by its id."""
     assert world.sql(_TOLD, id=state["id"], event="media.import.stored") == [("Delivered",)]
     told = [headers["webhook-id"] for path, headers in world.source.requests if path == state["path"]]
     assert len(set(told)) == 1
