@@ -12,6 +12,17 @@ from sdk.tests.scripted_service import Answer, ScriptedService, in_turn
 
 EVENTS = b': a comment\n\nid: 1\nevent: first\ndata: {"a": 1}\n\ndata: {"b":\ndata: 2}\n\ndata: [DONE]\n\n'
 ASKED = {"stream": True}
+NOT_FOUND = {
+    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+    "reason": "TASK_NOT_FOUND",
+    "domain": "a2a-protocol.org",
+    "metadata": {"requestId": "request-1"},
+}
+VIOLATED = {
+    "@type": "type.googleapis.com/google.rpc.BadRequest",
+    "fieldViolations": [{"field": "message.parts", "description": "must not be empty"}],
+}
+INVALID = {"@type": NOT_FOUND["@type"], "reason": "INVALID_PARAMS", "domain": "a2a-protocol.org"}
 
 
 def test_a_route_is_asked_with_the_credential_and_answers_json(
@@ -54,3 +65,42 @@ def test_a_stream_that_is_refused_or_cut_says_so(service: ScriptedService, conne
         list(client.raw.stream("/v1/responses", json=ASKED))
     with pytest.raises(ConnectionFailed):
         list(client.raw.stream("/v1/responses", json=ASKED))
+
+
+def test_a_refusal_of_a2a_has_the_reason_of_its_details(service: ScriptedService, connect: Connect) -> None:
+    refusal = {"code": 404, "status": "NOT_FOUND", "message": "No such task.", "details": [NOT_FOUND]}
+    service.script = in_turn(Answer(404, {"error": refusal}))
+    with pytest.raises(errors.NotFound) as caught:
+        connect(**service.key).raw.request("GET", "/tasks/1")
+    raised = caught.value
+    assert (raised.status, raised.code, raised.message) == (404, "TASK_NOT_FOUND", "No such task.")
+    assert raised.request_id == "request-1"
+
+
+def test_a_refusal_of_a2a_names_the_wrong_fields(service: ScriptedService, connect: Connect) -> None:
+    refusal = {
+        "code": 400,
+        "status": "INVALID_ARGUMENT",
+        "message": "Wrong.",
+        "details": [VIOLATED, INVALID],
+    }
+    service.script = in_turn(Answer(400, {"error": refusal}))
+    with pytest.raises(errors.InvalidRequest) as caught:
+        connect(**service.key).raw.request("POST", "/message:send", json={})
+    assert caught.value.code == "INVALID_PARAMS"
+    assert caught.value.errors == (
+        errors.FieldError(location="request", name="message.parts", message="must not be empty"),
+    )
+
+
+@pytest.mark.parametrize(
+    "details", [None, [], {}, ["TASK_NOT_FOUND"], [{"reason": 5}], [{"@type": "x"}], [{"fieldViolations": 3}]]
+)
+def test_a_refusal_of_a2a_without_a_reason_has_the_name_of_its_status(
+    service: ScriptedService, connect: Connect, details: object
+) -> None:
+    refusal = {"code": 404, "status": "NOT_FOUND", "message": "No.", "details": details}
+    service.script = in_turn(Answer(404, {"error": refusal}))
+    with pytest.raises(errors.NotFound) as caught:
+        connect(**service.key).raw.request("GET", "/tasks/1")
+    assert caught.value.code == "NOT_FOUND"

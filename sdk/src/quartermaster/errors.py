@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 MAXIMUM_DETAIL_CHARACTERS = 1000
@@ -64,7 +65,8 @@ class FieldError:
 class ApiError(QuartermasterError):
     """The service answered with an error; `code` is stable and documented, `request_id` finds it in the logs.
 
-    `retry_after` is in seconds; `is_final` says that the service itself advises against another attempt.
+    Where the service speaks A2A, the code is the reason in the error's details, such as TASK_NOT_FOUND. `retry_after`
+    is in seconds; `is_final` says that the service itself advises against another attempt.
     """
 
     def __init__(
@@ -158,11 +160,11 @@ _CLASSES: Mapping[int, type[ApiError]] = {
 
 
 def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:
-    """Read an error answer of any dialect that the service speaks: a problem, OAuth's or OpenAI's."""
+    """Read an error answer of any dialect that the service speaks: a problem, OAuth's, OpenAI's or A2A's."""
     body = _read_object(content)
     nested = body.get("error")
     described: Mapping[str, Any] = nested if isinstance(nested, dict) else body
-    code = described.get("code") or (nested if isinstance(nested, str) else None) or f"http_{status}"
+    details = _read_details(described)
     message = next(
         (
             described[name]
@@ -175,12 +177,42 @@ def read_error(status: int, headers: Mapping[str, str], content: bytes) -> ApiEr
     return _CLASSES.get(status, fallback)(
         str(message)[:MAXIMUM_DETAIL_CHARACTERS],
         status=status,
-        code=str(code),
-        request_id=headers.get("X-Request-Id") or body.get("requestId"),
+        code=_read_code(described, details) or (nested if isinstance(nested, str) else f"http_{status}"),
+        request_id=headers.get("X-Request-Id") or body.get("requestId") or _read_request_id(details),
         retry_after=_read_retry_after(headers.get("Retry-After")),
         is_final=headers.get("X-Should-Retry") == "false",
-        errors=_read_fields(body.get("errors")),
+        errors=_read_fields(body.get("errors")) or _read_violations(details),
     )
+
+
+def _read_code(described: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> str | None:
+    """Give the code of an error. That of A2A is a number, its HTTP status: there the reason says what is wrong."""
+    reasons = [at["reason"] for at in details if isinstance(at.get("reason"), str)]
+    code = described.get("code")
+    if isinstance(code, int):
+        code = described.get("status")
+    return next(iter(reasons), None) or (str(code) if code else None)
+
+
+def _read_details(described: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Give what A2A says of an error besides its status: google.rpc.ErrorInfo, BadRequest and others."""
+    details = described.get("details")
+    return [at for at in details if isinstance(at, dict)] if isinstance(details, list) else []
+
+
+def _read_request_id(details: Sequence[Mapping[str, Any]]) -> str | None:
+    known = [at["metadata"].get("requestId") for at in details if isinstance(at.get("metadata"), dict)]
+    return next((at for at in known if isinstance(at, str)), None)
+
+
+def _read_violations(details: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    """Read what is wrong with which field; A2A does not say where the field stands."""
+    listed = [at["fieldViolations"] for at in details if isinstance(at.get("fieldViolations"), list)]
+    return [
+        FieldError(location="request", name=str(at.get("field")), message=str(at.get("description")))
+        for at in chain.from_iterable(listed)
+        if isinstance(at, dict)
+    ]
 
 
 def _read_object(content: bytes) -> dict[str, Any]:
