@@ -77,7 +77,7 @@ def read_query(query_string: str, shape: type[Shape]) -> Shape:
     """Read the query parameters of one shape; each at most once, none besides."""
     values: dict[str, str] = {}
     for name, value in _pairs(query_string):
-        if name not in _aliases(shape):
+        if name not in wire_names(shape):
             raise UnknownParameter(errors=[_error("query", name, "is not a parameter of this operation")])
         if name in values:
             raise DuplicateParameter(errors=[_error("query", name, "was sent more than once")])
@@ -86,6 +86,13 @@ def read_query(query_string: str, shape: type[Shape]) -> Shape:
         return shape.model_validate(values)
     except ValidationError as error:
         refuse("query", error)
+
+
+@cache
+def wire_names(shape: type[BaseModel]) -> frozenset[str]:
+    """Give the names of a shape's fields as they are sent."""
+    shape.model_rebuild()  # pydantic gives aliases to a shape that is built late with its build
+    return frozenset(field.alias or name for name, field in shape.model_fields.items())
 
 
 def refuse_query(query_string: str) -> None:
@@ -207,11 +214,6 @@ def _pairs(query_string: str) -> Iterable[tuple[str, str]]:
 
 def _decode(part: str) -> str:
     return unquote_to_bytes(part.replace("+", " ")).decode("utf-8")
-
-
-@cache
-def _aliases(shape: type[BaseModel]) -> frozenset[str]:
-    return frozenset(field.alias or name for name, field in shape.model_fields.items())
 
 
 def _error(location: str, name: str, message: str) -> FieldError:

@@ -30,13 +30,11 @@ from web.authentication import Authentication
 from web.calls import Answer, Call
 from web.http.multipart import FRAMING_BYTES, Body
 from web.http.receive_deadlines import read_small_body
-from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, parse_json, refuse
+from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, parse_json, refuse, wire_names
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
 from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
 from web.routes import JsonOrForm, Routes
-
-_FIELD_NAMES = frozenset(field.alias or name for name, field in schemas.NewMediaFields.model_fields.items())
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -161,7 +159,7 @@ def _read_form(call: Call, body: Body, sink: Sink) -> PushedPart:
     form = receive_form(
         body,
         headers.get("Content-Type", ""),
-        names=_FIELD_NAMES,
+        names=wire_names(schemas.NewMediaFields),
         maximum_bytes=call.services.settings.max_media_bytes,
         sink=sink,
         body_digests=tuple(
