@@ -7,6 +7,10 @@ operator, when nothing needs it any more.
 One blob: claim its row with a lease → begin in the first store → read from the second → seal → place → record.
 Content that is deleted meanwhile has lost its row when the copy is recorded, and the copy is removed. A copy that was
 begun is found by the row, whose `upload_id` says so until it is recorded.
+
+The end of its lease is a claim's fencing token: a later claim has a later one. A run that has stalled for longer
+records and gives back nothing that another has claimed. Stores know no token: so nothing that is placed is removed
+while its content is live. A run that goes on late aborts a copy under way at most, which is begun again.
 """
 
 import hashlib
@@ -15,7 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -52,22 +56,40 @@ WITH due AS (
 )
 UPDATE blobs SET lease_until = now() + :lease, upload_id = :unknown
 FROM due LEFT JOIN file_versions AS version ON version.id = due.version_id WHERE blobs.version_id = due.version_id
-RETURNING blobs.version_id, blobs.byte_size, due.upload_id AS left_behind, version.content_sha256
+RETURNING blobs.version_id, blobs.byte_size, blobs.lease_until, due.upload_id AS left_behind, version.content_sha256
 """
 ).bindparams(bindparam("lease", type_=Interval))
+_HELD = "version_id = :id AND state = 'live' AND lease_until = :lease_until"
 _RENEW = text(
-    "UPDATE blobs SET lease_until = now() + :lease WHERE version_id = :id AND state = 'live'"
+    f"UPDATE blobs SET lease_until = now() + :lease WHERE {_HELD} RETURNING lease_until"  # noqa: S608 (from the code)
 ).bindparams(bindparam("lease", type_=Interval))
 _RECORD = text(
-    """
+    f"""
 UPDATE blobs SET upload_id = NULL, lease_until = NULL, checksum = :checksum,
     chunk_checksums = coalesce(chunk_checksums, :chunk_checksums)
-WHERE version_id = :id AND state = 'live'
-"""
+WHERE {_HELD}
+"""  # noqa: S608 (from the code)
 )
 _GIVE_BACK = text(
-    "UPDATE blobs SET upload_id = NULL, lease_until = NULL WHERE version_id = :id AND state = 'live'"
+    f"UPDATE blobs SET upload_id = NULL, lease_until = NULL WHERE {_HELD}"  # noqa: S608 (from the code)
 )
+_IS_LIVE = text("SELECT EXISTS (SELECT FROM blobs WHERE version_id = :id AND state = 'live')")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Claim:
+    """The right to copy a version until the lease ends, or later while nobody else has claimed it."""
+
+    version_id: UUID
+    size_bytes: int
+    content_sha256: bytes | None
+    has_remains: bool
+    """Whether one that died may have left a copy under way."""
+    lease_until: datetime
+
+    @property
+    def held(self) -> dict[str, Any]:
+        return {"id": self.version_id, "lease_until": self.lease_until}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,55 +167,70 @@ def _count(moved: Moved, version_id: UUID, outcome: int | _Outcome) -> None:
 
 def _copy_one(database: Database, pair: PairedBlobStore, version_id: UUID) -> int | _Outcome:
     """Copy one version; return how many bytes it has."""
+    claim = _find_claim(database, version_id)
+    if claim is None:
+        return _Outcome.NOTHING_TO_DO
+    failpoints.hit("move.claimed")
+    try:
+        blob = _copy(database, pair, claim)
+    except DomainError as error:
+        return _give_back(database, claim, error)
+    failpoints.hit("move.placed")
+    if _record(database, claim, blob):
+        return blob.size_bytes
+    if not _is_live(database, version_id):
+        for failure in pair.first.remove([blob]).values():
+            raise failure
+    return _Outcome.NOTHING_TO_DO
+
+
+def _find_claim(database: Database, version_id: UUID) -> _Claim | None:
     values = {"id": version_id, "lease": LEASE, "unknown": UNKNOWN_UPLOAD}
     with database.autocommit() as session:
         row = session.execute(_CLAIM, values).one_or_none()
     if row is None:
-        return _Outcome.NOTHING_TO_DO
-    failpoints.hit("move.claimed")
-    try:
-        blob = _copy(database, pair, row)
-    except DomainError as error:
-        return _give_back(database, version_id, error)
-    failpoints.hit("move.placed")
-    if not _record(database, blob):
-        for failure in pair.first.remove([blob]).values():
-            raise failure
-        return _Outcome.NOTHING_TO_DO
-    return blob.size_bytes
+        return None
+    return _Claim(
+        version_id=row.version_id,
+        size_bytes=row.byte_size,
+        content_sha256=row.content_sha256,
+        has_remains=row.left_behind is not None,
+        lease_until=row.lease_until,
+    )
 
 
-def _give_back(database: Database, version_id: UUID, error: DomainError) -> _Outcome:
+def _give_back(database: Database, claim: _Claim, error: DomainError) -> _Outcome:
     """End a claim whose copy failed; raise the error if it says nothing about this version's content."""
     with database.autocommit() as session:
-        is_wanted = session.execute(_GIVE_BACK, {"id": version_id}).rowcount == 1
-    if not is_wanted:
-        return _Outcome.NOTHING_TO_DO  # deleted meanwhile, and what was copied of it removed
+        is_held = session.execute(_GIVE_BACK, claim.held).rowcount == 1
+    if not is_held:
+        return (
+            _Outcome.NOTHING_TO_DO
+        )  # deleted meanwhile, and what was copied of it removed; or another's by now
     if not isinstance(error, BlobMissing | BlobDamaged):
         raise error
-    log.warning("blob.not_moved", version_id=version_id, error=error.code)
+    log.warning("blob.not_moved", version_id=claim.version_id, error=error.code)
     return _Outcome.UNREADABLE
 
 
-def _copy(database: Database, pair: PairedBlobStore, row: Any) -> Blob:
+def _copy(database: Database, pair: PairedBlobStore, claim: _Claim) -> Blob:
     target: BlobStore = pair.first
-    if row.left_behind is not None:
-        started = Blob(version_id=row.version_id, size_bytes=row.byte_size, upload_id=UNKNOWN_UPLOAD)
-        for failure in target.remove([started]).values():
-            raise failure
+    if claim.has_remains:
+        target.abort(claim.version_id)
     # Begun before the source is opened: a removal in between finds either nothing to read, or this to abort.
-    upload_id = target.begin(row.version_id)
-    receiver = target.receive(row.version_id, size_bytes=row.byte_size, upload_id=upload_id)
+    upload_id = target.begin(claim.version_id)
+    receiver = target.receive(claim.version_id, size_bytes=claim.size_bytes, upload_id=upload_id)
     try:
         digest = hashlib.sha256()
-        with closing(_read(database, pair.second, row)) as chunks:
+        with closing(_read(database, pair.second, claim)) as chunks:
             for chunk in chunks:
                 digest.update(chunk)
                 receiver.write(chunk)
-        if row.content_sha256 is not None and digest.digest() != bytes(row.content_sha256):
+        if claim.content_sha256 is not None and digest.digest() != bytes(claim.content_sha256):
             raise BlobDamaged
         failpoints.hit("move.read")
         blob = receiver.seal()
+        _renew(database, claim)
     except BaseException:
         receiver.discard()
         raise
@@ -203,24 +240,32 @@ def _copy(database: Database, pair: PairedBlobStore, row: Any) -> Blob:
     return blob
 
 
-def _read(database: Database, source: BlobStore, row: Any) -> Generator[bytes]:
+def _read(database: Database, source: BlobStore, claim: _Claim) -> Generator[bytes]:
     """Read the source, and keep the lease; content that was deleted meanwhile is missing."""
     renewed_at = time.monotonic()
-    with source.open(row.version_id, placed=True) as reader:
-        for chunk in reader.chunks(0, row.byte_size):
+    with source.open(claim.version_id, placed=True) as reader:
+        for chunk in reader.chunks(0, claim.size_bytes):
             yield chunk
             if time.monotonic() - renewed_at > RENEWED_SECONDS:
                 renewed_at = time.monotonic()
-                with database.autocommit() as session:
-                    if session.execute(_RENEW, {"id": row.version_id, "lease": LEASE}).rowcount == 0:
-                        raise BlobMissing
+                _renew(database, claim)
 
 
-def _record(database: Database, blob: Blob) -> bool:
-    values = {
-        "id": blob.version_id,
-        "checksum": blob.checksum,
-        "chunk_checksums": blob.chunk_checksums,
-    }
+def _renew(database: Database, claim: _Claim) -> None:
+    """Keep the lease. Raises BlobMissing for content that was deleted, or that another has claimed."""
+    with database.autocommit() as session:
+        renewed = session.execute(_RENEW, {**claim.held, "lease": LEASE}).scalar_one_or_none()
+    if renewed is None:
+        raise BlobMissing
+    claim.lease_until = renewed
+
+
+def _record(database: Database, claim: _Claim, blob: Blob) -> bool:
+    values = {**claim.held, "checksum": blob.checksum, "chunk_checksums": blob.chunk_checksums}
     with database.autocommit() as session:
         return session.execute(_RECORD, values).rowcount == 1
+
+
+def _is_live(database: Database, version_id: UUID) -> bool:
+    with database.autocommit() as session:
+        return bool(session.execute(_IS_LIVE, {"id": version_id}).scalar_one())

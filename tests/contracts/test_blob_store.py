@@ -164,6 +164,17 @@ def test_a_placement_after_the_removal_finds_nothing_and_brings_nothing_back(ben
     assert bench.leftovers() == set()
 
 
+def test_an_aborted_upload_is_gone_and_what_is_placed_stays(bench: Bench) -> None:
+    placed, staged = put(bench.store), stage(bench.store)
+
+    for blob in (placed, staged, staged):
+        bench.store.abort(blob.version_id)
+
+    assert _failures(bench.store.place([placed, staged])) == {staged.version_id: BlobMissing}
+    assert is_intact(bench.store, placed)
+    assert len(bench.leftovers()) == 1
+
+
 def test_an_upload_that_outlives_its_removal_leaves_nothing(bench: Bench) -> None:
     version_id = new_id()
     upload_id = bench.store.begin(version_id)

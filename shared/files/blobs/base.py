@@ -247,6 +247,9 @@ class BlobStore(Protocol):
         A blob of which nothing is left is a success. After a success no placement, however late, brings it back.
         """
 
+    def abort(self, version_id: UUID) -> None:
+        """Give up what is received of a blob; what is placed stays. Raises BlobStoreUnavailable."""
+
     def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[Unattended], None, None]:
         """Iterate over batches of staged bytes nobody is receiving; the next batch releases the last.
 

@@ -136,6 +136,11 @@ class LocalBlobStore:
         """Unlink each blob's two names in the order that matters, then flush every directory once."""
         return self._change(blobs, self._unlink)
 
+    def abort(self, version_id: UUID) -> None:
+        """Unlink the staging file."""
+        with self._right_directory() as at, translated_errors(), suppress(FileNotFoundError):
+            os.unlink(at.staging_path(version_id))
+
     def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[LocalUnattended], None, None]:
         """Go through the staging directory; its length, not the store's, is the cost."""
         with self._right_directory() as at:

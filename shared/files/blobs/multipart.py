@@ -25,6 +25,7 @@ from uuid import UUID
 
 from shared.errors import DomainError
 from shared.files.blobs.base import (
+    UNKNOWN_UPLOAD,
     AtMost,
     Blob,
     BlobDamaged,
@@ -104,6 +105,11 @@ class S3BlobStore:
         for start in range(0, len(version_ids), DELETIONS_PER_REQUEST):
             failures |= self._delete(version_ids[start : start + DELETIONS_PER_REQUEST])
         return failures
+
+    def abort(self, version_id: UUID) -> None:
+        """Abort its uploads."""
+        self.require()
+        self._abort(Blob(version_id=version_id, size_bytes=0, upload_id=UNKNOWN_UPLOAD))
 
     def unattended(
         self,

@@ -85,6 +85,10 @@ class PairedBlobStore:
         """Remove from both; what one could not remove is a failure."""
         return {**self.second.remove(blobs), **self.first.remove(blobs)}
 
+    def abort(self, version_id: UUID) -> None:
+        """Give up what the first receives of it."""
+        self.first.abort(version_id)
+
     def unattended(self, *, batch_size: int = 200) -> Generator[Sequence[Unattended], None, None]:
         """Go through the staged bytes of both."""
         yield from self.first.unattended(batch_size=batch_size)

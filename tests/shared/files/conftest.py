@@ -13,9 +13,11 @@ from sqlalchemy import insert, text
 from shared.database import Database
 from shared.files.blobs import S3Access
 from shared.files.blobs.base import BlobStore
+from shared.files.blobs.paired import PairedBlobStore
 from shared.files.collection import collect_doomed
 from shared.files.deletion import delete
 from shared.files.expiry import expire_due
+from shared.files.moving import Moved, move
 from shared.files.placement import place_staged
 from shared.files.replaces import ReplaceRequest, replace
 from shared.files.resources import Receipt, ReceivedContent
@@ -191,3 +193,63 @@ def shelf(
     shelf.sql("DELETE FROM blobs; DELETE FROM file_references; DELETE FROM file_versions; DELETE FROM files")
     shelf.sql("DELETE FROM file_operations; DELETE FROM read_grants")
     return shelf
+
+
+@dataclass
+class PairBench:
+    """Two stores of which content moves from the second to the first."""
+
+    first: Bench
+    second: Bench
+
+    def __post_init__(self) -> None:
+        self.url, self.s3 = self.first.url, self.first.s3
+        self.store = PairedBlobStore(self.first.store, self.second.store)
+
+    def leftovers(self) -> set[str]:
+        return self.first.leftovers()
+
+    def tamper(self, version_id: UUID) -> None:
+        self.second.tamper(version_id)
+
+
+@dataclass
+class Move:
+    """A shelf whose content lies in the second store, with what was put there."""
+
+    shelf: Shelf
+    pair: PairBench
+
+    def run(self) -> Moved:
+        return move(self.shelf.database, self.pair.store)
+
+    def use(self, bench: Bench) -> None:
+        """Have writes and jobs use these stores from now on."""
+        self.shelf.bench = bench
+
+    def is_moved(self, *files: Receipt) -> bool:
+        """Whether the first store alone has these."""
+        self.use(self.pair.first)
+        return all(self.shelf.read(file) for file in files)
+
+
+@pytest.fixture(params=["to S3", "to a disk"])
+def moving(
+    request: pytest.FixtureRequest,
+    bucket: S3Bench,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Move:
+    empty(bucket)
+    local = LocalBench(tmp_path / "blobs")
+    pair = PairBench(bucket, local) if request.param == "to S3" else PairBench(local, bucket)
+    shelf = Shelf(
+        database=database,
+        bench=pair.second,
+        caller=caller_with_everything(database),
+        patch=monkeypatch,
+    )
+    for table in ("blobs", "file_references", "file_versions", "files", "file_operations", "read_grants"):
+        shelf.sql(f"DELETE FROM {table}")
+    return Move(shelf, pair)

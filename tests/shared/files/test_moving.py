@@ -4,9 +4,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -29,71 +28,11 @@ from shared.files.store_identity import (
     retire_store,
 )
 from shared.identity.authorization import OPERATOR
-from tests.contracts.blob_stores import Bench, LocalBench, S3Bench, put
-from tests.shared.files.conftest import Shelf, caller_with_everything, empty
+from tests.contracts.blob_stores import LocalBench, put
+from tests.shared.files.conftest import Move, Shelf
 from tests.support.sudden_ends import Died, die_once
 
 POINTS = ("move.claimed", "move.read", "move.placed")
-
-
-@dataclass
-class PairBench:
-    """Two stores of which content moves from the second to the first."""
-
-    first: Bench
-    second: Bench
-
-    def __post_init__(self) -> None:
-        self.url, self.s3 = self.first.url, self.first.s3
-        self.store = PairedBlobStore(self.first.store, self.second.store)
-
-    def leftovers(self) -> set[str]:
-        return self.first.leftovers()
-
-    def tamper(self, version_id: UUID) -> None:
-        self.second.tamper(version_id)
-
-
-@dataclass
-class Move:
-    """A shelf whose content lies in the second store, with what was put there."""
-
-    shelf: Shelf
-    pair: PairBench
-
-    def run(self) -> Moved:
-        return move(self.shelf.database, self.pair.store)
-
-    def use(self, bench: Bench) -> None:
-        """Have writes and jobs use these stores from now on."""
-        self.shelf.bench = bench
-
-    def is_moved(self, *files: Receipt) -> bool:
-        """Whether the first store alone has these."""
-        self.use(self.pair.first)
-        return all(self.shelf.read(file) for file in files)
-
-
-@pytest.fixture(params=["to S3", "to a disk"])
-def moving(
-    request: pytest.FixtureRequest,
-    bucket: S3Bench,
-    database: Database,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Move:
-    empty(bucket)
-    local = LocalBench(tmp_path / "blobs")
-    pair = PairBench(bucket, local) if request.param == "to S3" else PairBench(local, bucket)
-    shelf = Shelf(
-        database=database,
-        bench=pair.second,
-        caller=caller_with_everything(database),
-        patch=monkeypatch,
-    )
-    for table in ("blobs", "file_references", "file_versions", "files", "file_operations", "read_grants"):
-        shelf.sql(f"DELETE FROM {table}")
-    return Move(shelf, pair)
 
 
 def test_everything_is_found_before_while_and_after_it_moves(moving: Move) -> None:
