@@ -10,6 +10,7 @@ import pytest
 from deploy import doctor, python_build
 
 ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "deploy" / "python_build.py"
 
 
 def chosen(directory: Path, **answers: str) -> str:
@@ -25,21 +26,26 @@ def chosen(directory: Path, **answers: str) -> str:
     ).stdout.strip()
 
 
+def the_system_s_or(other: str) -> str:
+    """Give the Python of this system where it serves; it has a place of its own, before the other."""
+    system = Path("/usr/bin/python3")
+    can = system.exists() and subprocess.run([system, SCRIPT, "optimized"], check=False).returncode == 0
+    return str(system) if can else other
+
+
 def test_the_first_python_that_was_built_to_be_fast_is_taken(tmp_path: Path) -> None:
     others = {"python3_13": "any optimized", "python3_12": "any", "python3_11": "any"}
-    taken = chosen(tmp_path, python3="any", **others)
-    assert taken in ("/usr/bin/python3", "python3.13")
+    assert chosen(tmp_path, python3="any", **others) == the_system_s_or("python3.13")
     assert chosen(tmp_path, python3="any optimized", **others) == "python3"
 
 
 def test_a_python_that_cannot_run_the_service_is_never_taken(tmp_path: Path) -> None:
-    assert chosen(tmp_path, python3="", python3_12="any") in ("/usr/bin/python3", "python3.12")
+    assert chosen(tmp_path, python3="", python3_12="any") == the_system_s_or("python3.12")
 
 
 def test_this_python_can_run_the_service() -> None:
     """The tests run by one that `make` took."""
-    script = ROOT / "deploy" / "python_build.py"
-    assert subprocess.run([sys.executable, script, "any"], check=False).returncode == 0
+    assert subprocess.run([sys.executable, SCRIPT, "any"], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
