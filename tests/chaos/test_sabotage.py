@@ -25,6 +25,7 @@ BUDGETS = {
         (("files", "models", "media"), ("delete=3", "completed=8", "attachment=20"), FILES),
         (("budgets", "console"), ("budget change=20", "sign-in=20"), BUDGETS),
     ],
+    ids=["files", "budgets"],
 )
 def test_chaos_notices_every_broken_rule(
     workloads: Sequence[str], enough: Sequence[str], broken: Mapping[str, Sequence[str]]
