@@ -26,6 +26,7 @@ ELSEWHERE = {
     "push": "tests/web/media/test_killed_pushes.py",
     "remote": "tests/shared/a2a/remote/test_deaths.py",
     "scrub": "tests/shared/files/test_scrubbing.py",
+    "sign_in": "tests/chaos/faults.py",
     "storage": "tests/shared/files/test_storage_charges.py",
     "usage": "tests/shared/credits/test_pruning.py",
     "webhook": "tests/web/media/test_webhooks.py",
