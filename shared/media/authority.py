@@ -4,6 +4,8 @@ The daemon of the distribution's target deployment and the receiving identity bo
 files, and nothing on the way may be disabled or suspended (docs/specification/media.md#authority).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -20,16 +22,27 @@ from shared.media.errors import DistributionDisabled, NetworkNotConfigured, Sour
 from shared.statements import Prepared
 
 
-def authorize_import(
-    session: Session, distribution_id: UUID, *, token_hash: bytes | None = None
-) -> LiveReceiver:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a distribution was authenticated with: the transaction that commits its push judges it again."""
+
+    token_hash: bytes | None = None
+    require_signature: Callable[[Session], None] | None = None
+    """Raises SignatureInvalid once the signature is by none of the distribution's secrets."""
+
+
+UNPROVEN = Proof()
+"""Of work that goes on without the distribution."""
+
+
+def authorize_import(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
     """Give who receives through a distribution.
 
-    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, TargetDisabled,
-    PermissionDenied, StorageUnpaid.
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid,
+    TargetDisabled, PermissionDenied, StorageUnpaid.
     """
-    row = _read(session, distribution_id, token_hash)
-    receiver = _require_live(read_receiver(row))
+    row = _read(session, distribution_id, proof)
+    receiver = _require_live(session, read_receiver(row), proof)
     require_executor(receiver, Permission.FILE_CREATE)
     if Permission.FILE_CREATE not in receiver.receiver_permissions:
         raise PermissionDenied(
@@ -39,14 +52,13 @@ def authorize_import(
     return receiver
 
 
-def authorize_message(
-    session: Session, distribution_id: UUID, *, token_hash: bytes | None = None
-) -> LiveReceiver:
+def authorize_message(session: Session, distribution_id: UUID, proof: Proof = UNPROVEN) -> LiveReceiver:
     """Give who receives the texts of a distribution, which are stored nowhere as files.
 
-    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, TargetDisabled.
+    Raises ResourceNotFound, DistributionDisabled, OrganizationSuspended, InvalidToken, SignatureInvalid,
+    TargetDisabled.
     """
-    return _require_live(read_receiver(_read(session, distribution_id, token_hash)))
+    return _require_live(session, read_receiver(_read(session, distribution_id, proof)), proof)
 
 
 def waits_for_somebody(error: DomainError) -> bool:
@@ -56,7 +68,7 @@ def waits_for_somebody(error: DomainError) -> bool:
 
 def find_organization(session: Session, distribution_id: UUID) -> UUID:
     """Find whose distribution it is. Raises ResourceNotFound."""
-    found: UUID = _read(session, distribution_id, None).organization_id
+    found: UUID = _read(session, distribution_id, UNPROVEN).organization_id
     return found
 
 
@@ -68,20 +80,22 @@ def require_executor(receiver: LiveReceiver, permission: Permission) -> None:
         )
 
 
-def _read(session: Session, distribution_id: UUID, token_hash: bytes | None) -> Any:
-    row = session.fetch_one(_AUTHORITY, {"distribution": distribution_id, "token": token_hash})
+def _read(session: Session, distribution_id: UUID, proof: Proof) -> Any:
+    row = session.fetch_one(_AUTHORITY, {"distribution": distribution_id, "token": proof.token_hash})
     if row is None:
         raise ResourceNotFound
     return row
 
 
-def _require_live(receiver: LiveReceiver) -> LiveReceiver:
+def _require_live(session: Session, receiver: LiveReceiver, proof: Proof) -> LiveReceiver:
     if receiver.is_disabled:
         raise DistributionDisabled
     if receiver.is_suspended:
         raise OrganizationSuspended
     if not receiver.is_token_live:
         raise InvalidToken
+    if proof.require_signature is not None:
+        proof.require_signature(session)
     if not receiver.is_target_enabled:
         raise TargetDisabled
     return receiver

@@ -18,7 +18,7 @@ from shared.files.staging import Sink, StagedContent, stage
 from shared.identity.receiving import LiveReceiver
 from shared.ids import new_id
 from shared.media.attachments import Attachment
-from shared.media.authority import authorize_import
+from shared.media.authority import Proof, authorize_import
 from shared.media.descriptions import normalize
 from shared.media.imports import STANDARD, Import, ImportState, get_repeated, insert_import
 from shared.media.media_types import label
@@ -47,7 +47,7 @@ def push_content(
     settings: Settings,
     *,
     distribution_id: UUID,
-    token_hash: bytes | None,
+    proof: Proof,
     receive: ReceivePush,
     time_limit_seconds: float,
 ) -> Import:
@@ -63,7 +63,7 @@ def push_content(
         attachment, content = _judge(receive(staged))
         staged.seal()
         with staged.committing(in_transaction=True) as session:
-            receiver = authorize_import(session, distribution_id, token_hash=token_hash)
+            receiver = authorize_import(session, distribution_id, proof)
             kept_days = receiver.media_retention_days + settings.media_record_days
             stored = _record(session, staged, receiver, attachment, content, kept_days=kept_days)
     failpoints.hit("push.stored")

@@ -13,7 +13,7 @@ from shared.database import Session
 from shared.encryption import Encryption
 from shared.errors import DomainError
 from shared.media.attachments import Attachment
-from shared.media.authority import authorize_import, find_organization, waits_for_somebody
+from shared.media.authority import UNPROVEN, Proof, authorize_import, find_organization, waits_for_somebody
 from shared.media.descriptions import normalize
 from shared.media.errors import TooManyImports
 from shared.media.imports import STANDARD, FetchMedia, Import, ImportState, get_repeated, insert_import
@@ -32,6 +32,7 @@ def queue_imports(
     network: str,
     attachments: Sequence[Attachment],
     secret_headers: Mapping[str, Mapping[str, str]] | None = None,
+    proof: Proof = UNPROVEN,
 ) -> tuple[Import, ...]:
     """Queue the fetching of a message's attachments; give the imports in order, those made before included.
 
@@ -42,7 +43,7 @@ def queue_imports(
     Raises ImportConflict, TooManyImports, ValidationFailed for ids that cannot be kept; for a generic push, and for a
     distribution that does not exist, what `authorize_import` raises.
     """
-    organization_id, held_code = _authorize(session, distribution_id, network)
+    organization_id, held_code = _authorize(session, distribution_id, network, proof)
     if len(attachments) > settings.queued_imports:
         # More than may wait: refused before a row is written.
         raise TooManyImports
@@ -85,10 +86,12 @@ def _queue(
     return queued
 
 
-def _authorize(session: Session, distribution_id: UUID, network: str) -> tuple[UUID, str | None]:
+def _authorize(
+    session: Session, distribution_id: UUID, network: str, proof: Proof
+) -> tuple[UUID, str | None]:
     """Give whose imports these are, and the code of what keeps a network's from being fetched now."""
     try:
-        return authorize_import(session, distribution_id).organization_id, None
+        return authorize_import(session, distribution_id, proof).organization_id, None
     except DomainError as error:
         if network == STANDARD or not waits_for_somebody(error):
             raise

@@ -19,6 +19,7 @@ from shared.errors import DomainError, PermissionDenied, Unavailable
 from shared.identity.callers import ReportedCaller
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors as media_errors
+from shared.media.authority import Proof
 from shared.media.imports import STANDARD
 from shared.media.networks.webhooks import SignatureInvalid
 from shared.telemetry import MESSAGES
@@ -29,7 +30,7 @@ from web.door.streaming import stream_agent_answer
 from web.http.negotiation import wants_events
 from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, read_json
-from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
+from web.media.push_authentication import read_pushed_body
 from web.media.pushes import check_source, read_attachment
 from web.routes import Routes
 
@@ -80,19 +81,15 @@ _ERRORS: tuple[type[DomainError], ...] = (
     errors=_ERRORS,
 )
 def push_message(call: Call, distribution_id: UUID) -> Answer | Response:
-    receive = partial(_receive, call, distribution_id, _read(call, distribution_id))
+    raw, proof = read_pushed_body(call, distribution_id)
+    receive = partial(_receive, call, distribution_id, _read(call, raw), proof)
     if wants_events(call.http):
-        return stream_agent_answer(call, distribution_id, receive)
+        return stream_agent_answer(call, distribution_id, proof, receive)
     return Answer(body=schemas.RoutedMessageBody.of(receive()), status=202)
 
 
-def _read(call: Call, distribution_id: UUID) -> InboundMessage:
-    """Read the message of a distribution that has proved who it is."""
-    if call.has_credential:
-        require_own_token(call, distribution_id)
-        raw = None
-    else:
-        raw = read_signed_body(call, distribution_id)
+def _read(call: Call, raw: bytes | None) -> InboundMessage:
+    """Read the message of a distribution that has proved who it is; its body, unless a signature has read it."""
     if call.http.mimetype != "application/json":
         raise UnsupportedMediaType("Send the body as application/json.")
     if raw is None:
@@ -117,13 +114,12 @@ def _inbound(sent: schemas.NewMessage) -> InboundMessage:
     )
 
 
-def _receive(call: Call, distribution_id: UUID, message: InboundMessage) -> Received:
+def _receive(call: Call, distribution_id: UUID, message: InboundMessage, proof: Proof) -> Received:
     services = call.services
     door = Door(settings=services.settings, router=services.agents.router)
+    failpoints.hit("message.received")
     with services.database.transaction() as session:
-        received = receive_message(
-            session, door, message, distribution_id=distribution_id, token_hash=token_hash_of(call)
-        )
+        received = receive_message(session, door, message, distribution_id=distribution_id, proof=proof)
     failpoints.hit("message.taken")
     if received.sent is not None:
         services.agents.hints.announce_trace(received.sent.turn_id)

@@ -17,13 +17,12 @@ from shared.a2a.tasks.sending import Sent
 from shared.database import Database
 from shared.errors import DomainError, Unavailable
 from shared.identity.running_work import Permit
-from shared.media.authority import authorize_message
+from shared.media.authority import Proof, authorize_message
 from web.a2a.streams import Frames, Pace, Source, answer_frames, in_slot, stream_steps
 from web.calls import Call, request_id
 from web.error_dialects import Dialects
 from web.errors import STATUSES
 from web.holding import Waiting, answer_stream
-from web.media.push_authentication import token_hash_of
 from web.revocation import Watch, until_revoked
 from web.services import Services
 
@@ -31,7 +30,9 @@ LOOK_SECONDS = 2.0
 """How often a message is looked at that waits for its attachments; its task tells sooner that it was routed."""
 
 
-def stream_agent_answer(call: Call, distribution_id: UUID, receive: Callable[[], Received]) -> Response:
+def stream_agent_answer(
+    call: Call, distribution_id: UUID, proof: Proof, receive: Callable[[], Received]
+) -> Response:
     """Receive a message once there is room for a stream, and stream the answer.
 
     Raises what `receive` raises, MessageRefused, TaskNotFound, TooManyStreams, ConcurrencyLimited, PoolExhausted.
@@ -39,7 +40,7 @@ def stream_agent_answer(call: Call, distribution_id: UUID, receive: Callable[[],
     waiting = Waiting(call.http.environ, idle_seconds=LOOK_SECONDS, is_blocking=True)
     frames = _frames(call.services, receive, waiting)
     frames = in_slot(call.services.agents.slots, call.admission.key, frames)
-    frames = until_revoked(frames, _watch(call, distribution_id), waiting.bell.ring)
+    frames = until_revoked(frames, _watch(call, distribution_id, proof), waiting.bell.ring)
     dialects = Dialects(base_url=call.services.settings.base_url)
     return answer_stream(stream_steps(frames, partial(_problem, dialects, request_id())), waiting)
 
@@ -79,16 +80,15 @@ def _source(services: Services, waiting: Waiting, task_id: UUID) -> Source:
     )
 
 
-def _watch(call: Call, distribution_id: UUID) -> Watch:
-    token_hash = token_hash_of(call)
-    current = partial(_authorize, call.services.database, distribution_id, token_hash)
-    permit = Permit(key=("message", distribution_id, token_hash), current=current)
+def _watch(call: Call, distribution_id: UUID, proof: Proof) -> Watch:
+    current = partial(_authorize, call.services.database, distribution_id, proof)
+    permit = Permit(key=("message", distribution_id, proof), current=current)
     return partial(call.services.running.watch_permit, permit, lambda _: None)
 
 
-def _authorize(database: Database, distribution_id: UUID, token_hash: bytes | None) -> None:
+def _authorize(database: Database, distribution_id: UUID, proof: Proof) -> None:
     with database.autocommit() as session:
-        authorize_message(session, distribution_id, token_hash=token_hash)
+        authorize_message(session, distribution_id, proof)
 
 
 def _problem(dialects: Dialects, request: str, error: DomainError) -> object:

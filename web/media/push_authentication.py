@@ -10,10 +10,12 @@ from dataclasses import replace
 from urllib.parse import parse_qsl
 from uuid import UUID
 
+from shared.database import Session
 from shared.encryption import Encryption
 from shared.errors import PermissionDenied
 from shared.identity.errors import ResourceNotFound
 from shared.identity.webhook_secrets import list_webhook_secrets
+from shared.media.authority import Proof
 from shared.media.networks.signatures import check_head, verify
 from shared.media.networks.standard_webhooks import STANDARD_WEBHOOKS, standard_names, webhook_credentials
 from shared.media.networks.webhooks import SignatureInvalid, WebhookRequest
@@ -28,35 +30,41 @@ MAXIMUM_SIGNED_BYTES = MAXIMUM_JSON_BYTES
 MAXIMUM_QUERY_FIELDS = 100
 
 
-def require_own_token(call: Call, distribution_id: UUID) -> None:
-    """Raise unless the token is this very distribution's: PermissionDenied, or ResourceNotFound for another's."""
+def read_pushed_body(call: Call, distribution_id: UUID) -> tuple[bytes | None, Proof]:
+    """Authenticate a push; give its body where a signature had to be verified over it, and the proof.
+
+    Raises SignatureInvalid; PermissionDenied unless the token is a distribution's, ResourceNotFound for another's.
+    """
+    if not call.has_credential:
+        return _read_signed_body(call, distribution_id)
     distribution = call.credential.distribution
     if distribution is None:
         raise PermissionDenied("Only a distribution pushes media, with its own token or signature.")
     if distribution.id != distribution_id:
         raise ResourceNotFound
+    return None, Proof(token_hash=distribution.token_hash)
 
 
-def token_hash_of(call: Call) -> bytes | None:
-    """Give the hash of the token that a push came with; None for one that is signed."""
-    distribution = call.credential.distribution if call.has_credential else None
-    return distribution.token_hash if distribution is not None else None
-
-
-def read_signed_body(call: Call, distribution_id: UUID) -> bytes:
+def _read_signed_body(call: Call, distribution_id: UUID) -> tuple[bytes, Proof]:
     """Read the whole body and verify it. Raises SignatureInvalid, whatever is wrong, for whatever distribution."""
     services = call.services
+    encryption = Encryption(services.settings)
     check_header_rules(call.http)
     with guesses_slowed_down(call):
         request = standard_names(webhook_request(call, b""))
         check_head(STANDARD_WEBHOOKS, request)
         body = read_small_body(services.small_bodies, call.http.environ, MAXIMUM_SIGNED_BYTES)
+        signed = replace(request, body=body)
+
+        def require_signature(session: Session) -> None:
+            secrets = list_webhook_secrets(session, encryption, distribution_id)
+            verify(STANDARD_WEBHOOKS, signed, webhook_credentials(secrets))
+
         with services.database.autocommit() as session:
-            secrets = list_webhook_secrets(session, Encryption(services.settings), distribution_id)
-        verify(STANDARD_WEBHOOKS, replace(request, body=body), webhook_credentials(secrets))
+            require_signature(session)
     count_for_distribution(call, distribution_id)
     limit_rate(str(distribution_id), services)
-    return body
+    return body, Proof(require_signature=require_signature)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from shared.files.staging import Sink
 from shared.identity.errors import OrganizationSuspended, ResourceNotFound, TargetDisabled
 from shared.media import errors
 from shared.media.attachments import Attachment
+from shared.media.authority import Proof
 from shared.media.imports import STANDARD, Import
 from shared.media.networks.webhooks import SignatureInvalid
 from shared.media.pushing import PushedPart, push_content
@@ -33,7 +34,7 @@ from web.http.receive_deadlines import read_small_body
 from web.http.requests import MAXIMUM_JSON_BYTES, UnsupportedMediaType, parse_json, refuse, wire_names
 from web.media import schemas
 from web.media.form_bodies import ReceivedForm, receive_form
-from web.media.push_authentication import read_signed_body, require_own_token, token_hash_of
+from web.media.push_authentication import read_pushed_body
 from web.routes import JsonOrForm, Routes
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -90,19 +91,15 @@ _OF_PUSHED = {
     errors=_ERRORS,
 )
 def push_media(call: Call, distribution_id: UUID) -> Answer:
-    signed_body = None
-    if call.has_credential:
-        require_own_token(call, distribution_id)
-    else:
-        signed_body = read_signed_body(call, distribution_id)
+    signed_body, proof = read_pushed_body(call, distribution_id)
     if call.http.mimetype == "application/json":
-        return _push_json(call, distribution_id, signed_body)
+        return _push_json(call, distribution_id, signed_body, proof)
     if call.http.mimetype == "multipart/form-data":
-        return _push_form(call, distribution_id, signed_body)
+        return _push_form(call, distribution_id, signed_body, proof)
     raise UnsupportedMediaType("Send the body as application/json or multipart/form-data.")
 
 
-def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> Answer:
+def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None, proof: Proof) -> Answer:
     services = call.services
     raw = signed_body
     if raw is None:
@@ -111,6 +108,7 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
     items = push.items if isinstance(push, schemas.NewMediaBatch) else (push,)
     for item in items:
         check_source(call, item)
+    failpoints.hit("push.received")
     with services.database.transaction() as session:
         queued = queue_imports(
             session,
@@ -119,6 +117,7 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
             network=STANDARD,
             attachments=[read_attachment(item, push.message_id, push.conversation_id) for item in items],
             secret_headers={item.attachment_id: item.headers for item in items if item.headers},
+            proof=proof,
         )
         failpoints.hit("push.before_commit")
     failpoints.hit("push.queued")
@@ -128,7 +127,7 @@ def _push_json(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
     return _accepted(call, queued[0])
 
 
-def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None) -> Answer:
+def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None, proof: Proof) -> Answer:
     services = call.services
     settings = services.settings
     content_length = call.http.content_length or settings.max_media_bytes
@@ -146,7 +145,7 @@ def _push_form(call: Call, distribution_id: UUID, signed_body: bytes | None) -> 
         services.blobs,
         settings,
         distribution_id=distribution_id,
-        token_hash=token_hash_of(call),
+        proof=proof,
         receive=receive,
         time_limit_seconds=settings.upload_grace_seconds
         + content_length / settings.upload_minimum_bytes_per_second,

@@ -22,7 +22,7 @@ from shared.a2a.tasks.sending import Sent
 from shared.database import Session
 from shared.identity.permissions import Permission
 from shared.identity.receiving import LiveReceiver
-from shared.media.authority import authorize_message, require_executor
+from shared.media.authority import UNPROVEN, Proof, authorize_message, require_executor
 from shared.media.awaited import RouteMessages, await_imports
 from shared.media.imports import Import, find_imports, get_pushed_import
 from shared.media.queueing import queue_imports
@@ -49,14 +49,14 @@ def receive_message(
     message: InboundMessage,
     *,
     distribution_id: UUID,
-    token_hash: bytes | None = None,
+    proof: Proof = UNPROVEN,
 ) -> Received:
     """Take a message in the caller's transaction, or find that it was taken before.
 
     Raises what `authorize_message`, `queue_imports` and `Door.send` raise, MessageConflict, ImportNotFound and
     TooManyMessages.
     """
-    receiver = authorize_message(session, distribution_id, token_hash=token_hash)
+    receiver = authorize_message(session, distribution_id, proof)
     if message.attachments:
         require_executor(receiver, Permission.FILE_READ)
     made = _insert(session, receiver, message)

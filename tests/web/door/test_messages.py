@@ -6,10 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from shared import failpoints
 from shared.a2a.exact_json import parse
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
-from shared.identity.distributions import disable_distribution
+from shared.identity.distributions import disable_distribution, rotate_webhook_secret
 from shared.identity.organizations import suspend_organization
 from tests.support.front import Front
 from tests.web.door.conftest import Door, make_door, message
@@ -50,6 +51,25 @@ def test_a_signed_message_is_taken_without_a_token(door: Door) -> None:
     assert answer.status_code == 202, answer.text
     forged = door.push_signed("forged", secret="whsec_" + "A" * 44)
     assert (forged.status_code, (forged.json or {})["code"]) == (401, "signature_invalid")
+
+
+def test_a_signed_message_whose_secret_was_replaced_meanwhile_is_not_taken(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = make_door(front)
+
+    def reach(name: str) -> None:
+        if name == "message.received":
+            monkeypatch.setattr(failpoints, "hit", lambda _: None)
+            with front.services.database.transaction() as session:
+                rotate_webhook_secret(
+                    session, front.settings, by=OPERATOR, distribution_id=door.connector.id, overlap_seconds=0
+                )
+
+    monkeypatch.setattr(failpoints, "hit", reach)
+    answer = door.push_signed("signed")
+    assert (answer.status_code, (answer.json or {})["code"]) == (401, "signature_invalid")
+    assert door.rows() == []
 
 
 def test_messages_of_a_conversation_share_a_context(door: Door) -> None:

@@ -1,7 +1,8 @@
 """A distribution that asks for a stream is told what the agent says about its message."""
 
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +11,7 @@ from werkzeug.test import TestResponse
 
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment, enable_deployment
-from shared.identity.distributions import disable_distribution
+from shared.identity.distributions import disable_distribution, rotate_webhook_secret
 from tests.support.agent_worker import answering_turns
 from tests.support.front import Front
 from tests.support.media_samples import PNG
@@ -44,11 +45,19 @@ def stream(door: Door, said: dict[str, Any]) -> TestResponse:
     return door.post(door.connector.authorization, json=said, headers=STREAM, buffered=False)
 
 
+def stream_signed(door: Door, said: dict[str, Any]) -> TestResponse:
+    raw = json.dumps(said).encode()
+    headers = {**STREAM, **sign(raw, door.connector.webhook_secret), "Content-Type": "application/json"}
+    return door.post(data=raw, headers=headers, buffered=False)
+
+
 @contextmanager
-def streaming(door: Door, said: dict[str, Any]) -> Iterator[list[TestResponse]]:
+def streaming(
+    door: Door, said: dict[str, Any], push: Callable[[Door, dict[str, Any]], TestResponse] = stream
+) -> Iterator[list[TestResponse]]:
     """Push a message that waits; its answer is there after the block."""
     before, answers = len(door.rows()), list[TestResponse]()
-    pushing = threading.Thread(target=lambda: answers.append(stream(door, said)))
+    pushing = threading.Thread(target=lambda: answers.append(push(door, said)))
     pushing.start()
     wait_until(lambda: len(door.rows()) > before, "the message has been taken")
     yield answers
@@ -122,6 +131,23 @@ def test_a_stream_that_waits_ends_with_its_distribution(asked: Door, source: Med
         disable_distribution(session, by=OPERATOR, distribution_id=door.connector.id)
     (answer,) = answers
     assert (answer.json or {})["code"] == "distribution_disabled"
+
+
+def test_a_signed_stream_that_waits_ends_with_its_secret(asked: Door, source: MediaSource) -> None:
+    door, url = make_door(asked.front, SCRIPT), source.serve("/image", content(PNG.content))
+    with (
+        streaming(door, message("hello", attachments=[attach(url, **IMAGE)]), stream_signed) as answers,
+        door.front.services.database.transaction() as session,
+    ):
+        rotate_webhook_secret(
+            session,
+            door.front.settings,
+            by=OPERATOR,
+            distribution_id=door.connector.id,
+            overlap_seconds=0,
+        )
+    (answer,) = answers
+    assert (answer.json or {})["code"] == "signature_invalid"
 
 
 def test_a_message_that_is_refused_later_says_so(asked: Door, source: MediaSource) -> None:

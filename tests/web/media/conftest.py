@@ -61,6 +61,11 @@ class Connector:
         headers |= {name.replace("_", "-"): value for name, value in changes.items()}
         return self._post(data=raw, headers=headers)
 
+    def push_signed_form(self, sample: Sample = PNG) -> TestResponse:
+        """Push the bytes themselves, as a form that is signed."""
+        raw, content_type = encode(("messageId", uuid4().hex), ("attachmentId", "a-1"), ("file", sample))
+        return self._post(data=raw, headers={**sign(raw, self.webhook_secret), "Content-Type": content_type})
+
     def _post(self, authorization: str | None = None, **options: Any) -> TestResponse:
         return self.front.post(self.path, authorization, **options)
 

@@ -1,16 +1,21 @@
 """What a push may not be, and what it is told; nothing of a refused push is kept."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from werkzeug.test import TestResponse
 
 from deploy.embedded.valkey import EmbeddedValkey
 from shared import failpoints
 from shared.identity.authorization import OPERATOR
 from shared.identity.deployments import disable_deployment
-from shared.identity.distributions import disable_distribution, rotate_distribution_token
+from shared.identity.distributions import (
+    disable_distribution,
+    rotate_distribution_token,
+    rotate_webhook_secret,
+)
 from shared.identity.organizations import suspend_organization
 from shared.identity.roles import Role
 from tests.support.front import Front, open_front
@@ -228,6 +233,11 @@ def take_authority(connector: Connector, what: str) -> None:
             disable_distribution(session, by=OPERATOR, distribution_id=connector.id)
         elif what == "token":
             rotate_distribution_token(session, by=OPERATOR, distribution_id=connector.id, overlap_seconds=0)
+        elif what == "secret":
+            settings = connector.front.services.settings
+            rotate_webhook_secret(
+                session, settings, by=OPERATOR, distribution_id=connector.id, overlap_seconds=0
+            )
         elif what == "organization":
             suspend_organization(session, by=OPERATOR, organization_id=connector.organization_id)
     if what in ("executor", "receiver"):
@@ -268,6 +278,38 @@ def test_a_push_whose_authority_went_between_its_last_byte_and_its_commit_stores
     monkeypatch.setattr(failpoints, "hit", reach)
     answer = connector.push_form()
     assert (answer.status_code, (answer.json or {})["code"]) == (status, code)
+    require_nothing_taken(connector)
+
+
+PROOFS: list[tuple[str, str, str, Callable[[Connector], TestResponse]]] = [
+    ("token", "push.received", "invalid_token", lambda at: at.push(media())),
+    ("secret", "push.received", "signature_invalid", lambda at: at.push_signed(media())),
+    ("secret", "upload.before_commit", "signature_invalid", lambda at: at.push_signed_form()),
+]
+
+
+@pytest.mark.parametrize(("what", "point", "code", "push"), PROOFS)
+def test_a_push_whose_token_or_secret_was_replaced_meanwhile_stores_nothing(
+    front: Front,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    point: str,
+    code: str,
+    push: Callable[[Connector], TestResponse],
+) -> None:
+    connector = make_connector(front)
+    reached = []
+
+    def reach(name: str) -> None:
+        if name == point:
+            monkeypatch.setattr(failpoints, "hit", lambda _: None)
+            reached.append(name)
+            take_authority(connector, what)
+
+    monkeypatch.setattr(failpoints, "hit", reach)
+    answer = push(connector)
+    assert reached
+    assert (answer.status_code, (answer.json or {})["code"]) == (401, code)
     require_nothing_taken(connector)
 
 
