@@ -32,9 +32,19 @@ from shared.database import Session
 from shared.identity.callers import Caller, ExecutorKind
 
 QUEUE_LEASE_SECONDS = 45
-"""How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it."""
+"""How long an accepted call may wait for a worker; afterwards its hold is released and nobody may dispatch it.
+
+Only the hold of a front that died right after it lasts so long, because a front that lives sends a lost message again,
+and gives a call back that no worker takes: after 30 s, which it notices up to 9 s later (`reply_waiting.py`). A lease
+that ended before would end calls that a worker is about to take. Nor do fronts renew a shorter one: that is a write
+every few seconds for each call that waits, just when more calls come than are worked off.
+"""
 DISPATCH_LEASE_SECONDS = 20
-"""How long a dispatched call may go without a word from its worker, who renews it every few seconds."""
+"""How long a dispatched call may go without a word from its worker, who renews it every few seconds.
+
+A restart of Postgres fits into it, after which the worker goes on; settling by estimate waits as long again, for the
+worker that comes back later knows what the call has cost (`sweeps.GRACE`).
+"""
 _DISPATCH_LEASE = timedelta(seconds=DISPATCH_LEASE_SECONDS)
 
 

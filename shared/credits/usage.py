@@ -3,6 +3,10 @@
 A list costs what its page does: each filter has an index in the order of time. Where more than one is given, a walk
 along one of them may meet very many records that the others leave out. So they are looked for among the newest first,
 then by the indexes together and in no order, and along one of them only where many meet all filters.
+
+One case stays slow: many meet all filters, and all of them long ago. The walk then passes whatever is newer and meets
+the filter of its index. Postgres puts indexes together in no order of time, and an index for each pair of filters would
+be written with every call: who asks so names a time (`from`, `to`), which bounds either way.
 """
 
 from collections.abc import Sequence

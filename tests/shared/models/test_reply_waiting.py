@@ -65,6 +65,12 @@ def begin(calls: ModelCalls, inbox: Inbox) -> holds.Progress:
     return holds.Progress(invocation_id=dispatch.invocation_id, token=dispatch.token, streamed_tokens=0)
 
 
+def test_a_front_gives_a_call_back_before_its_hold_ends() -> None:
+    """Nobody renews a hold: one that ended first would be told of as a call that may have been charged."""
+    step = reply_waiting.SILENCE_SECONDS + reply_waiting.PING_SECONDS
+    assert reply_waiting.QUEUE_SECONDS + step < holds.QUEUE_LEASE_SECONDS
+
+
 def test_a_call_is_read_to_its_end_and_not_cancelled(calls: ModelCalls) -> None:
     inbox = calls.chat("!tokens 3")
     with calls.executing(inbox):
