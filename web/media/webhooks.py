@@ -4,7 +4,8 @@ Nothing is believed before its signature is verified over the bytes as they came
 one answer, whether the distribution exists or not. Workers fetch, because networks wait three seconds for an answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 from flask import Response
@@ -107,7 +108,9 @@ def _receive(call: Call, distribution_id: UUID, network: Network, body: bytes) -
 def _take_in(
     call: Call, distribution_id: UUID, network: Network, request: WebhookRequest
 ) -> WebhookAnswer | None:
-    credentials = _verify(call, distribution_id, network, request)
+    verify_again = partial(_verify, call, distribution_id, network, request)
+    with call.services.database.autocommit() as session:
+        credentials = verify_again(session)
     count_for_distribution(call, distribution_id)
     limit_rate(f"{distribution_id}:{network.name}", call.services)
     for receiver_id, received in _by_receiver(call, distribution_id, network, request):
@@ -115,7 +118,7 @@ def _take_in(
         messages = _routed_messages(call, receiver_id, network, received)
         if attachments or messages:
             failpoints.hit("webhook.verified")
-            _queue(call, receiver_id, network, attachments, messages)
+            _queue(call, receiver_id, network, attachments, messages, verify_again)
     failpoints.hit("webhook.before_answer")
     return network.answer(request, credentials)
 
@@ -133,11 +136,12 @@ def _by_receiver(
     return [(targets.get(part.account or "", distribution_id), part.request) for part in parts]
 
 
-def _verify(call: Call, distribution_id: UUID, network: Network, request: WebhookRequest) -> Credentials:
+def _verify(
+    call: Call, distribution_id: UUID, network: Network, request: WebhookRequest, session: Session
+) -> Credentials:
     """Give what the request was verified with. Raises SignatureInvalid."""
     encryption = Encryption(call.services.settings)
-    with call.services.database.autocommit() as session:
-        credentials, is_expected = find_webhook_credentials(session, encryption, distribution_id, network)
+    credentials, is_expected = find_webhook_credentials(session, encryption, distribution_id, network)
     verify(network.signature, request, credentials)
     if not is_expected:
         raise SignatureInvalid
@@ -161,9 +165,12 @@ def _queue(
     network: Network,
     attachments: Sequence[Attachment],
     messages: Sequence[NetworkMessage],
+    verify_again: Callable[[Session], object],
 ) -> None:
+    """Take in what was received, unless what it is signed with was replaced or forgotten meanwhile."""
     queued: Sequence[Import] = ()
     with call.services.database.transaction() as session:
+        verify_again(session)
         if attachments:
             queued = queue_imports(
                 session,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from shared import failpoints
 from shared.encryption import Encryption
 from shared.identity.authorization import OPERATOR
 from shared.identity.distributions import update_distribution
@@ -162,6 +163,25 @@ def test_what_is_forgotten_takes_no_webhooks(slack: Line) -> None:
     assert (remove.status_code, rows(slack), read(slack)) == (204, [], 404)
     assert slack.send(body).status_code == 401
     assert slack.front.delete(slack.settings_path, slack.administrator.authorization).status_code == 404
+
+
+def test_what_is_forgotten_while_a_webhook_is_taken_in_takes_it_no_more(
+    slack: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slack.put_settings()
+    reached = []
+
+    def reach(name: str) -> None:
+        if name == "webhook.verified":
+            reached.append(name)
+            statement = text("DELETE FROM network_settings WHERE distribution_id = :id")
+            with slack.front.services.database.transaction() as session:
+                session.execute(statement, {"id": slack.distribution_id})
+
+    monkeypatch.setattr(failpoints, "hit", reach)
+    answer = slack.send(slack.stand_in.message(slack.stand_in.keep(PNG)))
+    assert reached
+    assert (answer.status_code, slack.imports()) == (401, [])
 
 
 def test_every_change_is_on_record_without_a_value(slack: Line) -> None:
