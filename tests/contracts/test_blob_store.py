@@ -12,7 +12,15 @@ from uuid import UUID, uuid4
 import pytest
 
 from shared.files.blobs import open_blob_store
-from shared.files.blobs.base import AtMost, Blob, BlobDamaged, BlobMissing, BlobStore, BlobStoreUnavailable
+from shared.files.blobs.base import (
+    AtMost,
+    Blob,
+    BlobDamaged,
+    BlobMissing,
+    BlobStore,
+    BlobStoreUnavailable,
+    Receiver,
+)
 from shared.ids import new_id
 from tests.contracts.blob_stores import (
     Bench,
@@ -173,6 +181,25 @@ def test_an_aborted_upload_is_gone_and_what_is_placed_stays(bench: Bench) -> Non
     assert _failures(bench.store.place([placed, staged])) == {staged.version_id: BlobMissing}
     assert is_intact(bench.store, placed)
     assert len(bench.leftovers()) == 1
+
+
+def test_a_discard_after_an_abort_takes_nothing_of_what_is_received_since(bench: Bench) -> None:
+    version_id = new_id()
+
+    def receive() -> Receiver:
+        upload_id = bench.store.begin(version_id)
+        return bench.store.receive(version_id, size_bytes=10, upload_id=upload_id)
+
+    aborted = receive()
+    bench.store.abort(version_id)
+    receiver = receive()
+    receiver.write(b"0123456789")
+    aborted.discard()
+    blob = receiver.seal()
+    receiver.release()
+
+    assert bench.store.place([blob]) == {}
+    assert read(bench.store, blob) == b"0123456789"
 
 
 def test_an_upload_that_outlives_its_removal_leaves_nothing(bench: Bench) -> None:

@@ -135,14 +135,15 @@ class LocalReceiver:
                 os.close(descriptor)
 
     def discard(self) -> None:
-        """Unlink the file while it is still locked, then close it."""
+        """Unlink the file while it is still locked, then close it; its name may be another's since an abort."""
         if self._descriptor is not None:
-            with suppress(OSError):
+            with suppress(OSError, BlobStoreUnavailable):
+                self._require_name(self._descriptor)
                 os.unlink(self._path)
             self.release()
 
     def _require_name(self, descriptor: int) -> None:
-        """Check that the name just flushed is that of the bytes: a mount may have gone, or come back, meanwhile."""
+        """Check that the name is that of the bytes: a mount may have gone, or come back, meanwhile."""
         if not os.path.samestat(os.stat(self._path, follow_symlinks=False), os.fstat(descriptor)):
             raise BlobStoreUnavailable("The directory of the blob store was replaced while in use.")
 
