@@ -17,6 +17,7 @@ from tests.chaos.patience import ATTEMPT_SECONDS, GIVE_UP_SECONDS, TRANSIENT, Ne
 from tests.support.agents import Client, open_link
 
 BREATH_SECONDS = 0.05
+PING_SECONDS, MOST_PINGS = 1.0, 120
 VERIFIED = 20
 SCRIPTED, MODEL = "script", "fake/chat"
 """The kinds of agents, the second named for its model."""
@@ -134,15 +135,24 @@ class AgentClient:
     def _ping(self) -> None:
         """Be answered with a message, twice with the same one."""
         key = f"{self._random.getrandbits(64):x}"
-        answers = [
-            self._asked(self._sending("ping", key, {}, prefix=self._agents[SCRIPTED])) for _ in range(2)
-        ]
-        replies = [answer.json().get("message", {}) for answer in answers]
+        replies = [self._pinged(key) for _ in range(2)]
         self.pings += 1
         said = [reply.get("parts", [{}])[0].get("text") for reply in replies]
-        self._require(said == ["pong", "pong"], f"pings were answered {[answer.text for answer in answers]}")
+        self._require(said == ["pong", "pong"], f"pings of {key} were answered {replies}")
         ids = {reply.get("messageId") for reply in replies}
         self._require(len(ids) == 1, f"one ping was answered by two messages: {replies}")
+
+    def _pinged(self, key: str) -> dict[str, Any]:
+        """Ask until the agent has spoken: a front that stops answers with the task as it is, which has it later."""
+        for _ in range(MOST_PINGS):
+            answer = self._asked(self._sending("ping", key, {}, prefix=self._agents[SCRIPTED])).json()
+            reply: dict[str, Any] = answer.get("message") or answer.get("task", {}).get("status", {}).get(
+                "message", {}
+            )
+            if reply or "task" not in answer:
+                break
+            time.sleep(PING_SECONDS)
+        return reply
 
     def _send(
         self,
